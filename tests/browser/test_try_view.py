@@ -358,6 +358,21 @@ def test_denied_camera_is_reported_although_a_sample_arrives_later(browser: Brow
         expect(error).to_be_visible()
 
 
+def test_camera_stops_when_the_view_is_left_before_it_opens(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=classifier") as page:
+        page.context.grant_permissions(["camera"])
+        page.evaluate(
+            "() => { const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);"
+            "navigator.mediaDevices.getUserMedia = async (options) => {"
+            "window.camera = await open(options); location.hash = 'models';"
+            "while (document.querySelector('.image-list')) await new Promise((resolve) => setTimeout(resolve, 10));"
+            "return window.camera; } }"
+        )
+        page.get_by_role("button", name="Camera").click()
+        expect(page.get_by_role("heading", level=1, name="Models")).to_be_visible()
+        page.wait_for_function("() => window.camera.getTracks().every((track) => track.readyState === 'ended')")
+
+
 def test_server_error_is_shown_for_an_invalid_image(browser: Browser, server: str, tmp_path: Path) -> None:
     path = tmp_path / HTML_NAME
     path.write_bytes(b"not a picture")

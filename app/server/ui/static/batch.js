@@ -3,67 +3,51 @@
 import { showDialog } from "./batch_dialog.js";
 import { createRow } from "./batch_row.js";
 import { batchTable } from "./batch_table.js";
-import { candidateLabels } from "./candidate_labels.js";
-import { readyModels, inputKind, waitForModels } from "./catalogue.js";
-import { button, choice, field, save, slider } from "./controls.js";
-import { modelView } from "./model_view.js";
-import { make, setText } from "./dom.js";
-import { droppedFiles, isImage } from "./dropped_files.js";
+import { MIN_SCORE, candidateLabels } from "./candidate_labels.js";
+import { imageModels, readyModels, waitForModels } from "./catalogue.js";
+import { button, field, fileButton, make, save, setText, slider } from "./dom.js";
 import { csvOf } from "./export.js";
+import { isImage, receiveFiles } from "./files.js";
+import { count, counted } from "./format.js";
 import { infer } from "./inference.js";
+import { modelChoice, modelView } from "./model_view.js";
 import { session } from "./session.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
 
-const strings = text.batch;
-const ID = "batch";
-const MIN_SCORE = 0.05;
 const MAX_CONCURRENT = 4;
 const MAX_ATTEMPTS = 6;
+const CSV_COLUMNS = ["file", "labels", "best_score", "found", "milliseconds", "error"];
 
-export const batch = modelView({
-  id: ID,
-  title: strings.title,
-  none: strings.none,
-  select: (catalogue) => readyModels(catalogue).filter((model) => inputKind(model.task_type) === "image"),
+export const open = modelView({
+  title: "Batch",
+  none: "No image model is ready. Load one to run it on a folder.",
+  select: imageModels,
   create: createBatchView,
 });
 
 function createBatchView({ main, content, tools, catalogue, models, message, status }) {
-  const model = choice(
-    models.map((model) => [model.name, model.name]),
-    () => start(rows.map((row) => row.file)),
-  );
-  const score = slider({ label: strings.score, min: MIN_SCORE, value: 0.5, oninput: () => updateRows() });
-  const labels = candidateLabels(() => start(rows.map((row) => row.file)));
-  const fileButton = (attributes, label) => {
-    const input = make("input", { type: "file", multiple: "", hidden: "", "aria-label": label, ...attributes });
-    input.addEventListener("change", () => {
-      start([...input.files]);
-      input.value = "";
-    });
-    return [button(label, () => input.click()), input];
-  };
-  const stop = button(strings.stop, () => pending?.abort());
-  const bar = make("progress", { max: 1, value: 0, "aria-label": strings.progress });
-  const results = batchTable([button(strings.csv, () => saveCsv()), button(strings.json, () => saveJson())]);
-  const progress = make("div", { class: "row", hidden: "" }, bar, stop);
-  const empty = make("p", { class: "hint" }, strings.empty);
+  const model = modelChoice(models, restart);
+  const { current } = model;
+  const score = slider({ label: "Confidence threshold", min: MIN_SCORE, value: 0.5, oninput: () => updateRows() });
+  const labels = candidateLabels(restart);
+  const stop = button("Stop", () => pending?.abort());
+  const bar = make("progress", { max: 1, value: 0, "aria-label": "Finished images" });
+  const results = batchTable([button("Save as CSV", () => saveCsv()), button("Save as JSON", () => saveJson())]);
+  const progress = make("div.row", { hidden: "" }, bar, stop);
+  const hint = "Choose a folder or images, or drop them here. Images are sent only to this server.";
+  const empty = make("p.hint", hint);
   content.append(
     make(
-      "section",
-      { class: "panel", "aria-label": strings.inputs },
+      "section.panel",
+      { "aria-label": "Inputs" },
       make(
-        "div",
-        { class: "row" },
-        field(strings.model, model),
+        "div.row",
+        field("Model", model),
         score.element,
         labels.element,
         make(
-          "div",
-          { class: "actions" },
-          ...fileButton({ webkitdirectory: "" }, strings.folder),
-          ...fileButton({ accept: "image/*" }, strings.files),
+          "div.actions",
+          ...fileButton("Choose a folder", start, { multiple: "", webkitdirectory: "" }),
+          ...fileButton("Choose images", start),
         ),
       ),
       progress,
@@ -73,7 +57,9 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
   );
   let [rows, pending, timer] = [[], null, 0];
 
-  const current = () => models.find(({ name }) => name === model.value);
+  function restart() {
+    start(rows.map((row) => row.file));
+  }
 
   function start(files) {
     pending?.abort();
@@ -82,13 +68,15 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     const images = files.filter(isImage);
     if (!files.length) return;
     message.clear();
-    if (images.length < files.length) message.show(strings.skipped(files.length - images.length));
+    const skipped = files.length - images.length;
+    if (skipped === 1) message.show("Skipped 1 file that is not an image");
+    else if (skipped) message.show(`Skipped ${count(skipped)} files that are not images`);
     if (!images.length) return;
     rows = images.map((file) => createRow(file, (row) => showDialog(main, row, current().task_type, score.value())));
     const missing = labels.missing([current()]);
-    results.element.hidden = progress.hidden = missing !== undefined;
+    results.element.hidden = progress.hidden = missing !== "";
     if (missing) {
-      message.showError(text.try.needsLabels(missing.name));
+      message.showError(missing);
       return;
     }
     empty.hidden = true;
@@ -101,18 +89,19 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     const started = performance.now();
     const queue = [...remaining];
     progress.hidden = false;
-    setText(status, strings.working(remaining.length));
+    setText(status, `Sending ${counted(remaining.length, "image")} …`);
     updateTable();
     await Promise.all(Array.from({ length: MAX_CONCURRENT }, () => worker(queue, thisRun.signal)));
     if (thisRun !== pending) return;
     progress.hidden = true;
     const failed = all.filter((row) => row.error).length;
     const done = all.filter((row) => row.records).length;
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
     setText(
       status,
       thisRun.signal.aborted
-        ? strings.stopped(done, all.length)
-        : strings.done(done, failed, (performance.now() - started) / 1000),
+        ? `Stopped after ${count(done)} of ${count(all.length)} images`
+        : `${count(done)} answered${failed ? `, ${count(failed)} failed` : ""} in ${seconds} s`,
     );
     updateRows();
   }
@@ -134,18 +123,11 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
   // A busy server answers 429: wait, then send the image again.
   async function requestRow(row, signal) {
     const selected = current();
-    const low = selected.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
-    const parameters = { ...low, ...labels.parameters(selected) };
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const result = await infer({
-          root: tools.root,
-          catalogue,
-          model: selected,
-          data: [{ name: row.name, blob: row.file }],
-          parameters,
-          signal,
-        });
+        const parameters = labels.parameters(selected);
+        const data = [{ name: row.name, blob: row.file }];
+        const result = await infer({ root: tools.root, catalogue, model: selected, data, parameters, signal });
         [row.records, row.milliseconds] = [result.outputs[0], result.milliseconds];
         return;
       } catch (error) {
@@ -187,12 +169,8 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
         ? { error: row.error }
         : { records: (row.records ?? []).filter((record) => record.score >= score_threshold) }),
     }));
-    save(
-      new Blob([JSON.stringify({ model: model.value, score_threshold, answers }, null, 1)], {
-        type: "application/json",
-      }),
-      "batch.json",
-    );
+    const content = JSON.stringify({ model: model.value, score_threshold, answers }, null, 1);
+    save(new Blob([content], { type: "application/json" }), "batch.json");
   }
 
   function saveCsv() {
@@ -204,7 +182,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
       row.milliseconds?.toFixed(1) ?? "",
       row.error ?? "",
     ]);
-    save(new Blob([csvOf([strings.csvColumns, ...lines])], { type: "text/csv" }), "batch.csv");
+    save(new Blob([csvOf([CSV_COLUMNS, ...lines])], { type: "text/csv" }), "batch.csv");
   }
 
   // Run the images again that failed while the server could not be reached.
@@ -216,28 +194,23 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     if (failed.length) run(rows, failed);
   }
 
-  async function drop(event) {
-    event.preventDefault();
-    if (event.type === "drop") start(await droppedFiles(event.dataTransfer));
-  }
-
-  for (const type of ["dragover", "drop"]) main.addEventListener(type, drop);
+  const stopReceiving = receiveFiles(main, start);
   return {
     change(parameters) {
       const name = parameters.get("model") ?? session.model;
-      const requested = models.find((model) => model.name === name);
-      if (parameters.has("model") && !requested) message.showError(strings.unknown(name));
-      model.value = (requested ?? models.find((model) => taskOf(model.task_type).geometry !== null) ?? models[0]).name;
+      const requested = model.find(name);
+      if (parameters.has("model") && !requested) message.showError(`No image model called ${name} is ready`);
+      model.value = (requested ?? models.find(({ geometry }) => geometry !== null) ?? models[0]).name;
       const threshold = Number.parseFloat(parameters.get("score"));
       if (threshold >= MIN_SCORE && threshold <= 1) score.set(threshold);
       labels.show([current()]);
-      if (rows.length) start(rows.map((row) => row.file));
+      if (rows.length) restart();
     },
     recover,
     close() {
       pending?.abort();
       clearTimeout(timer);
-      for (const type of ["dragover", "drop"]) main.removeEventListener(type, drop);
+      stopReceiving();
     },
   };
 }

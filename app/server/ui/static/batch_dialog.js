@@ -1,24 +1,20 @@
 // A dialog with one image of a folder and its results.
 
 import { summaryOf } from "./batch_row.js";
-import { button } from "./controls.js";
-import { make, setText } from "./dom.js";
+import { button, make, setText } from "./dom.js";
 import { filterShapes, shapesOf } from "./drawing.js";
 import { readImage } from "./images.js";
-import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const strings = text.batch;
-
 export async function showDialog(main, row, task, score) {
-  const view = viewer({ label: strings.imageOf(row.name) });
+  const view = viewer({ label: `${row.name} with results` });
   const title = make("h2", { id: "inspected", tabindex: "-1" }, row.name);
-  const note = make("p", { class: "hint" });
-  const close = button(strings.close, () => dialog.close());
+  const note = make("p.hint");
+  const close = button("Close", () => dialog.close());
   const dialog = make(
-    "dialog",
-    { class: "large", "aria-labelledby": "inspected" },
-    make("div", { class: "heading" }, title, close),
+    "dialog.large",
+    { "aria-labelledby": "inspected" },
+    make("div.heading", title, close),
     note,
     view.element,
   );
@@ -30,8 +26,8 @@ export async function showDialog(main, row, task, score) {
   });
   dialog.showModal();
   close.focus();
-  const summary = row.records === null ? "" : summaryOf(task, row.records, score).shown || strings.nothing;
-  setText(note, row.error ?? (summary || strings.waiting));
+  const summary = row.records === null ? "" : summaryOf(task, row.records, score).shown || "no results";
+  setText(note, row.error ?? (summary || "waiting"));
   const image = await readImage(row.file, row.name).catch(() => null);
   if (!dialog.isConnected) return;
   view.element.hidden = image === null;

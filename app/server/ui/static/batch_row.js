@@ -1,12 +1,10 @@
 // One image of a folder: its table row, its thumbnail and its sort keys.
 
+import { taskOf } from "./catalogue.js";
 import { make, setText } from "./dom.js";
 import { isolated, milliseconds, percent } from "./format.js";
-import { colourOf } from "./palette.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
+import { swatch } from "./palette.js";
 
-const strings = text.batch;
 const THUMBNAIL_SIZE = 64;
 
 // Summarise the results at a threshold: the best class, or the number of each label.
@@ -34,13 +32,13 @@ export function summaryOf(task, records, threshold) {
 export function createRow(file, oninspect) {
   const name = file.webkitRelativePath || file.name;
   const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
-  const thumbnail = make("canvas", { class: "thumbnail", ...side, "aria-hidden": "true" });
-  const button = make("button", { type: "button", class: "link" }, name);
+  const thumbnail = make("canvas.thumbnail", { ...side, "aria-hidden": "true" });
+  const button = make("button.link", { type: "button" }, name);
   const [labels, score, found, time] = ["label", "score", "found", "time"].map((key) =>
     make("td", { class: `col-${key}` }),
   );
-  const heading = make("th", { scope: "row", class: "col-name" }, button);
-  const element = make("tr", {}, make("td", { class: "col-image" }, thumbnail), heading, labels, score, found, time);
+  const heading = make("th.col-name", { scope: "row" }, button);
+  const element = make("tr", make("td.col-image", thumbnail), heading, labels, score, found, time);
   let isDrawn = false;
   const row = {
     file,
@@ -57,7 +55,7 @@ export function createRow(file, oninspect) {
     reset() {
       row.error = null;
       element.classList.remove("failed");
-      setText(labels, strings.waiting);
+      setText(labels, "waiting");
     },
     searchText: () => `${name} ${row.label} ${row.error ?? ""}`.toLowerCase(),
     show(model, threshold) {
@@ -70,8 +68,8 @@ export function createRow(file, oninspect) {
       const summary = summaryOf(model.task_type, row.records, threshold);
       [row.label, row.score, row.found] = [summary.text, summary.score, summary.found];
       const content = summary.labels.length
-        ? [swatches(summary.labels), make("span", { class: "truncated" }, summary.shown)]
-        : [make("span", { class: "hint" }, strings.nothing)];
+        ? [make("span.swatches", ...summary.labels.slice(0, 6).map(swatch)), make("span.truncated", summary.shown)]
+        : [make("span.hint", "no results")];
       labels.replaceChildren(...content);
       setText(score, row.score === null ? "–" : percent(100 * row.score));
       setText(found, String(row.found));
@@ -91,16 +89,7 @@ export function createRow(file, oninspect) {
       bitmap.close();
     },
   };
-  setText(labels, strings.waiting);
+  setText(labels, "waiting");
   button.addEventListener("click", () => oninspect(row));
   return row;
-}
-
-function swatches(labels) {
-  const squares = labels.slice(0, 6).map((label) => {
-    const square = make("span", { class: "swatch" });
-    square.style.background = colourOf(label);
-    return square;
-  });
-  return make("span", { class: "swatches" }, ...squares);
 }

@@ -1,58 +1,49 @@
 // The table of the Batch view: sorting, search, filters and pages.
 
-import { button, choice, field } from "./controls.js";
-import { make, setText } from "./dom.js";
-import { text } from "./text.js";
+import { button, choice, field, make, setText } from "./dom.js";
+import { count } from "./format.js";
 
-const strings = text.batch;
+const COLUMNS = { name: "File", label: "Labels", score: "Score", found: "Results", time: "Time" };
+const FILTERS = { all: "All", found: "With results", empty: "Without results", failed: "Failed" };
 const PAGE_SIZE = 100;
 const NUMERIC_COLUMNS = new Set(["score", "found", "time"]);
 
 // Return { element, show(rows), reset() }. Rows are those of batch_row.js.
 export function batchTable(saveButtons) {
   let [rows, order, limit] = [[], { key: "name", descending: false }, PAGE_SIZE];
-  const search = make("input", { type: "search", placeholder: strings.searchHint });
-  const show = choice(Object.entries(strings.filters), () => updateTable());
-  const resultCount = make("p", { class: "hint", role: "status" });
-  const headings = new Map(Object.keys(strings.columns).map((key) => [key, createHeading(key)]));
+  const search = make("input", { type: "search", placeholder: "File, label or error" });
+  const show = choice(Object.entries(FILTERS), () => updateTable());
+  const resultCount = make("p.hint", { role: "status" });
+  const headings = new Map(Object.keys(COLUMNS).map((key) => [key, createHeading(key)]));
   const body = make("tbody");
-  const moreButton = button(strings.more, () => {
+  const moreButton = button("Show more", () => {
     limit += PAGE_SIZE;
     updateTable();
   });
   const table = make(
-    "table",
-    { class: "text-table batch" },
+    "table.text-table.batch",
     make(
       "thead",
-      {},
       make(
         "tr",
-        {},
-        make("th", { scope: "col", class: "col-image" }, make("span", { class: "visually-hidden" }, strings.image)),
+        make("th.col-image", { scope: "col" }, make("span.visually-hidden", "Image")),
         ...[...headings.values()].map((heading) => heading.element),
       ),
     ),
     body,
   );
   const element = make(
-    "section",
-    { class: "panel", "aria-label": strings.results, hidden: "" },
-    make(
-      "div",
-      { class: "row" },
-      field(strings.search, search),
-      field(strings.show, show),
-      make("div", { class: "actions" }, ...saveButtons),
-    ),
+    "section.panel",
+    { "aria-label": "Results", hidden: "" },
+    make("div.row", field("Search", search), field("Show", show), make("div.actions", ...saveButtons)),
     resultCount,
-    make("div", { class: "scrollable" }, table),
+    make("div.scrollable", table),
     moreButton,
   );
 
   function createHeading(key) {
     const arrow = make("span", { "aria-hidden": "true" });
-    const sortButton = make("button", { type: "button", class: "link" }, strings.columns[key], arrow);
+    const sortButton = make("button.link", { type: "button" }, COLUMNS[key], arrow);
     const element = make("th", { scope: "col", class: `col-${key}` }, sortButton);
     sortButton.addEventListener("click", () => {
       order = { key, descending: order.key === key ? !order.descending : NUMERIC_COLUMNS.has(key) };
@@ -88,7 +79,8 @@ export function batchTable(saveButtons) {
     if (focused !== document.activeElement && body.contains(focused)) focused.focus();
     for (const row of visibleRows.slice(0, limit)) row.drawThumbnail();
     moreButton.hidden = visibleRows.length <= limit;
-    setText(resultCount, strings.counted(visibleRows.length, rows.length));
+    const [shown, all] = [visibleRows.length, rows.length];
+    setText(resultCount, shown === all ? `${count(all)} images` : `${count(shown)} of ${count(all)} images`);
   }
 
   search.addEventListener("input", updateTable);

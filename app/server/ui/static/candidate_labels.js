@@ -1,18 +1,22 @@
-// The field for the classes that zero-shot models look for, which no file of the model names.
+// The parameters of the views Batch and Compare: a low threshold, and the classes that zero-shot models look for, which
+// no file of the model names.
 
-import { field } from "./controls.js";
-import { make } from "./dom.js";
+import { field, make } from "./dom.js";
 import { session } from "./session.js";
-import { text } from "./text.js";
 
-const strings = text.try;
 const NAME = "candidate_labels";
+// The views request low scores too, and filter the received answer.
+export const MIN_SCORE = 0.05;
 
 // Return { element, show(models), parameters(model), missing(models) }. `onchange` is called with new labels.
 export function candidateLabels(onchange) {
   const input = make("input", { type: "text", value: (session.parameters[NAME] ?? []).join(", ") });
-  const element = field(strings.names[NAME], input, strings.listHint);
-  const labels = () => input.value.split(",").map((label) => label.trim()).filter(Boolean);
+  const element = field("Candidate labels", input, "Separate values with commas.");
+  const labels = () =>
+    input.value
+      .split(",")
+      .map((label) => label.trim())
+      .filter(Boolean);
   const takes = (model) => NAME in model.parameters;
   input.addEventListener("change", onchange);
   return {
@@ -20,8 +24,16 @@ export function candidateLabels(onchange) {
     show(models) {
       element.hidden = !models.some(takes);
     },
-    parameters: (model) => (takes(model) && labels().length ? { [NAME]: labels() } : {}),
-    // The first model that cannot answer without labels, or undefined.
-    missing: (models) => models.find((model) => takes(model) && !model.parameters[NAME].default?.length && !labels().length),
+    parameters: (model) => ({
+      ...(model.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {}),
+      ...(takes(model) && labels().length ? { [NAME]: labels() } : {}),
+    }),
+    // What to tell the user if a model cannot answer without labels, or "".
+    missing(models) {
+      const lacking = models.find(
+        (model) => takes(model) && !model.parameters[NAME].default?.length && !labels().length,
+      );
+      return lacking ? `Enter candidate labels: ${lacking.name} finds what they name.` : "";
+    },
   };
 }

@@ -1,27 +1,42 @@
-// The models of the server and their inputs.
+// The models of the server and their tasks.
 
 import { requestJson } from "./connection.js";
 import { assignColours } from "./palette.js";
-import { taskOf } from "./tasks.js";
 
 const POLL_MS = 1000;
 // Models that show most in an image come first, and bare graphs last.
 const KINDS = ["image", "question", "text", "tensor"];
 const GEOMETRIES = ["box", "oriented", "contour", null];
 
-function rank(model) {
-  const { takes, geometry } = taskOf(model.task_type);
-  return model.default ? -1 : 10 * KINDS.indexOf(takes) + GEOMETRIES.indexOf(geometry);
+// Names of task types that do not say it.
+const NAMES = { IMAGE_TEXT_TO_TEXT: "Questions about images", TENSOR: "Tensors" };
+// What each task type takes and returns: `TaskType` of the server (tasks/task.py), which it writes into the page.
+const TASKS = JSON.parse(document.documentElement.dataset.tasks);
+// The type of a model that is not loaded, or of a recording that another server made.
+const UNKNOWN = { takes: "tensor", returns: "tensors", geometry: null };
+
+// The name of a task type for people.
+export function taskName(type) {
+  const name = type.toLowerCase().replaceAll("_", " ");
+  return NAMES[type] ?? name[0].toUpperCase() + name.slice(1);
 }
 
-// The kind of input a task takes: an image, a question about an image, a text, or tensors.
-export function inputKind(task) {
-  return taskOf(task).takes;
+// { takes, returns, geometry } of a task type.
+export function taskOf(name) {
+  return TASKS[name] ?? UNKNOWN;
 }
 
-// Fetch page/models.json (app/server/ui/catalogue.py).
+export const NO_MODELS = "No model is ready. The Models view shows why.";
+export const notReady = (name) => `No model called ${name} is ready. The Models view lists all models.`;
+
+function rank({ default: isDefault, takes, geometry }) {
+  return isDefault ? -1 : 10 * KINDS.indexOf(takes) + GEOMETRIES.indexOf(geometry);
+}
+
+// Fetch page/models.json (app/server/ui/catalogue.py). Each model also gets what its task takes and returns.
 export async function fetchCatalogue(root) {
   const catalogue = await requestJson(new URL("page/models.json", root));
+  catalogue.models = catalogue.models.map((model) => ({ ...model, ...taskOf(model.task_type) }));
   assignColours(catalogue.models);
   return catalogue;
 }
@@ -40,6 +55,10 @@ export async function waitForModels(root, isWaiting) {
 export function readyModels(catalogue) {
   const ready = catalogue.models.filter((model) => model.latest && model.state === "READY");
   return ready.sort((one, other) => rank(one) - rank(other));
+}
+
+export function imageModels(catalogue) {
+  return readyModels(catalogue).filter(({ takes }) => takes === "image");
 }
 
 export function chooseModel(catalogue, name) {

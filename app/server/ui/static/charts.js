@@ -1,13 +1,14 @@
-// SVG charts. The SVG stretches to the available width, so text is HTML beside it.
+// SVG charts, and tables of figures. The SVG stretches to the available width, so text is HTML beside it.
 
 import { make, makeSvg, setText } from "./dom.js";
 import { trimmed } from "./format.js";
-import { text } from "./text.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
 const ROUND_STEPS = [1, 2, 2.5, 5, 10];
 const TICK_STEPS = [1, 2, 5];
+
+export const noDataLabel = (title, over) => `${title}, ${over}: no data`;
 
 // The smallest round number that is at least `value`.
 function roundUp(value) {
@@ -78,56 +79,52 @@ export function sparkline() {
   };
 }
 
-// The legend shows the current values, or those under the pointer.
-export function trendChart({ title, lines, format, min = 0, round = roundUp }) {
+// `lines` has the label of each line by its name. The legend shows the current values, or those under the pointer.
+export function trendChart({ title, lines = { value: "" }, format, min = 0, round = roundUp }) {
   const svg = canvas();
   grid(svg);
   const fill = makeSvg("path", { class: "area tone-1" });
   const cursor = makeSvg("line", { class: "cursor", y1: 0, y2: HEIGHT, visibility: "hidden" });
   svg.append(fill, cursor);
-  const chartLines = lines.map((name, index) => {
+  const isSingle = Object.keys(lines).length === 1;
+  const chartLines = Object.entries(lines).map(([name, label], index) => {
     const path = makeSvg("path", { class: `line tone-${index + 1}` });
     svg.append(path);
-    const value = make("span", { class: "value" });
-    const label = text.metrics.lines[name];
+    const value = make("span.value");
     const key = make("span", { class: `key tone-${index + 1}` });
-    const entry = make("span", { class: "entry" }, ...(lines.length > 1 ? [key, `${label} `] : []), value);
+    const entry = make("span.entry", ...(isSingle ? [] : [key, `${label} `]), value);
     return { name, label, path, value, entry };
   });
-  const high = make("span", { class: "axis-max" });
-  const axisStart = make("span", { class: "axis-start" });
-  const axisEnd = make("span", { class: "axis-end" });
+  const high = make("span.axis-max");
+  const axisStart = make("span.axis-start");
+  const axisEnd = make("span.axis-end");
   const element = make(
-    "figure",
-    { class: "chart" },
-    make(
-      "figcaption",
-      {},
-      make("h3", {}, title),
-      make("span", { class: "legend" }, ...chartLines.map((line) => line.entry)),
-    ),
-    make("div", { class: "plot" }, svg, high),
-    make("div", { class: "axis", "aria-hidden": "true" }, axisStart, axisEnd),
+    "figure.chart",
+    make("figcaption", make("h3", title), make("span.legend", ...chartLines.map((line) => line.entry))),
+    make("div.plot", svg, high),
+    make("div.axis", { "aria-hidden": "true" }, axisStart, axisEnd),
   );
   let last = null;
   let pointerShare = null;
 
   function show(series, interval, over) {
     last = { series, interval, over };
-    const knownValues = Object.values(series).flat().filter((value) => value !== null);
+    const knownValues = Object.values(series)
+      .flat()
+      .filter((value) => value !== null);
     const top = round(Math.max(...knownValues, min, 1e-6));
-    setText(high, knownValues.length ? trimmed(format(top)) : text.metrics.noData);
-    const size = series[lines[0]].length;
+    setText(high, knownValues.length ? trimmed(format(top)) : "no data");
+    const size = series[chartLines[0].name].length;
     for (const line of chartLines) {
       const segments = paths(series[line.name], top);
       line.path.setAttribute("d", joinPaths(segments, "line"));
-      if (lines.length === 1) fill.setAttribute("d", joinPaths(segments, "area"));
+      if (isSingle) fill.setAttribute("d", joinPaths(segments, "area"));
     }
     const index = pointerShare === null ? size - 1 : Math.min(Math.floor(pointerShare * size), size - 1);
     for (const line of chartLines) setText(line.value, format(series[line.name][index]));
     const units = { 1: "s", 60: "min", 3600: "h", windows: size === 1 ? "window" : "windows" };
     setText(axisStart, `−${size} ${units[interval]}`);
-    setText(axisEnd, index === size - 1 ? text.metrics.now : `−${size - 1 - index} ${units[interval]}`);
+    setText(axisEnd, index === size - 1 ? "now" : `−${size - 1 - index} ${units[interval]}`);
     cursor.setAttribute("visibility", pointerShare === null ? "hidden" : "visible");
     for (const end of ["x1", "x2"]) cursor.setAttribute(end, ((index + 0.5) * WIDTH) / size);
     svg.setAttribute("aria-label", describe(series, over));
@@ -138,9 +135,9 @@ export function trendChart({ title, lines, format, min = 0, round = roundUp }) {
       const knownValues = series[name].filter((value) => value !== null);
       if (!knownValues.length) return [];
       const [now, low, high] = [series[name].at(-1), Math.min(...knownValues), Math.max(...knownValues)].map(format);
-      return [text.metrics.trendLabel(`${title} ${label}`.trim(), over, now, low, high)];
+      return [`${`${title} ${label}`.trim()}, ${over}: ${now} now, between ${low} and ${high}`];
     });
-    return descriptions.join("; ") || text.metrics.emptyLabel(title, over);
+    return descriptions.join("; ") || noDataLabel(title, over);
   }
 
   function movePointer(event) {
@@ -161,18 +158,11 @@ export function distributionChart({ title, format }) {
   const fill = makeSvg("path", { class: "area tone-1" });
   const path = makeSvg("path", { class: "line tone-1" });
   svg.append(fill, path);
-  const axis = make("div", { class: "axis ticks", "aria-hidden": "true" });
+  const axis = make("div.axis.ticks", { "aria-hidden": "true" });
   const element = make(
-    "figure",
-    { class: "chart" },
-    make("figcaption", {}, make("h3", {}, title)),
-    make(
-      "div",
-      { class: "plot" },
-      svg,
-      make("span", { class: "axis-max" }, "100 %"),
-      make("span", { class: "axis-middle" }, "50 %"),
-    ),
+    "figure.chart",
+    make("figcaption", make("h3", title)),
+    make("div.plot", svg, make("span.axis-max", "100 %"), make("span.axis-middle", "50 %")),
     axis,
   );
 
@@ -182,19 +172,20 @@ export function distributionChart({ title, format }) {
     path.setAttribute("d", "");
     fill.setAttribute("d", "");
     if (!points.length) {
-      axis.append(make("span", {}, text.metrics.noData));
+      axis.append(make("span", "no data"));
       return;
     }
     const low = Math.log10(points[0][0] / 1.25);
     const high = Math.log10(points.at(-1)[0] * 1.25);
     const x = (value) => (Math.log10(value) - low) / (high - low);
     let steps = `M0 ${HEIGHT}`;
-    for (const [value, share] of points) steps += `H${(x(value) * WIDTH).toFixed(1)}V${(HEIGHT * (1 - share)).toFixed(1)}`;
+    for (const [value, share] of points)
+      steps += `H${(x(value) * WIDTH).toFixed(1)}V${(HEIGHT * (1 - share)).toFixed(1)}`;
     steps += `H${WIDTH}`;
     path.setAttribute("d", steps);
     fill.setAttribute("d", `${steps}V${HEIGHT}Z`);
     for (const value of ticks(low, high)) {
-      const tick = make("span", {}, trimmed(format(value)));
+      const tick = make("span", trimmed(format(value)));
       tick.style.left = `${(100 * x(value)).toFixed(2)}%`;
       axis.append(tick);
     }
@@ -214,4 +205,23 @@ function ticks(low, high) {
     }
   }
   return result;
+}
+
+// A table of names and figures. It keeps its rows while the names stay the same.
+export function figureTable(title, noFigures) {
+  const body = make("tbody");
+  const none = make("p.hint", noFigures);
+  let names = "";
+  return {
+    element: make("div", make("h3", title), make("table.figures", { "aria-label": title }, body), none),
+    show(pairs) {
+      none.hidden = pairs.length > 0;
+      const newNames = pairs.map(([name]) => name).join();
+      if (newNames !== names) {
+        names = newNames;
+        body.replaceChildren(...pairs.map(([name]) => make("tr", make("th", { scope: "row" }, name), make("td"))));
+      }
+      pairs.forEach(([, figure], index) => setText(body.rows[index].cells[1], figure));
+    },
+  };
 }

@@ -1,38 +1,31 @@
 // The Compare view: results of two models, or of one model at two thresholds, side by side.
 
-import { candidateLabels } from "./candidate_labels.js";
-import { inputKind, readyModels } from "./catalogue.js";
-import { choice, field, slider } from "./controls.js";
-import { modelView } from "./model_view.js";
-import { make, setText } from "./dom.js";
-import { filterShapes, shapesOf } from "./drawing.js";
-import { milliseconds, percent } from "./format.js";
-import { infer } from "./inference.js";
+import { MIN_SCORE, candidateLabels } from "./candidate_labels.js";
+import { imageModels } from "./catalogue.js";
+import { field, make, setText, slider, tableHead } from "./dom.js";
+import { filterShapes, overlap, shapesOf } from "./drawing.js";
+import { count, milliseconds, percent } from "./format.js";
 import { imageInput } from "./image_input.js";
-import { matchResults } from "./matching.js";
-import { colourOf } from "./palette.js";
+import { infer } from "./inference.js";
+import { modelChoice, modelView } from "./model_view.js";
+import { swatch } from "./palette.js";
 import { sampleFor } from "./samples.js";
 import { session } from "./session.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const strings = text.compare;
-const ID = "compare";
 const SIDES = ["a", "b"];
-// Request low scores too: the sliders only filter the received answer.
-const MIN_SCORE = 0.05;
+const NAMES = { a: "left", b: "right" };
+const MIN_IOU = 0.5;
 
-export const compare = modelView({
-  id: ID,
-  title: strings.title,
-  none: strings.none,
-  select: (catalogue) => readyModels(catalogue).filter((model) => inputKind(model.task_type) === "image"),
+export const open = modelView({
+  title: "Compare",
+  none: "No image model is ready, so there is nothing to compare.",
+  select: imageModels,
   create: createCompareView,
 });
 
 function hasShapes(model) {
-  return taskOf(model.task_type).geometry !== null;
+  return model.geometry !== null;
 }
 
 // The results of a model above a threshold: shapes, or records for a classifier.
@@ -54,20 +47,20 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   });
   const sides = Object.fromEntries(SIDES.map((id) => [id, createSide(id)]));
   const body = make("tbody");
-  const headings = strings.columns.map((heading) => make("th", { scope: "col" }, heading));
-  const table = make("table", { class: "text-table comparison" }, make("thead", {}, make("tr", {}, ...headings)), body);
-  const summary = make("p", { class: "hint" });
+  const head = tableHead(["Label", "Left", "Right", "Difference", "IoU"]);
+  const table = make("table.text-table.comparison", head, body);
+  const summary = make("p.hint");
   const results = make(
-    "section",
-    { class: "panel", "aria-label": strings.differences },
-    make("h2", {}, strings.differences),
+    "section.panel",
+    { "aria-label": "Differences" },
+    make("h2", "Differences"),
     summary,
-    make("div", { class: "scrollable" }, table),
+    make("div.scrollable", table),
   );
   let [image, sample, pending, warning] = [null, "", null, ""];
   content.replaceChildren(
-    make("div", { class: "panel" }, source.element, labels.element),
-    make("div", { class: "side-by-side" }, ...SIDES.map((id) => sides[id].element)),
+    make("div.panel", source.element, labels.element),
+    make("div.side-by-side", ...SIDES.map((id) => sides[id].element)),
     results,
   );
   for (const id of SIDES) {
@@ -76,33 +69,22 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   }
 
   function createSide(id) {
-    const view = viewer({ label: strings.imageOf[id] });
-    const model = choice(
-      models.map((model) => [model.name, model.name]),
-      () => {
-        reset(id);
-        send();
-      },
-    );
-    const score = slider({ label: strings.score, min: MIN_SCORE, max: 1, value: 0.5, oninput: () => show() });
-    const time = make("p", { class: "hint" });
+    const title = id === "a" ? "Left" : "Right";
+    const view = viewer({ label: `Image with results of the ${NAMES[id]} model` });
+    const model = modelChoice(models, () => {
+      reset(id);
+      send();
+    });
+    const score = slider({ label: "Confidence threshold", min: MIN_SCORE, max: 1, value: 0.5, oninput: () => show() });
+    const time = make("p.hint");
     const element = make(
-      "section",
-      { class: "panel comparison-side", "aria-label": strings.sides[id] },
-      make("div", { class: "row" }, field(strings.models[id], model), score.element),
+      "section.panel.comparison-side",
+      { "aria-label": title },
+      make("div.row", field(`${title} model`, model), score.element),
       view.element,
       time,
     );
-    return {
-      id,
-      view,
-      model,
-      score,
-      time,
-      element,
-      records: null,
-      current: () => models.find(({ name }) => name === model.value),
-    };
+    return { view, model, score, time, element, records: null, current: model.current };
   }
 
   function reset(id) {
@@ -130,37 +112,24 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
     labels.show(chosen);
     if (image === null) return;
     pending?.abort();
-    const missing = labels.missing(chosen);
-    if (missing) {
-      setText(status, "");
-      for (const id of SIDES) sides[id].view.shapes([]);
-      table.hidden = true;
-      message.showError(text.try.needsLabels(missing.name));
-      return;
-    }
     const thisRequest = (pending = new AbortController());
     message.showError(warning);
     warning = "";
-    setText(status, strings.working);
+    setText(status, "Running …");
     const names = new Set(SIDES.filter((id) => sides[id].records === null).map((id) => sides[id].model.value));
     try {
+      const missing = labels.missing(chosen);
+      if (missing) throw new Error(missing);
       for (const name of names) {
         const model = models.find((model) => model.name === name);
-        const low = model.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
-        const parameters = { ...low, ...labels.parameters(model) };
-        const answer = await infer({
-          root: tools.root,
-          catalogue,
-          model,
-          data: [image],
-          parameters,
-          signal: thisRequest.signal,
-        });
+        const parameters = labels.parameters(model);
+        const { signal } = thisRequest;
+        const answer = await infer({ root: tools.root, catalogue, model, data: [image], parameters, signal });
         if (thisRequest !== pending) return;
         for (const id of SIDES) {
           if (sides[id].model.value !== name) continue;
           sides[id].records = answer.outputs[0];
-          setText(sides[id].time, strings.answered(milliseconds(answer.milliseconds)));
+          setText(sides[id].time, `Answered in ${milliseconds(answer.milliseconds)}`);
         }
       }
       show();
@@ -186,26 +155,23 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   function show() {
     saveAddress();
     if (SIDES.some((id) => sides[id].records === null)) return;
-    const left = SIDES.map((id) => resultsOf(sides[id].current(), sides[id].records, sides[id].score.value(), image));
-    SIDES.forEach((id, index) => sides[id].view.shapes(drawsShapes(sides[id]) ? left[index] : []));
-    const [one, other] = SIDES.map((id) => drawsShapes(sides[id]));
+    const shown = ({ current, records, score }) => resultsOf(current(), records, score.value(), image);
+    const results = SIDES.map((id) => shown(sides[id]));
+    const [one, other] = SIDES.map((id) => hasShapes(sides[id].current()));
+    sides.a.view.shapes(one ? results[0] : []);
+    sides.b.view.shapes(other ? results[1] : []);
     const comparable = one === other;
-    const rows = comparable ? matchResults(...left, one) : [];
+    const rows = comparable ? matchResults(...results, one) : [];
     table.hidden = !rows.length;
     body.replaceChildren(...rows.map((row) => createRow(row, one)));
     table.classList.toggle("no-boxes", !one);
-    const count = (test) => rows.filter(test).length;
-    const sentence = strings.summary(
-      count(([a, b]) => a && b),
-      count(([, b]) => !b),
-      count(([a]) => !a),
-    );
-    setText(status, rows.length ? sentence : "");
-    setText(summary, rows.length ? "" : comparable ? strings.nothing : strings.incomparable);
-  }
-
-  function drawsShapes(side) {
-    return hasShapes(side.current());
+    const number = (test) => count(rows.filter(test).length);
+    const [both, onlyLeft, onlyRight] = [number(([a, b]) => a && b), number(([, b]) => !b), number(([a]) => !a)];
+    setText(status, rows.length ? `${both} in both, ${onlyLeft} only left, ${onlyRight} only right` : "");
+    const none = comparable
+      ? "No result reaches the confidence threshold on either side."
+      : "A classifier and a detector cannot be compared.";
+    setText(summary, rows.length ? "" : none);
   }
 
   // Another model with common labels, or the same model.
@@ -215,22 +181,20 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   }
 
   function createRow([one, other, iou], showIou) {
-    const key = make("span", { class: "swatch" });
     const { label } = one ?? other;
-    key.style.background = colourOf(label);
     // A button, so that the keyboard can highlight shapes as the pointer does.
-    const button = make("button", { type: "button", class: "link text-colour" }, label);
-    const missing = one ? strings.only.a : strings.only.b;
-    const difference = one && other ? strings.signed(100 * (other.score - one.score)) : missing;
+    const button = make("button.link", { type: "button" }, label);
+    const only = `only ${one ? NAMES.a : NAMES.b}`;
+    const difference = one && other ? signed(100 * (other.score - one.score)) : only;
     const score = (shape) => (shape ? percent(100 * shape.score) : "–");
     const row = make(
       "tr",
       one && other ? {} : { class: "unmatched" },
-      make("th", { scope: "row" }, key, button),
-      make("td", {}, score(one)),
-      make("td", {}, score(other)),
-      make("td", {}, difference),
-      make("td", { class: "col-iou" }, showIou && iou !== null ? iou.toFixed(2) : "–"),
+      make("th", { scope: "row" }, swatch(label), button),
+      make("td", score(one)),
+      make("td", score(other)),
+      make("td", difference),
+      make("td.col-iou", showIou && iou !== null ? iou.toFixed(2) : "–"),
     );
     const highlight = (on) => {
       sides.a.view.choose(on ? (one?.index ?? null) : null);
@@ -259,7 +223,7 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
         sides.b.score.set(Math.min(0.95, sides.a.score.value() + 0.3));
       }
       // Keep the warning visible with the first answer, which is of another model.
-      warning = missing === undefined ? "" : strings.unknown(missing);
+      warning = missing === undefined ? "" : `No image model called ${missing} is ready`;
       message.showError(warning);
       const sampleName = parameters.get("image");
       if (sampleName) source.sample(sampleName);
@@ -277,4 +241,35 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
       for (const id of SIDES) sides[id].view.close();
     },
   };
+}
+
+function signed(points) {
+  return `${points > 0 ? "+" : points < 0 ? "−" : "±"}${Math.abs(points).toFixed(1)}`;
+}
+
+// Match two lists by label, highest overlap first. Return [left, right, iou], with null for a missing partner.
+function matchResults(ones, others, byOverlap) {
+  const candidates = [];
+  for (const one of ones) {
+    for (const other of others) {
+      if (one.label !== other.label) continue;
+      const iou = byOverlap ? overlap(one, other) : 1;
+      if (iou >= MIN_IOU) candidates.push([one, other, iou]);
+    }
+  }
+  candidates.sort((left, right) => right[2] - left[2]);
+  const matched = new Set();
+  const both = candidates.filter(([one, other]) => {
+    if (matched.has(one) || matched.has(other)) return false;
+    matched.add(one).add(other);
+    return true;
+  });
+  const unmatched = (all) => all.filter((shape) => !matched.has(shape));
+  const rows = [
+    ...both,
+    ...unmatched(ones).map((shape) => [shape, null, null]),
+    ...unmatched(others).map((shape) => [null, shape, null]),
+  ];
+  const best = ([one, other]) => Math.max(one?.score ?? 0, other?.score ?? 0);
+  return rows.sort((left, right) => best(right) - best(left));
 }

@@ -1,14 +1,13 @@
 // The connection to the server, one state for all views: fetching, and noticing that the server is back.
 
-import { text } from "./text.js";
-
 const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 8000;
+const MAX_SILENCE_MS = 6000;
 
 // The banner reports it, so views need not.
 export class ConnectionLost extends Error {
   constructor() {
-    super(text.unreachable);
+    super("The server cannot be reached");
     this.name = "ConnectionLost";
   }
 }
@@ -21,6 +20,8 @@ let onchange = () => {};
 export function watchConnection(listener) {
   onchange = listener;
 }
+
+export const refusal = (status) => `The server answered with status ${status}`;
 
 // Fetch, or throw ConnectionLost or AbortError.
 export async function request(url, options) {
@@ -40,7 +41,7 @@ export async function requestJson(url, options) {
     if (error.name === "AbortError") throw error;
     return {};
   });
-  if (!response.ok) throw new Error(answer.error ?? text.refused(response.status));
+  if (!response.ok) throw new Error(answer.error ?? refusal(response.status));
   return answer;
 }
 
@@ -50,6 +51,32 @@ export function reportLost() {
   if (lost) return;
   lost = true;
   onchange(true);
+}
+
+// Call `load` now, and again every `ms` milliseconds while the page is visible: { load, close, closed }.
+export function poll(load, ms) {
+  let timer = 0;
+  const polling = {
+    closed: false,
+    async load() {
+      clearTimeout(timer);
+      await load();
+      clearTimeout(timer);
+      if (!polling.closed) timer = setTimeout(loadIfVisible, ms);
+    },
+    close() {
+      polling.closed = true;
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", loadIfVisible);
+    },
+  };
+  function loadIfVisible() {
+    clearTimeout(timer);
+    if (!document.hidden) polling.load();
+  }
+  document.addEventListener("visibilitychange", loadIfVisible);
+  polling.load();
+  return polling;
 }
 
 // Ask the server for a small file: every answer shows that it is back.
@@ -65,4 +92,53 @@ export async function checkConnection() {
     lost = false;
     onchange(false);
   }
+}
+
+// The stream of metrics snapshots: call `onsnapshot` with every snapshot, and `onstate` with connecting, live or paused. Return a function that stops.
+// After a lost connection the view subscribes again.
+export function subscribe(url, onsnapshot, onstate) {
+  let source = null;
+  let timer = 0;
+
+  function close() {
+    clearTimeout(timer);
+    if (source !== null) source.close();
+    source = null;
+  }
+
+  function fail() {
+    close();
+    onstate("connecting");
+    reportLost();
+  }
+
+  function open() {
+    close();
+    onstate("connecting");
+    source = new EventSource(url);
+    timer = setTimeout(fail, MAX_SILENCE_MS);
+    source.onerror = fail;
+    source.onmessage = (event) => {
+      clearTimeout(timer);
+      timer = setTimeout(fail, MAX_SILENCE_MS);
+      onstate("live");
+      onsnapshot(JSON.parse(event.data));
+    };
+  }
+
+  function updateVisibility() {
+    if (!document.hidden) {
+      open();
+      return;
+    }
+    close();
+    onstate("paused");
+  }
+
+  document.addEventListener("visibilitychange", updateVisibility);
+  updateVisibility();
+  return () => {
+    document.removeEventListener("visibilitychange", updateVisibility);
+    close();
+  };
 }

@@ -2,9 +2,9 @@
 //
 // Coordinates are pixels of the upright image; pixel i covers i to i + 1.
 
+import { taskOf } from "./catalogue.js";
 import { isolated } from "./format.js";
 import { colourOf, inkOn } from "./palette.js";
-import { taskOf } from "./tasks.js";
 
 const LABEL_SIZE = 12;
 const LINE_WIDTH = 2;
@@ -12,6 +12,9 @@ const MAX_LABEL_CHARACTERS = 40;
 const POINT_RADIUS = 3;
 // Keypoints that a model takes to be hidden more likely than not are left out.
 const MIN_VISIBILITY = 0.5;
+
+const paths = new WeakMap();
+const probe = new OffscreenCanvas(1, 1).getContext("2d");
 
 const RINGS = {
   box: ({ xmin, ymin, xmax, ymax }) => [
@@ -85,7 +88,7 @@ export function overlap(one, other) {
   return union > 0 ? shared / union : 0;
 }
 
-function area(ring) {
+export function area(ring) {
   let twice = 0;
   ring.forEach(([x, y], index) => {
     const [nextX, nextY] = ring[(index + 1) % ring.length];
@@ -121,28 +124,17 @@ export function hit(shapes, x, y, tolerance = 0) {
   const near = shapes.filter(
     ({ bounds: [l, t, r, b] }) => x >= l - tolerance && x <= r + tolerance && y >= t - tolerance && y <= b + tolerance,
   );
-  const inside = near.filter((shape) => shape.kind === "box" || contains(shape.rings, x, y));
+  const inside = near.filter((shape) => shape.kind === "box" || probe.isPointInPath(pathOf(shape), x, y, "evenodd"));
   return (inside.length ? inside : near).reduce(
     (best, shape) => (best === undefined || size(shape) < size(best) ? shape : best),
     undefined,
   );
 }
 
-// The even-odd rule.
-function contains(rings, x, y) {
-  let inside = false;
-  for (const ring of rings) {
-    ring.forEach(([ax, ay], index) => {
-      const [bx, by] = ring[(index + 1) % ring.length];
-      if (ay > y !== by > y && x < ax + ((y - ay) / (by - ay)) * (bx - ax)) inside = !inside;
-    });
-  }
-  return inside;
-}
-
-function pathOf({ rings }) {
+function pathOf(shape) {
+  if (paths.has(shape)) return paths.get(shape);
   const path = new Path2D();
-  for (const ring of rings) {
+  for (const ring of shape.rings) {
     // A contour of one point is one pixel.
     if (ring.length === 1) path.rect(ring[0][0] - 0.5, ring[0][1] - 0.5, 1, 1);
     else {
@@ -150,10 +142,9 @@ function pathOf({ rings }) {
       path.closePath();
     }
   }
+  paths.set(shape, path);
   return path;
 }
-
-const paths = new WeakMap();
 
 // What is drawn of shapes, in every viewer: `opacity` is that of masks.
 export const style = { outlines: true, points: true, names: true, scores: true, opacity: 0.4 };
@@ -164,8 +155,7 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
   context.lineJoin = "round";
   context.lineWidth = ((strong ? 2 : 1) * LINE_WIDTH * unit) / scale;
   for (const shape of [...shapes].reverse()) {
-    if (!paths.has(shape)) paths.set(shape, pathOf(shape));
-    const path = paths.get(shape);
+    const path = pathOf(shape);
     context.fillStyle = context.strokeStyle = colourOf(shape.label);
     if (shape.kind === "contour" || strong) {
       context.globalAlpha = shape.kind !== "contour" ? 0.18 : Math.min(1, style.opacity + (strong ? 0.2 : 0));
@@ -242,11 +232,16 @@ function labelOf(context, shape) {
   return labelTexts.get(shape);
 }
 
-// The image with `shapes`, at its own size.
-export async function toPng({ bitmap, width, height }, shapes) {
+// The image with a saliency map and `shapes`, at its own size.
+export async function toPng({ bitmap, width, height }, shapes, map = null) {
   const canvas = new OffscreenCanvas(width, height);
   const context = canvas.getContext("2d");
   context.drawImage(bitmap, 0, 0, width, height);
+  if (map !== null) {
+    context.globalAlpha = map.opacity;
+    context.drawImage(map.bitmap, 0, 0, width, height);
+    context.globalAlpha = 1;
+  }
   paint(context, shapes, { width, unit: Math.max(1, Math.max(width, height) / 1000) });
   return canvas.convertToBlob({ type: "image/png" });
 }

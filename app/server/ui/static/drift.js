@@ -1,47 +1,36 @@
 // The Drift view: how similar each model's images are to its baseline, by window.
 
 import { trendChart } from "./charts.js";
-import { requestJson } from "./connection.js";
-import { make, setText } from "./dom.js";
-import { count } from "./format.js";
-import { text } from "./text.js";
+import { poll, requestJson } from "./connection.js";
+import { make, setText, tableHead } from "./dom.js";
+import { count, counted, localTime } from "./format.js";
 
-const strings = text.drift;
 const POLL_MS = 3000;
 const MAX_ROWS = 20;
+const COLUMNS = ["Ended", "Verdict", "Images", "Similarity"];
+const NONE = "No window is complete yet. Each window is compared with the baseline when it has all its images.";
 
-export const drift = { id: "drift", title: strings.title, open };
-
-function open(main, tools) {
-  const status = make("p", { class: "hint", role: "status" });
-  const none = make("p", { class: "panel", hidden: "" }, strings.none);
-  const list = make("div", { class: "cards" });
+export function open(main, tools) {
+  const status = make("p.hint", { role: "status" });
+  const none = make("p.panel", { hidden: "" }, NONE);
+  const list = make("div.cards");
   const panels = new Map();
-  main.append(make("div", { class: "heading" }, make("h1", {}, strings.title), status), none, list);
-  let [closed, timer] = [false, 0];
+  main.append(make("div.heading", make("h1", "Drift"), status), none, list);
 
-  async function poll() {
-    clearTimeout(timer);
+  const polling = poll(async () => {
     try {
       const history = await requestJson(new URL("page/drift.json", tools.root));
-      if (closed) return;
-      show(Object.entries(history));
+      if (!polling.closed) show(Object.entries(history));
     } catch (error) {
       setText(status, error.message);
     }
-    if (closed) return;
-    timer = setTimeout(pollIfVisible, POLL_MS);
-  }
-
-  function pollIfVisible() {
-    clearTimeout(timer);
-    if (!document.hidden) poll();
-  }
+  }, POLL_MS);
 
   function show(models) {
     none.hidden = models.length > 0;
     const drifted = models.filter(([, windows]) => windows.at(-1).drifted).length;
-    setText(status, models.length ? strings.summary(models.length, drifted) : "");
+    const verb = models.length === 1 ? "has" : "have";
+    setText(status, models.length ? `${count(drifted)} of ${counted(models.length, "model")} ${verb} drifted` : "");
     for (const [name, windows] of models) {
       if (!panels.has(name)) {
         panels.set(name, createPanel(name));
@@ -51,42 +40,32 @@ function open(main, tools) {
     }
   }
 
-  document.addEventListener("visibilitychange", pollIfVisible);
-  poll();
-  return {
-    change() {},
-    close() {
-      closed = true;
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", pollIfVisible);
-    },
-  };
+  return { change() {}, close: polling.close };
 }
 
 function createPanel(name) {
-  const state = make("span", { class: "badge" });
+  const state = make("span.badge");
   const similarity = trendChart({
-    title: strings.similarity,
-    lines: ["similarity", "baseline"],
+    title: "Similarity to the baseline",
+    lines: { similarity: "now", baseline: "baseline" },
     format: (value) => (value === null ? "–" : value.toFixed(2)),
     min: 1,
   });
-  const pValues = trendChart({ title: strings.pValue, lines: ["p_value", "alpha"], format: formatP, min: 0.1 });
-  const headRow = make("tr");
-  const body = make("tbody");
-  const table = make(
-    "table",
-    { class: "text-table drift-windows", "aria-label": strings.windows(name) },
-    make("thead", {}, headRow),
-    body,
-  );
+  const pValues = trendChart({
+    title: "Lowest p-value of the tests",
+    lines: { p_value: "lowest p", alpha: "level" },
+    format: formatP,
+    min: 0.1,
+  });
+  const label = `Windows of ${name}`;
+  const table = make("table.text-table.drift-windows", { "aria-label": label });
   return {
     element: make(
-      "section",
-      { class: "panel", "aria-label": name },
-      make("div", { class: "card-header" }, make("h2", {}, name), state),
-      make("div", { class: "charts" }, similarity.element, pValues.element),
-      make("div", { class: "scrollable", tabindex: "0", role: "group", "aria-label": strings.windows(name) }, table),
+      "section.panel",
+      { "aria-label": name },
+      make("div.card-header", make("h2", name), state),
+      make("div.charts", similarity.element, pValues.element),
+      make("div.scrollable", { tabindex: "0", role: "group", "aria-label": label }, table),
     ),
     show(summaries) {
       const windows = summaries.map((window) => ({
@@ -94,41 +73,39 @@ function createPanel(name) {
         tests: Object.fromEntries(window.tests.map((test) => [test.name, test.adjusted])),
       }));
       const last = windows.at(-1);
-      setText(state, strings.verdict(last.drifted));
+      setText(state, verdict(last));
       state.dataset.state = last.drifted ? "UNAVAILABLE" : "READY";
-      const over = strings.over(windows.length);
+      const over = `last ${counted(windows.length, "window")}`;
       const column = (key) => windows.map((window) => window[key]);
       similarity.show({ similarity: column("similarity"), baseline: column("baseline_similarity") }, "windows", over);
       const lowest = windows.map((window) => Math.min(1, ...Object.values(window.tests)));
       pValues.show({ p_value: lowest, alpha: column("alpha") }, "windows", over);
       const tests = Object.keys(last.tests);
-      const headings = [...strings.columns, ...tests];
-      headRow.replaceChildren(...headings.map((heading) => make("th", { scope: "col" }, heading)));
-      body.replaceChildren(
-        ...windows
-          .slice(-MAX_ROWS)
-          .reverse()
-          .map((window) => createRow(window, tests)),
-      );
+      const rows = windows.slice(-MAX_ROWS).reverse();
+      const body = make("tbody", ...rows.map((window) => createRow(window, tests)));
+      table.replaceChildren(tableHead([...COLUMNS, ...tests]), body);
     },
   };
 }
 
 function createRow(window, tests) {
-  const cells = [strings.verdict(window.drifted), count(window.images), window.similarity?.toFixed(3) ?? "–"];
+  const cells = [verdict(window), count(window.images), window.similarity?.toFixed(3) ?? "–"];
   const testCells = tests.map((test) => {
     const p = window.tests[test];
     return make("td", p <= window.alpha ? { class: "bad" } : {}, p === undefined ? "–" : formatP(p));
   });
   const row = make(
     "tr",
-    {},
-    make("th", { scope: "row" }, strings.time(window.ended)),
-    ...cells.map((cell) => make("td", {}, cell)),
+    make("th", { scope: "row" }, localTime(window.ended * 1000)),
+    ...cells.map((cell) => make("td", cell)),
     ...testCells,
   );
   if (window.drifted) row.children[1].classList.add("bad");
   return row;
+}
+
+function verdict({ drifted }) {
+  return drifted ? "drifted" : "no drift";
 }
 
 function formatP(value) {

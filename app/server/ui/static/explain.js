@@ -2,95 +2,87 @@
 
 import { readyModels } from "./catalogue.js";
 import { requestJson } from "./connection.js";
-import { button, choice, field, save, slider } from "./controls.js";
-import { modelView } from "./model_view.js";
-import { make, setText } from "./dom.js";
-import { shapesOf } from "./drawing.js";
-import { percent } from "./format.js";
+import { button, choice, field, make, save, setText, slider } from "./dom.js";
+import { shapesOf, toPng } from "./drawing.js";
+import { count, counted, percent } from "./format.js";
 import { imageInput } from "./image_input.js";
 import { base64Of } from "./images.js";
-import { colourOf } from "./palette.js";
-import { GRADIENT, colourMap, toExplanationPng } from "./saliency.js";
+import { modelChoice, modelView } from "./model_view.js";
+import { swatch } from "./palette.js";
+import { GRADIENT, colourMap } from "./saliency.js";
 import { sampleFor } from "./samples.js";
 import { session } from "./session.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const strings = text.explain;
-const ID = "explain";
 const DEFAULTS = { method: "rise", samples: "400", grid: "8", seed: "0", label: "" };
 
-export const explain = modelView({
-  id: ID,
-  title: strings.title,
-  none: strings.none,
+const METHODS = { rise: "RISE: random masks", occlusion: "Occlusion: a sliding window" };
+const NOTHING = "The model returned no results for this image, so there is nothing to explain.";
+
+export const open = modelView({
+  title: "Explain",
+  none: "No model can be explained. Load a model for image classification, detection or segmentation.",
   select: (catalogue) =>
-    readyModels(catalogue).filter(
-      (model) => model.explained_by === "pixels" && taskOf(model.task_type).takes === "image",
-    ),
+    readyModels(catalogue).filter(({ takes, explained_by }) => takes === "image" && explained_by === "pixels"),
   create: createExplainView,
 });
 
 function createExplainView({ main, content, tools, catalogue, models, message, status }) {
-  const view = viewer({ label: strings.image });
+  const view = viewer({ label: "Image with its saliency map" });
   const source = imageInput(main, {
     root: tools.root,
     catalogue,
     onimage: useImage,
     onerror: message.showError,
   });
-  const model = choice(
-    models.map((model) => [model.name, model.name]),
-    () => reset(true),
-  );
-  const method = choice(Object.entries(strings.methods), () =>
+  const model = modelChoice(models, () => reset(true));
+  const { current } = model;
+  const method = choice(Object.entries(METHODS), () =>
     samples.closest(".field").toggleAttribute("hidden", method.value !== "rise"),
   );
   const samples = make("input", { type: "number", min: 1, max: 100000, required: "" });
   const grid = make("input", { type: "number", min: 2, max: 32, required: "" });
   const seed = make("input", { type: "number", min: 0, max: 4294967295, required: "" });
   const label = choice([], () => {});
-  const run = make("button", { class: "primary", type: "submit" }, strings.run);
-  const stop = button(strings.stop, () => pending?.abort());
-  const clock = make("span", { class: "hint" });
+  const run = make("button.primary", { type: "submit" }, "Explain");
+  const stop = button("Stop", () => pending?.abort());
+  const clock = make("span.hint");
   const opacity = slider({
-    label: strings.opacity,
+    label: "Opacity of the map",
     value: 0.6,
     oninput: paint,
     format: (value) => percent(100 * value).replace(".0", ""),
   });
-  const list = make("div", { class: "explanations", role: "radiogroup", "aria-label": strings.results });
-  const png = button(strings.png, () => download());
-  const about = make("p", { class: "hint" });
-  const legend = make("div", { class: "map-gradient", "aria-hidden": "true" });
+  const list = make("div.explanations", { role: "radiogroup", "aria-label": "Results" });
+  const png = button("Save as PNG", () => download());
+  const about = make("p.hint");
+  const legend = make("div.map-gradient", { "aria-hidden": "true" });
   legend.style.background = GRADIENT;
   const results = make(
-    "section",
-    { class: "panel results", "aria-label": strings.results, hidden: "" },
-    make("h2", {}, strings.results),
+    "section.panel.results",
+    { "aria-label": "Results", hidden: "" },
+    make("h2", "Results"),
     list,
     opacity.element,
     make(
-      "div",
-      { class: "map-legend", "aria-hidden": "true" },
-      make("span", {}, strings.lowImportance),
+      "div.map-legend",
+      { "aria-hidden": "true" },
+      make("span", "matters little"),
       legend,
-      make("span", {}, strings.highImportance),
+      make("span", "matters most"),
     ),
     about,
-    make("div", { class: "actions" }, png),
+    make("div.actions", png),
   );
   const form = make(
-    "form",
-    { class: "panel form" },
-    make("div", { class: "wide" }, field(strings.model, model)),
-    make("div", { class: "wide" }, field(strings.method, method)),
-    field(strings.samples, samples, strings.samplesHint),
-    field(strings.grid, grid, strings.gridHint),
-    field(strings.seed, seed),
-    field(strings.label, label),
-    make("div", { class: "actions" }, run, stop, clock),
+    "form.panel.form",
+    make("div.wide", field("Model", model)),
+    make("div.wide", field("Method", method)),
+    field("Samples", samples, "Number of masked copies of the image"),
+    field("Grid", grid, "Cells along the longer side"),
+    field("Seed", seed),
+    field("Class", label),
+    make("div.actions", run, stop, clock),
   );
   let [image, sample, pending, explained, maps, selected, shownAddress] = [null, "", null, null, [], 0, null];
   let warning = "";
@@ -100,15 +92,8 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
     runExplanation();
   });
   content.replaceChildren(
-    make(
-      "div",
-      { class: "with-sidebar" },
-      make("div", { class: "main-column" }, source.element, view.element),
-      make("div", { class: "sidebar" }, form, results),
-    ),
+    make("div.with-sidebar", make("div.main-column", source.element, view.element), make("div.sidebar", form, results)),
   );
-
-  const current = () => models.find(({ name }) => name === model.value);
 
   function reset(replaceLabels) {
     [explained, maps] = [null, []];
@@ -117,11 +102,9 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
     view.shapes([]);
     if (!replaceLabels) return;
     source.showSamples(current().task_type);
-    const { labels, task_type: task } = current();
-    label.fill([
-      ["", taskOf(task).returns === "classes" ? strings.highestScore : strings.allObjects],
-      ...labels.map((name) => [name, name]),
-    ]);
+    const { labels, returns } = current();
+    const all = returns === "classes" ? "highest score" : "all objects";
+    label.fill([["", all], ...labels.map((name) => [name, name])]);
   }
 
   function useImage(next, sampleName) {
@@ -150,30 +133,31 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
 
   async function runExplanation() {
     if (image === null) {
-      message.showError(strings.noImage);
+      message.showError("Choose an image first");
       return;
     }
     const { values, address } = readForm();
     shownAddress = new URLSearchParams(address).toString();
-    tools.go(ID, address);
+    tools.go("explain", address);
     pending?.abort();
     const thisRequest = (pending = new AbortController());
     const started = performance.now();
-    const timer = setInterval(() => setText(clock, strings.seconds((performance.now() - started) / 1000)), 100);
+    const seconds = () => ((performance.now() - started) / 1000).toFixed(1);
+    const timer = setInterval(() => setText(clock, `${seconds()} s`), 100);
     warning = "";
     message.clear();
     reset(false);
     setRunning(true);
-    setText(status, strings.working);
+    setText(status, "Running the model on masked copies of the image …");
     try {
       const answer = await requestExplanation(values, thisRequest.signal);
       const pngs = answer.explanations[0].map((explanation) => explanation.saliency.png);
       const colouredMaps = await Promise.all(pngs.map(colourMap));
       if (thisRequest !== pending) return;
-      show(answer, colouredMaps, (performance.now() - started) / 1000);
+      show(answer, colouredMaps, seconds());
     } catch (error) {
       if (thisRequest !== pending) return;
-      setText(status, error.name === "AbortError" ? strings.stopped : "");
+      setText(status, error.name === "AbortError" ? "Stopped" : "");
       message.showError(error);
     } finally {
       clearInterval(timer);
@@ -204,27 +188,19 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
     [explained, maps] = [answer, colouredMaps];
     const all = answer.explanations[0];
     results.hidden = false;
-    setText(status, all.length ? strings.done(all.length, seconds) : strings.nothing);
+    setText(status, all.length ? `${counted(all.length, "result")} explained in ${seconds} s` : NOTHING);
     opacity.element.hidden = png.hidden = !all.length;
     legend.parentElement.hidden = !all.length;
-    setText(about, all.length ? strings.about(all[0].method, all[0].samples) : strings.nothing);
+    setText(about, all.length ? describe(all[0]) : NOTHING);
     list.replaceChildren(...all.map((explanation, index) => createOption(explanation, index)));
     if (all.length) choose(0);
   }
 
   function createOption({ label: name, score }, index) {
     const input = make("input", { type: "radio", name: "explanation", value: index });
-    const swatch = make("span", { class: "swatch" });
-    swatch.style.background = colourOf(name);
     input.addEventListener("change", () => choose(index));
-    return make(
-      "label",
-      {},
-      input,
-      swatch,
-      make("span", { class: "explanation-label" }, name),
-      make("span", { class: "number" }, percent(100 * score)),
-    );
+    const title = make("span.explanation-label", name);
+    return make("label", input, swatch(name), title, make("span.number", percent(100 * score)));
   }
 
   function choose(index) {
@@ -245,22 +221,21 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
 
   async function download() {
     const name = `${image.name.replace(/\.[^.]*$/, "")}-${explained.explanations[0][selected].label}.png`;
-    save(await toExplanationPng(image, maps[selected], opacity.value(), shapes()), name);
+    save(await toPng(image, shapes(), { bitmap: maps[selected], opacity: opacity.value() }), name);
   }
 
   return {
     change(parameters) {
       if (parameters.toString() === shownAddress) return;
       shownAddress = parameters.toString();
-      const isKnown = (name) => models.some((model) => model.name === name);
       const name = parameters.get("model") ?? session.model;
-      model.value = isKnown(name) ? name : models[0].name;
+      model.value = (model.find(name) ?? models[0]).name;
       // Keep the warning visible with the first image, which is for another model.
-      warning = parameters.has("model") && !isKnown(name) ? strings.unknown(name) : "";
+      warning = parameters.has("model") && !model.find(name) ? `No model called ${name} can be explained` : "";
       message.showError(warning);
       const value = (key) => parameters.get(key) ?? DEFAULTS[key];
       [samples.value, grid.value, seed.value] = ["samples", "grid", "seed"].map(value);
-      method.value = value("method") in strings.methods ? value("method") : DEFAULTS.method;
+      method.value = value("method") in METHODS ? value("method") : DEFAULTS.method;
       method.dispatchEvent(new Event("change"));
       reset(true);
       label.value = value("label");
@@ -281,4 +256,9 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
       view.close();
     },
   };
+}
+
+function describe({ method, samples }) {
+  const sentence = "The map shows where the reasons are, not how confident the model is.";
+  return `${method === "rise" ? "RISE" : "Occlusion"}, ${count(samples)} masked copies. ${sentence}`;
 }

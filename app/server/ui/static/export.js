@@ -1,7 +1,7 @@
 // Results as files: JSON, COCO and CSV.
 
+import { area as areaOf } from "./drawing.js";
 import { colourOf } from "./palette.js";
-
 
 function file(value) {
   return new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" });
@@ -59,16 +59,8 @@ function segmentationOf(shape, image) {
     bounds: [left, top, right, bottom],
   } = shape;
   if (kind === "contour" && (rings.length > 1 || rings[0].length < 3)) return runLengths(rings, image);
-  const area = kind === "box" ? (right - left) * (bottom - top) : polygonArea(rings[0]);
+  const area = kind === "box" ? (right - left) * (bottom - top) : areaOf(rings[0]);
   return { area, segmentation: kind === "box" ? [] : [rings[0].flat()] };
-}
-
-function polygonArea(ring) {
-  const twice = ring.reduce((sum, [x, y], index) => {
-    const [nextX, nextY] = ring[(index + 1) % ring.length];
-    return sum + x * nextY - nextX * y;
-  }, 0);
-  return Math.abs(twice) / 2;
 }
 
 // COCO RLE, column by column, by the even-odd rule with the rings included.

@@ -10,6 +10,11 @@ export function count(value) {
   return value === null ? NONE : value.toLocaleString("en", { maximumFractionDigits: 0 });
 }
 
+// A number of things, such as 1 image or 2 images.
+export function counted(number, noun) {
+  return `${count(number)} ${number === 1 ? noun : `${noun}s`}`;
+}
+
 export function rate(value) {
   if (value === null) return NONE;
   if (value < 0.1) return significant(value, 1);
@@ -61,7 +66,18 @@ export function trimmed(figure) {
 // Isolate text that contains right-to-left characters or direction controls, so that it does not reorder its
 // surroundings.
 export function isolated(value) {
-  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(value) ? `\u2068${value}\u2069` : value;
+  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(value)
+    ? `\u2068${value}\u2069`
+    : value;
+}
+
+export function localTime(milliseconds) {
+  return new Date(milliseconds).toLocaleString("sv");
+}
+
+// A value of JSON as people write it.
+export function valueText(value) {
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 export function duration(seconds) {

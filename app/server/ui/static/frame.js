@@ -1,24 +1,25 @@
 // The page frame: name, navigation, connection state, and routing to views.
 //
-// A view is { id, title, open(element, tools) }; open() returns { change(parameters), close() }.
-// Its address is #id?parameters. To add a view, write its module and add a line to ALL_VIEWS; it loads on first use.
+// A view is a module with its id as name, which loads on first use. Its function open(element, tools) returns
+// { change(parameters), close() }. Its address is #id?parameters.
 
 import { checkConnection, watchConnection } from "./connection.js";
-import { button } from "./controls.js";
-import { make, setText } from "./dom.js";
-import { text } from "./text.js";
+import { button, make, setText } from "./dom.js";
 
 const ALL_VIEWS = [
-  { id: "try", title: text.try.title, load: async () => (await import("./try.js")).tryView },
-  { id: "request", title: text.request.title, load: async () => (await import("./request.js")).requestView },
-  { id: "explain", title: text.explain.title, load: async () => (await import("./explain.js")).explain },
-  { id: "compare", title: text.compare.title, load: async () => (await import("./compare.js")).compare },
-  { id: "batch", title: text.batch.title, load: async () => (await import("./batch.js")).batch },
-  { id: "recorded", title: text.recorded.title, load: async () => (await import("./recorded.js")).recorded, optional: true },
-  { id: "drift", title: text.drift.title, load: async () => (await import("./drift.js")).drift, optional: true },
-  { id: "models", title: text.models.title, load: async () => (await import("./models.js")).models },
-  { id: "metrics", title: text.metrics.title, load: async () => (await import("./metrics.js")).metrics },
+  { id: "try", title: "Try" },
+  { id: "request", title: "Use in code" },
+  { id: "explain", title: "Explain" },
+  { id: "compare", title: "Compare" },
+  { id: "batch", title: "Batch" },
+  { id: "recorded", title: "Recorded", optional: true },
+  { id: "drift", title: "Drift", optional: true },
+  { id: "models", title: "Models" },
+  { id: "metrics", title: "Metrics" },
 ];
+const STATES = { connecting: "Connecting", live: "Live", paused: "Paused while hidden" };
+const LOST = "The server cannot be reached. This page tries again until it answers.";
+const NOT_LOADED = "This view could not be loaded. Check that the server is running, then try again.";
 // The server may enable only the metrics view, and may have no recordings.
 const { views, opens } = document.documentElement.dataset;
 const enabledIds = views.split(" ");
@@ -27,26 +28,30 @@ const ENABLED_VIEWS = ALL_VIEWS.filter(
 );
 
 const main = make("main", { id: "view", tabindex: "-1" });
-const state = make("p", { class: "state", role: "status" });
-const about = make("p", { class: "about" });
-const banner = make("div", { class: "banner", role: "alert", hidden: "" }, make("p", {}, text.lost));
-banner.append(button(text.retry, checkConnection));
+const state = make("p.state", { role: "status" });
+const about = make("p.about");
+const banner = make("div.banner", { role: "alert", hidden: "" }, make("p", LOST));
+banner.append(button("Retry", checkConnection));
 // On a phone the views are behind a button with the name of the current one.
 const menu = button("", () => openMenu(list.dataset.open !== "true"), "menu");
 const links = new Map(ENABLED_VIEWS.map((view) => [view.id, make("a", { href: `#${view.id}` }, view.title)]));
 const list = make("div", { id: "views" }, ...links.values());
-const skip = make("a", { class: "skip", href: "#view" }, text.skip);
+const skip = make("a.skip", { href: "#view" }, "Skip to the content");
 
 document.body.replaceChildren(
   skip,
   make(
     "header",
-    {},
-    make("a", { class: "brand", href: `#${ENABLED_VIEWS[0].id}`, "aria-label": text.product }, make("span", { class: "mark" }), make("span", { class: "brand-name" }, text.product)),
-    make("nav", { "aria-label": text.views }, menu, list),
+    make(
+      "a.brand",
+      { href: `#${ENABLED_VIEWS[0].id}`, "aria-label": "Charioteer" },
+      make("span.mark"),
+      make("span.brand-name", "Charioteer"),
+    ),
+    make("nav", { "aria-label": "Views" }, menu, list),
     about,
     state,
-    make("a", { class: "docs", href: new URL("../docs", import.meta.url) }, text.docs),
+    make("a.docs", { href: new URL("../docs", import.meta.url) }, "Docs"),
   ),
   banner,
   main,
@@ -71,7 +76,7 @@ const tools = {
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {
-    setText(state, text.states[name]);
+    setText(state, STATES[name]);
     state.dataset.state = name;
   },
   about(sentence) {
@@ -121,16 +126,16 @@ async function route() {
   }
   setText(menu, view.title);
   openMenu(false);
-  document.title = `${view.title} · ${text.product}`;
+  document.title = `${view.title} · Charioteer`;
   main.replaceChildren();
   main.dataset.view = view.id;
   for (const element of [state, about]) setText(element, "");
   delete state.dataset.state;
-  const module = await view.load().catch(() => null);
+  const module = await import(`./${view.id}.js`).catch(() => null);
   // The user may have opened another view meanwhile.
   if (view !== current) return;
   if (module === null) {
-    main.append(make("p", { class: "message", role: "alert" }, text.notLoaded));
+    main.append(make("p.message", { role: "alert" }, NOT_LOADED));
     current = null;
     checkConnection();
     return;

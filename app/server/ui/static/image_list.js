@@ -1,13 +1,12 @@
 // Images to run a model on: dropped, pasted, selected, taken with the camera, or samples.
 
-import { button } from "./controls.js";
-import { make, setText } from "./dom.js";
-import { filesOf, openCamera, readImage, sleep, wake } from "./images.js";
+import { button, fileButton, make, setText } from "./dom.js";
+import { receiveFiles } from "./files.js";
+import { count } from "./format.js";
+import { openCamera, readImage, sleep, wake } from "./images.js";
 import { loadSample, sampleThumbnails } from "./samples.js";
 import { session } from "./session.js";
-import { text } from "./text.js";
 
-const strings = text.try;
 const THUMBNAIL_SIZE = 72;
 const MAX_CONCURRENT = 2;
 const MIN_FILES_FOR_PROGRESS = 8;
@@ -16,17 +15,9 @@ const thumbnailCanvases = new WeakMap();
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images)` receives added images.
 export function imageList({ root, area, catalogue, task, onshow, onnew, onsample, message }) {
-  const input = make("input", {
-    type: "file",
-    accept: "image/*",
-    multiple: "",
-    class: "visually-hidden",
-    "aria-label": strings.chooseFiles,
-  });
-  input.tabIndex = -1;
-  const strip = make("div", { class: "strip", role: "group", "aria-label": strings.images, hidden: "" });
-  const dialog = make("dialog", { "aria-label": strings.camera });
-  const remove = button(strings.remove, () => {
+  const strip = make("div.strip", { role: "group", "aria-label": "Images", hidden: "" });
+  const dialog = make("dialog", { "aria-label": "Camera" });
+  const remove = button("Remove all", () => {
     message.clear();
     replace([]);
   });
@@ -41,17 +32,13 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
     },
   });
   samples.show(task);
-  const sources = make(
-    "div",
-    { class: "sources" },
-    make("span", { class: "hint drop-hint" }, strings.drop),
-    button(strings.chooseFiles, () => input.click()),
-    input,
-  );
+  const hint = make("span.hint.drop-hint", "Drop or paste images here");
+  const sources = make("div.sources", hint, ...fileButton("Choose files", add));
   // Browsers allow the camera only over HTTPS or on a loopback address.
-  if (navigator.mediaDevices?.getUserMedia) sources.append(button(strings.camera, takePhoto));
-  sources.append(samples.element, make("p", { class: "hint intro" }, strings.intro));
-  const element = make("div", { class: "image-list empty" }, sources, strip, dialog);
+  if (navigator.mediaDevices?.getUserMedia) sources.append(button("Camera", takePhoto));
+  const intro = "Images are sent only to this server. You can select several.";
+  sources.append(samples.element, make("p.hint.intro", intro));
+  const element = make("div.image-list.empty", sources, strip, dialog);
   const thumbnails = new WeakMap();
   let shown = null;
   let latestRequest = 0;
@@ -73,7 +60,7 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
         }
         loaded[index] = image;
         if (files.length > MIN_FILES_FOR_PROGRESS && thisRequest === latestRequest) {
-          message.show(strings.reading(loaded.filter(Boolean).length, files.length));
+          message.show(`Reading images, ${count(loaded.filter(Boolean).length)} of ${count(files.length)} …`);
         }
       }
     };
@@ -86,7 +73,8 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
     message.clear();
     replace(images);
     if (errors.length) {
-      errors[0].message = text.imageInput.andOthers(errors[0].message, errors.length - 1);
+      const others = errors.length === 2 ? "1 other file" : `${count(errors.length - 1)} other files`;
+      if (errors.length > 1) errors[0].message += ` ${others} cannot be read either.`;
       message.showError(errors[0]);
     }
   }
@@ -117,7 +105,7 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
   }
 
   function createThumbnail(image, index, all) {
-    const name = strings.image(image.name, index + 1, all.length);
+    const name = `${image.name}, ${index + 1} of ${all.length}`;
     drawThumbnail(image);
     const attributes = { type: "button", "aria-label": name, title: image.name };
     const thumbnail = make("button", attributes, thumbnailCanvases.get(image));
@@ -143,48 +131,30 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
     try {
       camera = await openCamera();
     } catch (error) {
-      message.showError(strings.cameraFailed(error.message));
+      message.showError(`The camera cannot be used: ${error.message}`);
+      return;
+    }
+    // The user may have left the view while the browser asked for permission.
+    if (!dialog.isConnected) {
+      camera.close();
       return;
     }
     const takeButton = button(
-      strings.takePhoto,
+      "Take photo",
       async () => {
         replace([await camera.take()]);
         dialog.close();
       },
       "primary",
     );
-    dialog.replaceChildren(
-      camera.element,
-      make(
-        "p",
-        { class: "row" },
-        takeButton,
-        button(strings.cancel, () => dialog.close()),
-      ),
-    );
+    const cancel = button("Cancel", () => dialog.close());
+    dialog.replaceChildren(camera.element, make("p.row", takeButton, cancel));
     dialog.onclose = camera.close;
     dialog.showModal();
     await camera.play();
   }
 
-  input.addEventListener("change", () => {
-    add([...input.files]);
-    input.value = "";
-  });
-  const paste = (event) => {
-    const files = filesOf(event.clipboardData);
-    if (!files.length) return;
-    event.preventDefault();
-    add(files);
-  };
-  const drag = (event) => {
-    event.preventDefault();
-    area.classList.toggle("drag-over", event.type === "dragover");
-    if (event.type === "drop") add(filesOf(event.dataTransfer));
-  };
-  document.addEventListener("paste", paste);
-  for (const event of ["dragover", "dragleave", "drop"]) area.addEventListener(event, drag);
+  const stop = receiveFiles(area, add);
 
   const api = {
     element,
@@ -212,8 +182,7 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
     },
     close() {
       latestRequest += 1;
-      document.removeEventListener("paste", paste);
-      for (const event of ["dragover", "dragleave", "drop"]) area.removeEventListener(event, drag);
+      stop();
       if (dialog.open) dialog.close();
     },
   };
@@ -224,9 +193,7 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
 export function imageTryLayout({ images, stage, sidebar, viewer, stop, setScore }) {
   return {
     setScore,
-    elements: [
-      make("div", { class: "try-layout" }, make("div", { class: "image-column" }, images.element, stage), sidebar),
-    ],
+    elements: [make("div.try-layout", make("div.image-column", images.element, stage), sidebar)],
     restore() {
       if (session.images.length && images.shown() === null) images.replace(session.images);
     },

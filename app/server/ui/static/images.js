@@ -1,15 +1,12 @@
 // Images from files, the clipboard, the camera and samples, upright as the server decodes them.
 
-import { request } from "./connection.js";
-import { text } from "./text.js";
-
-const strings = text.imageInput;
+import { refusal, request } from "./connection.js";
 
 // A file that is not an image; `details` is what the server says about it.
 class InputError extends Error {
   constructor(name, reason) {
     const formats = reason.match(/^Expected an encoded image \((.*?)\)/)?.[1];
-    super(formats ? strings.notAnImage(name, formats) : strings.unreadable(name, reason));
+    super(formats ? `${name} is not an image. Supported: ${formats}.` : `${name} cannot be read: ${reason}`);
     this.details = reason;
   }
 }
@@ -22,7 +19,7 @@ export async function readImage(blob, name) {
   const response = await request(new URL("preview", import.meta.url), { method: "POST", headers, body: blob });
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
-    throw new InputError(name, answer.error ?? text.refused(response.status));
+    throw new InputError(name, answer.error ?? refusal(response.status));
   }
   // The preview may be smaller than the image.
   const [width, height] = response.headers.get("image-size").split("x").map(Number);
@@ -33,15 +30,10 @@ export function base64Of(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
-    reader.onerror = () => reject(new Error(text.try.unreadable));
+    reader.onerror = () => reject(new Error("The file cannot be read"));
     // Use a fixed type: a file's own type may contain a comma, which marks where base64 begins.
     reader.readAsDataURL(new Blob([blob], { type: "image/x" }));
   });
-}
-
-// The dropped or pasted files. Browsers name every pasted image image.png.
-export function filesOf(transfer) {
-  return [...(transfer?.files ?? [])];
 }
 
 // Open the camera. `take` stops it and returns the photo.

@@ -1,17 +1,16 @@
 // Run inference: build the request of a protocol, send it, read the answer.
 
-import { inputKind } from "./catalogue.js";
-import { request } from "./connection.js";
+import { refusal, request } from "./connection.js";
 import { base64Of } from "./images.js";
 import { PROTOCOLS, bodyText } from "./protocols.js";
-import { text } from "./text.js";
 
+const UNREADABLE = "The answer cannot be read. A proxy between this page and the server may have cut it";
 // The page sends one image, so its place in the request says nothing to the user.
 const PLACE = /^inputs\[0\](\.data\[0\])?: /;
 
 // An error response of the server; `details` is what it answered.
 class InferenceFailure extends Error {
-  constructor({ status, text: body }, message = parseJson(body)?.error ?? text.refused(status)) {
+  constructor({ status, text: body }, message = parseJson(body)?.error ?? refusal(status)) {
     super(message.replace(PLACE, ""));
     this.status = status;
     this.details = message.search(PLACE) < 0 ? "" : message;
@@ -82,7 +81,7 @@ function readRecords(catalogue, kind, body) {
 // Run `model` on `data`: images, texts, or one object of tensors by name. Throw InferenceFailure with the server's
 // error, or AbortError.
 export async function infer(exchange) {
-  const kind = inputKind(exchange.model.task_type);
+  const kind = exchange.model.takes;
   const reply = await sendRequest(kind === "tensor" ? "v2" : "chariot", exchange);
   const { response } = reply;
   if (response.status !== 200) throw new InferenceFailure(response);
@@ -90,7 +89,7 @@ export async function infer(exchange) {
   try {
     outputs = readRecords(exchange.catalogue, kind, response.text);
   } catch {
-    throw new InferenceFailure(response, text.try.unreadableAnswer);
+    throw new InferenceFailure(response, UNREADABLE);
   }
   return { outputs, milliseconds: reply.milliseconds };
 }

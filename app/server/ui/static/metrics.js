@@ -1,25 +1,43 @@
 // The Metrics view: all requests, every model, and charts of the selected model.
 
-import { distributionChart, roundBytes, sparkline, trendChart } from "./charts.js";
-import { make, setText } from "./dom.js";
+import { distributionChart, figureTable, noDataLabel, roundBytes, sparkline, trendChart } from "./charts.js";
+import { subscribe } from "./connection.js";
 import { curlExample } from "./curl_example.js";
-import { figureTable } from "./figure_table.js";
-import { subscribe } from "./snapshots.js";
-import { aligned, bytes, cores, count, milliseconds, percent, rate } from "./format.js";
-import { text } from "./text.js";
+import { make, setText, switcher, tableHead } from "./dom.js";
+import { aligned, bytes, cores, count, duration, milliseconds, percent, rate } from "./format.js";
 
-const strings = text.metrics;
-const ID = "metrics";
-const WINDOWS = Object.keys(strings.windows);
-const COLUMNS = ["rate", "requests", "errors", "mean", "p50", "p90", "p99", "p999", "batch"];
+const WINDOWS = { "60s": "60 s", "60m": "60 min", "24h": "24 h" };
+const WINDOW_NAMES = { "60s": "last 60 seconds", "60m": "last 60 minutes", "24h": "last 24 hours" };
+const TILES = {
+  rate: "Requests",
+  median: "Latency p50",
+  p99: "Latency p99",
+  errors: "Errors",
+  flight: "In flight",
+  waiting: "Waiting",
+  cpu: "CPU",
+  memory: "Memory",
+};
+const FIGURES = {
+  rate: "Req/s",
+  requests: "Requests",
+  errors: "Errors",
+  mean: "Mean",
+  p50: "p50",
+  p90: "p90",
+  p99: "p99",
+  p999: "p99.9",
+  batch: "Batch",
+};
+// Of models that are not ready.
+const STATES = { LOADING: "loading", UNAVAILABLE: "not ready" };
+const DISTRIBUTION = "Latency distribution";
 
-export const metrics = { id: ID, title: strings.title, open };
-
-function open(main, tools) {
-  const selected = { window: WINDOWS[0], model: "" };
+export function open(main, tools) {
+  const selected = { window: "60s", model: "" };
   const navigate = (changes) => {
     const { window, model } = { ...selected, ...changes };
-    tools.go(ID, model ? { window, model } : { window });
+    tools.go("metrics", model ? { window, model } : { window });
   };
   const sections = [
     toolbar((window) => navigate({ window })),
@@ -39,15 +57,15 @@ function open(main, tools) {
   function show(snapshot) {
     // Skip a late snapshot of the previous window.
     if (snapshot.window !== selected.window) return;
-    const over = strings.windowNames[snapshot.window];
+    const over = WINDOW_NAMES[snapshot.window];
     for (const section of sections) section.show(snapshot, over);
-    tools.about(text.up(snapshot.version, snapshot.age));
+    tools.about(`Version ${snapshot.version}, up ${duration(snapshot.age)}`);
   }
 
   return {
     change(parameters) {
       close();
-      selected.window = WINDOWS.includes(parameters.get("window")) ? parameters.get("window") : WINDOWS[0];
+      selected.window = parameters.get("window") in WINDOWS ? parameters.get("window") : "60s";
       selected.model = parameters.get("model") ?? "";
       sections[0].choose(selected.window);
       const url = new URL("page/events", tools.root);
@@ -60,28 +78,16 @@ function open(main, tools) {
   };
 }
 
-function toolbar(choose) {
-  const buttons = new Map();
-  for (const window of WINDOWS) {
-    const button = make("button", { type: "button" }, strings.windows[window]);
-    button.addEventListener("click", () => choose(window));
-    buttons.set(window, button);
-  }
-  const attributes = { class: "button-group", role: "group", "aria-label": strings.window };
-  const group = make("div", attributes, ...buttons.values());
-  return {
-    element: make("div", { class: "toolbar" }, make("h1", {}, strings.title), group),
-    choose(selected) {
-      for (const [window, button] of buttons) button.setAttribute("aria-pressed", window === selected);
-    },
-    show() {},
-  };
+function toolbar(onchoose) {
+  const { element, choose } = switcher("Window", Object.entries(WINDOWS), onchoose);
+  return { element: make("div.toolbar", make("h1", "Metrics"), element), choose, show() {} };
 }
 
 // Why load balancers see this server as not ready.
 function readinessNotice() {
   const reason = make("p");
-  const element = make("section", { class: "panel notice", hidden: "" }, make("h2", {}, strings.notReady), reason);
+  const title = make("h2", "Not ready: load balancers send no requests to this server");
+  const element = make("section.panel.notice", { hidden: "" }, title, reason);
   return {
     element,
     show({ unready }) {
@@ -93,33 +99,34 @@ function readinessNotice() {
 
 function tiles() {
   const setters = {};
-  const list = make("dl", { class: "tiles" });
-  for (const [key, label] of Object.entries(strings.tiles)) {
-    const [value, hint] = [make("dd", { class: "figure" }), make("dd", { class: "hint" })];
+  const list = make("dl.tiles");
+  for (const [key, label] of Object.entries(TILES)) {
+    const [value, hint] = [make("dd.figure"), make("dd.hint")];
     setters[key] = (figure, about) => {
       setText(value, figure);
       setText(hint, about);
     };
-    list.append(make("div", { "data-tile": key }, make("dt", {}, label), value, hint));
+    list.append(make("div", { "data-tile": key }, make("dt", label), value, hint));
   }
   return {
-    element: make("section", { "aria-label": strings.summary }, list),
+    element: make("section", { "aria-label": "All requests" }, list),
     show({ total, now, window, machine_memory: machine }) {
-      setters.rate(`${rate(total.rate)}/s`, strings.requests(total.requests, strings.windows[window]));
-      setters.median(milliseconds(total.percentiles[0]), strings.mean(milliseconds(total.mean)));
-      setters.p99(milliseconds(total.percentiles[4]), strings.slowest(milliseconds(total.slowest)));
-      setters.errors(percent(errorPercent(total)), strings.failed(total.failures, total.requests));
-      setters.flight(count(now.in_flight), strings.flightHint);
-      setters.waiting(count(now.waiting), strings.waitingHint);
-      setters.cpu(cores(now.cpu), strings.cpuHint);
-      setters.memory(bytes(now.memory), strings.memoryHint(bytes(machine)));
+      setters.rate(`${rate(total.rate)}/s`, `${count(total.requests)} in ${WINDOWS[window]}`);
+      setters.median(milliseconds(total.percentiles[0]), `mean ${milliseconds(total.mean)}`);
+      setters.p99(milliseconds(total.percentiles[4]), `slowest ${milliseconds(total.slowest)}`);
+      setters.errors(percent(errorPercent(total)), `${count(total.failures)} of ${count(total.requests)}`);
+      setters.flight(count(now.in_flight), "including waiting");
+      setters.waiting(count(now.waiting), "for a free worker");
+      setters.cpu(cores(now.cpu), "100 % is one core");
+      setters.memory(bytes(now.memory), `of ${bytes(machine)}`);
     },
   };
 }
 
 function firstRequest(tools) {
   const command = curlExample(tools.root);
-  const element = make("section", { class: "panel empty", hidden: "" }, make("h2", {}, strings.empty), command.element);
+  const title = make("h2", "No requests yet");
+  const element = make("section.panel.empty", { hidden: "" }, title, command.element);
   return {
     element,
     show({ ever, models: known }) {
@@ -131,22 +138,19 @@ function firstRequest(tools) {
 
 function models(choose) {
   const body = make("tbody");
-  const headings = ["model", "trend", ...COLUMNS].map((key) =>
-    make("th", { scope: "col", class: `col-${key}` }, strings.columns[key]),
-  );
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ...headings)), body);
+  const table = make("table", tableHead({ model: "Model", trend: "Trend", ...FIGURES }), body);
   const rows = new Map();
 
   function createRow(name) {
-    const button = make("button", { type: "button", "aria-controls": "detail" }, name || strings.allModels);
-    const note = make("span", { class: "note" });
+    const button = make("button", { type: "button", "aria-controls": "detail" }, name || "All models");
+    const note = make("span.note");
     const trend = sparkline();
-    const cells = Object.fromEntries(COLUMNS.map((key) => [key, make("td", { class: `col-${key}` })]));
+    const cells = Object.fromEntries(Object.keys(FIGURES).map((key) => [key, make("td", { class: `col-${key}` })]));
     const element = make(
       "tr",
       name ? {} : { class: "total" },
-      make("th", { scope: "row", class: "col-model" }, button, note),
-      make("td", { class: "col-trend" }, trend.element),
+      make("th.col-model", { scope: "row" }, button, note),
+      make("td.col-trend", trend.element),
       ...Object.values(cells),
     );
     element.addEventListener("click", () => choose(name));
@@ -166,21 +170,16 @@ function models(choose) {
       p999,
       batch: aligned(summary.batch),
     };
-    for (const key of COLUMNS) setText(cells[key], figures[key]);
+    for (const [key, cell] of Object.entries(cells)) setText(cell, figures[key]);
     cells.errors.classList.toggle("bad", summary.failures > 0);
-    setText(note, strings.states[summary.state] ?? "");
+    setText(note, STATES[summary.state] ?? "");
     trend.show(summary.trend);
     button.setAttribute("aria-expanded", summary.name === selected);
     element.classList.toggle("selected", summary.name === selected);
   }
 
   return {
-    element: make(
-      "section",
-      { class: "panel models", "aria-label": strings.models },
-      make("h2", {}, strings.models),
-      table,
-    ),
+    element: make("section.panel.models", { "aria-label": "Models" }, make("h2", "Models"), table),
     show({ total, models: known, detail }) {
       const summaries = [total, ...known];
       for (const name of rows.keys()) {
@@ -202,24 +201,23 @@ function models(choose) {
 function details() {
   const title = make("h2", { id: "detail-title" });
   const charts = {
-    rate: trendChart({ title: strings.charts.rate, lines: ["value"], format: rate, min: 1 }),
-    latency: trendChart({ title: strings.charts.latency, lines: ["p50", "p90", "p99"], format: milliseconds }),
-    errors: trendChart({ title: strings.charts.errors, lines: ["value"], format: percent, min: 1 }),
-    batch: trendChart({ title: strings.charts.batch, lines: ["value"], format: rate, min: 1 }),
+    rate: trendChart({ title: "Requests per second", format: rate, min: 1 }),
+    latency: trendChart({ title: "Latency", lines: { p50: "p50", p90: "p90", p99: "p99" }, format: milliseconds }),
+    errors: trendChart({ title: "Errors", format: percent, min: 1 }),
+    batch: trendChart({ title: "Images or texts per request", format: rate, min: 1 }),
   };
-  const distribution = distributionChart({ title: strings.charts.cdf, format: milliseconds });
-  const percentiles = figureTable(strings.percentiles, "");
-  const batches = figureTable(strings.batches, strings.batchesNone);
+  const distribution = distributionChart({ title: DISTRIBUTION, format: milliseconds });
+  const percentiles = figureTable("Latency percentiles", "");
+  const batches = figureTable("Batch sizes", "No successful requests");
   const element = make(
-    "section",
-    { class: "panel", id: "detail", "aria-labelledby": "detail-title" },
+    "section.panel",
+    { id: "detail", "aria-labelledby": "detail-title" },
     title,
     make(
-      "div",
-      { class: "charts" },
+      "div.charts",
       ...Object.values(charts).map((chart) => chart.element),
       distribution.element,
-      make("div", { class: "lists" }, percentiles.element, batches.element),
+      make("div.lists", percentiles.element, batches.element),
     ),
   );
   return {
@@ -231,18 +229,20 @@ function details() {
     },
     show({ total, models: known, detail, interval, percentiles: ranks }, over) {
       const summary = known.find((model) => model.name === detail.name) ?? total;
-      setText(title, detail.name || strings.allModels);
+      setText(title, detail.name || "All models");
       charts.rate.show({ value: summary.trend }, interval, over);
       charts.latency.show({ p50: detail.p50, p90: detail.p90, p99: detail.p99 }, interval, over);
       charts.errors.show({ value: detail.errors }, interval, over);
       charts.batch.show({ value: detail.batch }, interval, over);
       const [median, p99] = [summary.percentiles[0], summary.percentiles[4]].map(milliseconds);
-      const label = detail.cdf.length ? strings.cdfLabel(median, p99) : strings.emptyLabel(strings.charts.cdf, over);
+      const label = detail.cdf.length
+        ? `${DISTRIBUTION}: half of the requests took at most ${median}, 99 % at most ${p99}`
+        : noDataLabel(DISTRIBUTION, over);
       distribution.show(detail.cdf, label);
       percentiles.show([
-        [strings.meanRow, milliseconds(summary.mean)],
-        ...ranks.map((rank, index) => [strings.percentile(rank), milliseconds(summary.percentiles[index])]),
-        [strings.slowestRow, milliseconds(summary.slowest)],
+        ["mean", milliseconds(summary.mean)],
+        ...ranks.map((rank, index) => [`p${rank}`, milliseconds(summary.percentiles[index])]),
+        ["slowest", milliseconds(summary.slowest)],
       ]);
       batches.show(detail.batches.map(([size, number]) => [size, count(number)]));
     },
@@ -251,16 +251,21 @@ function details() {
 
 function processCharts() {
   const charts = {
-    flight: trendChart({ title: strings.charts.flight, lines: ["in_flight", "waiting"], format: rate, min: 1 }),
-    cpu: trendChart({ title: strings.charts.cpu, lines: ["value"], format: cores, min: 1 }),
-    memory: trendChart({ title: strings.charts.memory, lines: ["value"], format: bytes, round: roundBytes }),
+    flight: trendChart({
+      title: "Requests in flight",
+      lines: { in_flight: "in flight", waiting: "waiting" },
+      format: rate,
+      min: 1,
+    }),
+    cpu: trendChart({ title: "CPU", format: cores, min: 1 }),
+    memory: trendChart({ title: "Memory", format: bytes, round: roundBytes }),
   };
   return {
     element: make(
-      "section",
-      { class: "panel", "aria-label": strings.process },
-      make("h2", {}, strings.process),
-      make("div", { class: "charts" }, ...Object.values(charts).map((chart) => chart.element)),
+      "section.panel",
+      { "aria-label": "This process" },
+      make("h2", "This process"),
+      make("div.charts", ...Object.values(charts).map((chart) => chart.element)),
     ),
     show({ process, interval }, over) {
       charts.flight.show({ in_flight: process.in_flight, waiting: process.waiting }, interval, over);

@@ -1,10 +1,10 @@
 // What the Models view shows of a model when its entry is open.
 
-import { make } from "./dom.js";
+import { make, tableHead } from "./dom.js";
 import { count } from "./format.js";
-import { text } from "./text.js";
 
-const strings = text.models;
+export const STATES = { READY: "ready", LOADING: "loading", UNAVAILABLE: "not ready" };
+const TENSOR_COLUMNS = ["Name", "Type", "Shape"];
 const MAX_LABELS = 24;
 // Facts that the row of the model already shows.
 const SHOWN_IN_ROW = new Set(["task type", "labels"]);
@@ -13,16 +13,11 @@ const SHOWN_IN_ROW = new Set(["task type", "labels"]);
 export function modelDetails({ name, versions, about }, root) {
   const urlOf = (path) => new URL(path, root).href;
   const path = `v2/models/${encodeURIComponent(name)}`;
-  const sections = [
-    table(
-      strings.versions,
-      strings.versionColumns,
-      versions.map((version) => [version.version, strings.states[version.state]]),
-    ),
-  ];
+  const states = versions.map((version) => [version.version, STATES[version.state]]);
+  const sections = [table("Versions", ["Version", "State"], states)];
   if (about !== null) {
     const shape = ({ name: tensor, datatype, shape: sizes }) => {
-      return [tensor, datatype, `[${sizes.map((size) => (size < 0 ? strings.anySize : size)).join(", ")}]`];
+      return [tensor, datatype, `[${sizes.map((size) => (size < 0 ? "any" : size)).join(", ")}]`];
     };
     const parameters = Object.entries(about.parameters).map(([key, schema]) => [
       key,
@@ -33,26 +28,25 @@ export function modelDetails({ name, versions, about }, root) {
       .filter((fact) => !SHOWN_IN_ROW.has(fact.topic))
       .map((fact) => [fact.topic, fact.value, fact.origin]);
     sections.push(
-      table(strings.inputs, strings.tensorColumns, about.inputs.map(shape)),
-      table(strings.outputs, strings.tensorColumns, about.outputs.map(shape)),
-      table(strings.parameters, strings.parameterColumns, parameters),
+      table("Inputs", TENSOR_COLUMNS, about.inputs.map(shape)),
+      table("Outputs", TENSOR_COLUMNS, about.outputs.map(shape)),
+      table("Parameters", ["Name", "Type", "Default"], parameters),
       labels(about.labels),
-      table(strings.facts, strings.factColumns, facts, "wide"),
+      table("Detected properties", ["Property", "Value", "Source"], facts, "wide"),
     );
   }
   const links = [
-    [`#request?${new URLSearchParams({ model: name })}`, strings.links.request],
-    [urlOf(path), strings.links.metadata],
-    [urlOf(`${path}/stats`), strings.links.statistics],
-    [urlOf("schema"), strings.links.schema],
+    [`#request?${new URLSearchParams({ model: name })}`, "Use in code"],
+    [urlOf(path), "Metadata (JSON)"],
+    [urlOf(`${path}/stats`), "Statistics (JSON)"],
+    [urlOf("schema"), "API reference (OpenAPI)"],
   ];
   const shown = about === null ? links.slice(-1) : links;
   sections.push(
     make(
       "div",
-      {},
-      make("h3", {}, strings.more),
-      make("ul", { class: "links" }, ...shown.map(([href, label]) => make("li", {}, make("a", { href }, label)))),
+      make("h3", "More"),
+      make("ul.links", ...shown.map(([href, label]) => make("li", make("a", { href }, label)))),
     ),
   );
   return sections.filter((section) => section !== null);
@@ -60,24 +54,23 @@ export function modelDetails({ name, versions, about }, root) {
 
 function labels(names) {
   if (!names.length) return null;
-  const chips = make("ul", { class: "chips" }, ...names.slice(0, MAX_LABELS).map((label) => make("li", {}, label)));
-  const moreButton = make("button", { type: "button", class: "link" }, strings.allLabels(count(names.length)));
+  const chips = make("ul.chips", ...names.slice(0, MAX_LABELS).map((label) => make("li", label)));
+  const moreButton = make("button.link", { type: "button" }, `Show all ${count(names.length)}`);
   moreButton.hidden = names.length <= MAX_LABELS;
   moreButton.addEventListener("click", () => {
-    chips.append(...names.slice(MAX_LABELS).map((label) => make("li", {}, label)));
+    chips.append(...names.slice(MAX_LABELS).map((label) => make("li", label)));
     moreButton.hidden = true;
   });
-  return make("div", { class: "wide" }, make("h3", {}, strings.labels(count(names.length))), chips, moreButton);
+  return make("div.wide", make("h3", `Labels (${count(names.length)})`), chips, moreButton);
 }
 
 function table(title, headings, rows, kind = "") {
   if (!rows.length) return null;
-  const head = make("tr", {}, ...headings.map((heading) => make("th", { scope: "col" }, heading)));
   const cells = ([first, ...rest]) =>
-    make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((cell) => make("td", {}, cell)));
-  const body = make("tbody", {}, ...rows.map(cells));
-  const content = make("table", { class: "text-table", "aria-label": title }, make("thead", {}, head), body);
-  return make("div", { class: kind }, make("h3", {}, title), make("div", { class: "scrollable" }, content));
+    make("tr", make("th", { scope: "row" }, first), ...rest.map((cell) => make("td", cell)));
+  const body = make("tbody", ...rows.map(cells));
+  const content = make("table.text-table", { "aria-label": title }, tableHead(headings), body);
+  return make("div", { class: kind }, make("h3", title), make("div.scrollable", content));
 }
 
 function typeText(schema) {
@@ -89,8 +82,8 @@ function typeText(schema) {
         .join(", ")
     : [ownType].flat().join(", ");
   const { minimum, maximum } = schema;
-  if (minimum !== undefined && maximum !== undefined) return strings.between(content, minimum, maximum);
-  return minimum === undefined ? content : strings.minimum(content, minimum);
+  if (minimum !== undefined && maximum !== undefined) return `${content}, ${minimum} to ${maximum}`;
+  return minimum === undefined ? content : `${content}, ${minimum} or more`;
 }
 
 function valueText(value) {

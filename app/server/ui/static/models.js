@@ -1,50 +1,43 @@
 // The Models view: every model with its state, inputs, outputs and settings; loading and unloading.
 
-import { fetchCatalogue } from "./catalogue.js";
-import { requestJson } from "./connection.js";
-import { notice } from "./controls.js";
-import { make, setText } from "./dom.js";
-import { bytes, count, milliseconds, smallBytes } from "./format.js";
-import { modelDetails } from "./model_details.js";
-import { text } from "./text.js";
+import { fetchCatalogue, taskName } from "./catalogue.js";
+import { poll, requestJson } from "./connection.js";
+import { button, make, notice, setText, tableHead } from "./dom.js";
+import { bytes, count, counted, duration, milliseconds, smallBytes } from "./format.js";
+import { STATES, modelDetails } from "./model_details.js";
 
-const strings = text.models;
-const ID = "models";
 const POLL_MS = 4000;
 
-export const models = { id: ID, title: strings.title, open };
+const COLUMNS = {
+  model: "Model",
+  state: "State",
+  task: "Task",
+  version: "Version",
+  memory: "Memory",
+  latency: "Latency p50",
+  requests: "Requests",
+  used: "Last use",
+  actions: "Actions",
+};
 
-function open(main, tools) {
-  const status = make("p", { class: "hint", role: "status" });
+export function open(main, tools) {
+  const status = make("p.hint", { role: "status" });
   const message = notice();
-  const columns = Object.entries(strings.columns).map(([key, label]) =>
-    make("th", { scope: "col", class: `col-${key}` }, label),
-  );
-  const table = make("table", { class: "text-table models-table" }, make("thead", {}, make("tr", {}, ...columns)));
+  const table = make("table.text-table.models-table", tableHead(COLUMNS));
   const entries = new Map();
-  main.append(make("div", { class: "heading" }, make("h1", {}, strings.title), status), message.element, make("section", { class: "panel", "aria-label": strings.title }, table));
+  const heading = make("div.heading", make("h1", "Models"), status);
+  main.append(heading, message.element, make("section.panel", { "aria-label": "Models" }, table));
   let selected = "";
-  let timer = 0;
-  let closed = false;
   let busyModel = "";
 
-  async function poll() {
-    clearTimeout(timer);
+  const polling = poll(async () => {
     try {
       const [catalogue, repository] = await Promise.all([fetchCatalogue(tools.root), fetchRepository("")]);
-      if (closed) return;
-      show(mergeModels(catalogue, repository.versions), repository.admin, catalogue.memory);
+      if (!polling.closed) show(mergeModels(catalogue, repository.versions), repository.admin, catalogue.memory);
     } catch (error) {
-      if (!closed) message.showError(error);
+      if (!polling.closed) message.showError(error);
     }
-    if (!closed) timer = setTimeout(pollIfVisible, POLL_MS);
-  }
-
-  // Do not poll while the page is hidden; poll again when it becomes visible.
-  function pollIfVisible() {
-    clearTimeout(timer);
-    if (!document.hidden) poll();
-  }
+  }, POLL_MS);
 
   function fetchRepository(path, method = "GET") {
     const headers = { "Charioteer-Page": location.origin };
@@ -54,15 +47,15 @@ function open(main, tools) {
   async function change(name, action) {
     busyModel = name;
     message.clear();
-    setText(status, strings.inProgress[action](name));
+    setText(status, `${action === "load" ? "Loading" : "Unloading"} ${name} …`);
     entries.get(name).setBusy(true);
     try {
       await fetchRepository(`/${encodeURIComponent(name)}/${action}`, "POST");
     } catch (error) {
-      message.showError(strings.actionFailed[action](name, error.message));
+      message.showError(`${name} could not be ${action}ed: ${error.message}`);
     }
     busyModel = "";
-    await poll();
+    await polling.load();
     entries.get(name)?.focus();
   }
 
@@ -81,30 +74,25 @@ function open(main, tools) {
       entries.get(model.name).show(model, admin);
     });
     const ready = models.filter((model) => model.state === "READY").length;
-    if (!busyModel) setText(status, models.length ? strings.summary(models.length, ready, bytes(memory)) : strings.noModels);
+    const summary = `${counted(models.length, "model")}, ${count(ready)} ready. The server uses ${bytes(memory)}.`;
+    if (!busyModel) setText(status, models.length ? summary : "This server has no models");
     updateSelection();
   }
 
   function select(name) {
-    tools.go(ID, name === selected ? {} : { model: name });
+    tools.go("models", name === selected ? {} : { model: name });
   }
 
   function updateSelection() {
     for (const [name, entry] of entries) entry.open(name === selected);
   }
 
-  document.addEventListener("visibilitychange", pollIfVisible);
-  poll();
   return {
     change(parameters) {
       selected = parameters.get("model") ?? "";
       updateSelection();
     },
-    close() {
-      closed = true;
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", pollIfVisible);
-    },
+    close: polling.close,
   };
 }
 
@@ -115,7 +103,8 @@ const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 function mergeModels({ models: catalogue, usage }, versions) {
   const models = new Map();
   for (const version of versions) {
-    if (!models.has(version.name)) models.set(version.name, { name: version.name, versions: [], memories: [], about: null });
+    if (!models.has(version.name))
+      models.set(version.name, { name: version.name, versions: [], memories: [], about: null });
     models.get(version.name).versions.push(version);
   }
   // The memory of a process changes all the time, and must not redraw the details.
@@ -137,33 +126,34 @@ function mergeModels({ models: catalogue, usage }, versions) {
 
 function createEntry(name, { tools, change, select }) {
   const id = `model-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
-  const title = make("button", { type: "button", class: "link", "aria-controls": id }, name);
-  const state = make("span", { class: "badge" });
-  const task = make("span", { class: "hint" });
-  const tryIt = make("a", { href: `#try?${new URLSearchParams({ model: name })}` }, strings.tryIt);
-  const load = make("button", { type: "button", class: "plain" });
-  const unload = make("button", { type: "button", class: "plain" }, strings.unload);
+  const title = make("button.link", { type: "button", "aria-controls": id }, name);
+  const state = make("span.badge");
+  const task = make("span.hint");
+  const tryIt = make("a", { href: `#try?${new URLSearchParams({ model: name })}` }, "Try");
+  const load = make("button.plain", { type: "button" });
+  const unload = make("button.plain", { type: "button" }, "Unload");
   const reasons = make("div");
-  const body = make("div", { id, class: "model-details" });
+  const body = make("div.model-details", { id });
   const figures = Object.fromEntries(
     ["version", "memory", "latency", "requests", "used"].map((key) => [key, make("td", { class: `col-${key}` })]),
   );
   const row = make(
     "tr",
-    {},
-    make("th", { scope: "row", class: "col-model" }, make("h2", {}, title)),
-    make("td", { class: "col-state" }, state),
-    make("td", { class: "col-task" }, task),
+    make("th.col-model", { scope: "row" }, make("h2", title)),
+    make("td.col-state", state),
+    make("td.col-task", task),
     ...Object.values(figures),
-    make("td", { class: "col-actions" }, make("div", { class: "actions" }, tryIt, load, unload)),
+    make("td.col-actions", make("div.actions", tryIt, load, unload)),
   );
-  const wide = (...content) => make("tr", {}, make("td", { colspan: row.cells.length }, ...content));
+  const wide = (...content) => make("tr", make("td", { colspan: row.cells.length }, ...content));
   const [reasonRow, detailRow] = [wide(reasons), wide(body)];
   const element = make("tbody", { "aria-label": name }, row, reasonRow, detailRow);
   let previous = "";
   title.addEventListener("click", () => select(name));
   load.addEventListener("click", () => change(name, "load"));
-  unload.addEventListener("click", () => confirmUnload(name, row.lastChild).then((yes) => yes && change(name, "unload")));
+  unload.addEventListener("click", () =>
+    confirmUnload(name, row.lastChild).then((yes) => yes && change(name, "unload")),
+  );
   return {
     element,
     focus: () => (unload.hidden ? (load.hidden ? title : load) : unload).focus(),
@@ -179,28 +169,29 @@ function createEntry(name, { tools, change, select }) {
       setText(figures.memory, smallBytes(memory));
       setText(figures.latency, milliseconds(usage.latency));
       setText(figures.requests, count(usage.requests));
-      setText(figures.used, usage.last_used === null ? strings.unused : strings.used(usage.last_used));
+      const used = usage.last_used;
+      setText(figures.used, used === null ? "–" : used < 5 ? "now" : `${duration(used)} ago`);
       const current = JSON.stringify([described, admin]);
       this.setBusy(false);
       // Leave an unchanged entry alone, so that it keeps focus and selection.
       if (current === previous) return;
       previous = current;
       const ready = model.state === "READY";
-      setText(state, strings.states[model.state]);
+      setText(state, STATES[model.state]);
       state.dataset.state = model.state;
-      setText(task, model.about === null ? "" : strings.task(model.about.task_type));
+      setText(task, model.about === null ? "" : taskName(model.about.task_type));
       setText(figures.version, model.about?.version ?? model.versions[0].version);
       tryIt.hidden = !ready;
       load.hidden = !admin || model.state === "LOADING";
       unload.hidden = !admin || !ready;
-      setText(load, ready ? strings.reload : strings.load);
+      setText(load, ready ? "Reload" : "Load");
       for (const button of [load, unload]) button.setAttribute("aria-label", `${button.textContent} ${name}`);
-      tryIt.setAttribute("aria-label", `${strings.tryIt} ${name}`);
+      tryIt.setAttribute("aria-label", `Try ${name}`);
       reasonRow.hidden = model.versions.every((version) => !version.reason);
       const failed = model.versions.filter((version) => version.reason);
       reasons.replaceChildren(
         ...failed.map(({ version, reason, wanted }) =>
-          make("p", { class: wanted ? "reason" : "reason hint" }, strings.reason(version, reason)),
+          make("p", { class: wanted ? "reason" : "reason hint" }, `Version ${version}: ${reason}`),
         ),
       );
       body.replaceChildren(...modelDetails(model, tools.root));
@@ -210,11 +201,12 @@ function createEntry(name, { tools, change, select }) {
 
 // Resolve to true if the user confirms. Escape cancels, and the browser restores the focus.
 function confirmUnload(name, element) {
-  const no = make("button", { class: "plain", value: "", autofocus: "" }, strings.cancel);
-  const yes = make("button", { class: "plain danger", value: "yes" }, strings.unload);
-  const title = make("h2", { id: "confirm" }, strings.confirmUnload(name));
-  const actions = make("form", { method: "dialog", class: "actions" }, no, yes);
-  const dialog = make("dialog", { "aria-labelledby": "confirm" }, title, make("p", {}, strings.unloadNote), actions);
+  const no = make("button.plain", { value: "", autofocus: "" }, "Cancel");
+  const yes = make("button.plain.danger", { value: "yes" }, "Unload");
+  const title = make("h2", { id: "confirm" }, `Unload ${name}?`);
+  const actions = make("form.actions", { method: "dialog" }, no, yes);
+  const note = "Requests in flight are answered. New requests fail until the model is loaded again.";
+  const dialog = make("dialog", { "aria-labelledby": "confirm" }, title, make("p", note), actions);
   element.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => {

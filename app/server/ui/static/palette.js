@@ -1,5 +1,7 @@
 // The colour of each label: by class index and as far apart as possible, or the colour that the label names.
 
+import { make } from "./dom.js";
+
 const NAMED = {
   red: [221, 30, 38],
   orange: [244, 126, 24],
@@ -70,6 +72,13 @@ function nearest(room, lab) {
 
 export function colourOf(label) {
   return `rgb(${channelsOf(label).join(" ")})`;
+}
+
+// A small square in the colour of a label.
+export function swatch(label) {
+  const element = make("span.swatch");
+  element.style.background = colourOf(label);
+  return element;
 }
 
 // Black or white, whichever is readable on the label's colour.

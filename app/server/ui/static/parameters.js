@@ -1,28 +1,36 @@
 // A form with the request parameters of a model, built from their JSON Schema in page/models.json.
 
-import { choice, field, slider } from "./controls.js";
-import { make } from "./dom.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
+import { choice, field, make, slider } from "./dom.js";
 
-const strings = text.try;
+const NAMES = {
+  top_k: "Top-k",
+  candidate_labels: "Candidate labels",
+  epsilon: "Simplify contours (pixels)",
+  max_new_tokens: "Max new tokens",
+  temperature: "Temperature",
+  top_p: "Top-p",
+  seed: "Seed",
+  do_sample: "Sampling",
+  return_full_text: "Include the prompt in the output",
+  aggregation_strategy: "Aggregation strategy",
+};
 // Parameters with their own controls elsewhere, or without meaning for users of the page.
 const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "prompts"]);
 
 // `onfilter`: filter the received answer. `onrequest`: send a new request. `onslide`: the IoU slider is moving.
 export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }) {
   const schema = model.parameters;
-  const { returns, geometry } = taskOf(model.task_type);
+  const { returns, geometry } = model;
   const filters = returns !== "texts" && "score_threshold" in schema;
   const fields = [];
-  const maxLabel = geometry === null ? strings.maxResults : strings.maxDetections;
+  const maxLabel = geometry === null ? "Max results" : "Max detections";
   const readers = new Map();
   let score = null;
   let iou = null;
   let [iouChanged, iouSliding] = [false, false];
 
   if (filters) {
-    score = slider({ label: strings.score, value: schema.score_threshold.default, oninput: onfilter });
+    score = slider({ label: "Confidence threshold", value: schema.score_threshold.default, oninput: onfilter });
     fields.push(score.element);
   }
   if ("iou_threshold" in schema) {
@@ -34,7 +42,7 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
       iouSliding = false;
       onrequest();
     };
-    iou = slider({ label: strings.iou, max: 0.95, value: schema.iou_threshold.default, oninput, onchange });
+    iou = slider({ label: "NMS IoU threshold", max: 0.95, value: schema.iou_threshold.default, oninput, onchange });
     fields.push(iou.element);
   }
   for (const [name, parameter] of Object.entries(schema)) {
@@ -42,9 +50,9 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
     const limitsResults = name === "top_k" && filters;
     const [control, read] = createControl(parameter, limitsResults ? onfilter : onrequest);
     readers.set(name, read);
-    if (limitsResults) control.placeholder = strings.all;
-    const hint = typeOf(parameter).type === "array" ? strings.listHint : "";
-    fields.push(field(limitsResults ? maxLabel : (strings.names[name] ?? name), control, hint));
+    if (limitsResults) control.placeholder = "all";
+    const hint = typeOf(parameter).type === "array" ? "Separate values with commas." : "";
+    fields.push(field(limitsResults ? maxLabel : (NAMES[name] ?? name), control, hint));
   }
 
   const ownParameters = () => {
@@ -56,7 +64,7 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
     return parameters;
   };
   return {
-    element: make("div", { class: "form" }, ...fields),
+    element: make("div.form", ...fields),
     // `iou` is 1 (no filter) unless its slider is moving, because the server has already applied NMS.
     filter: () => ({
       score: score?.value() ?? 0,
@@ -95,9 +103,9 @@ function createControl(schema, onchange) {
   const defaultValue = schema.default ?? null;
   if (type.enum || type.type === "boolean") {
     const values = type.enum ?? [true, false];
-    const labelOf = (option) => ({ true: strings.yes, false: strings.no })[option] ?? option;
+    const labelOf = (option) => ({ true: "yes", false: "no" })[option] ?? option;
     const options = values.map((option) => [JSON.stringify(option), labelOf(option)]);
-    const emptyLabel = defaultValue === null ? strings.modelDefault : strings.defaultValue(labelOf(defaultValue));
+    const emptyLabel = defaultValue === null ? "model default" : `${labelOf(defaultValue)} (default)`;
     const select = choice([["", emptyLabel], ...options], onchange);
     return [select, () => (select.value === "" ? undefined : JSON.parse(select.value))];
   }

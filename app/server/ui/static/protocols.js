@@ -2,11 +2,9 @@
 //
 // A body contains `new ImageReference(index)`, so that it can become a request, a shell command or Python.
 
-import { inputKind } from "./catalogue.js";
-import { text } from "./text.js";
-
-const strings = text.request;
 const JSON_TYPE = "application/json";
+const NO_PARAMETERS = "TensorFlow Serving has no request parameters: the thresholds of the model's settings apply.";
+const ONLY_TEXTS = "OpenAI's API serves models that answer with text. Choose such a model, or another protocol.";
 // A marker that no text contains.
 const MARKER = `image ${Math.random()} `;
 
@@ -49,15 +47,15 @@ const json = (path, body, options) => ({
 
 // The inputs: references to images, or texts.
 function data({ model, data: values }) {
-  return inputKind(model.task_type) === "text" ? values : values.map((_, index) => new ImageReference(index));
+  return model.takes === "text" ? values : values.map((_, index) => new ImageReference(index));
 }
 
 function names({ model, data: values }) {
-  return values.map((_, index) => `${inputKind(model.task_type) === "text" ? "text" : "image"}-${index}`);
+  return values.map((_, index) => `${model.takes === "text" ? "text" : "image"}-${index}`);
 }
 
 // The shape of nested lists.
-export function shapeOf(value) {
+function shapeOf(value) {
   const shape = [];
   for (let level = value; Array.isArray(level); level = level[0]) shape.push(level.length);
   return shape;
@@ -73,7 +71,7 @@ function tensors({ model, data: [values] }) {
 function chariot(exchange) {
   const { model, parameters, catalogue } = exchange;
   const path = `v2/models/m-${encodePath(model.chariot_id)}/infer`;
-  if (inputKind(model.task_type) === "tensor") return json(path, { inputs: tensors(exchange) });
+  if (model.takes === "tensor") return json(path, { inputs: tensors(exchange) });
   if (catalogue.chariot_protocol === "chariot-v2") {
     const lines = data(exchange).map((input) => ({ input, parameters }));
     const isBatch = lines.length > 1;
@@ -93,7 +91,7 @@ function chariot(exchange) {
 function kserveV2(exchange) {
   const { model, parameters } = exchange;
   const path = `v2/models/${encodePath(model.name)}/infer`;
-  if (inputKind(model.task_type) === "tensor") return json(path, { inputs: tensors(exchange) });
+  if (model.takes === "tensor") return json(path, { inputs: tensors(exchange) });
   const values = data(exchange);
   const input = { name: model.inputs[0].name, shape: [values.length], datatype: "BYTES", data: values };
   return json(path, { inputs: [input], ...optionalParameters({ parameters }) });
@@ -102,7 +100,7 @@ function kserveV2(exchange) {
 function kserveV1(exchange) {
   const { model, parameters } = exchange;
   const path = `v1/models/${encodePath(model.name)}:predict`;
-  if (inputKind(model.task_type) === "tensor") return json(path, { instances: rows(exchange) });
+  if (model.takes === "tensor") return json(path, { instances: rows(exchange) });
   const instances = data(exchange).map((datum) => (datum instanceof ImageReference ? { b64: datum } : datum));
   return json(path, { instances, ...optionalParameters({ parameters }) });
 }
@@ -120,8 +118,8 @@ function rows({ model, data: [values] }) {
 function tensorflowServing(exchange) {
   const { model, parameters } = exchange;
   const path = `v1/models/${encodePath(model.name)}:predict`;
-  const kind = inputKind(model.task_type);
-  const options = { port: "tensorflow_serving", note: isNotEmpty(parameters) ? strings.noParameters : "" };
+  const kind = model.takes;
+  const options = { port: "tensorflow_serving", note: isNotEmpty(parameters) ? NO_PARAMETERS : "" };
   if (kind === "tensor") return json(path, { instances: rows(exchange) }, options);
   if (kind === "text") return json(path, { instances: data(exchange) }, options);
   const prompts = parameters.prompts;
@@ -135,7 +133,7 @@ function grps(exchange) {
   const { model, parameters } = exchange;
   const query = new URLSearchParams({ model: model.name });
   const path = () => `grps/v1/infer/predict?${query}`;
-  const kind = inputKind(model.task_type);
+  const kind = model.takes;
   if (kind === "tensor") {
     const gtensors = tensors(exchange).map(({ name, shape, datatype, data: value }) => {
       const type = GRPS_TYPES[datatype] ?? datatype;
@@ -165,8 +163,8 @@ function fitsQuery(value) {
 // OpenAI's API has no vision or tensor models.
 function openai({ model, data: values, parameters: { prompts, max_new_tokens, ...parameters } }) {
   const path = "openai/v1/chat/completions";
-  const isQuestion = inputKind(model.task_type) === "question";
-  if (!isQuestion && model.task_type !== "TEXT_GENERATION") return json(path, {}, { refusal: strings.onlyTexts });
+  const isQuestion = model.takes === "question";
+  if (!isQuestion && model.task_type !== "TEXT_GENERATION") return json(path, {}, { refusal: ONLY_TEXTS });
   const content = isQuestion
     ? [
         ...values.map((image, index) => {
@@ -185,9 +183,8 @@ const CONTENT_FIELDS = { FP32: "fp32", FP64: "fp64", BOOL: "bool", INT64: "int64
 // A ModelInferRequest as protobuf JSON, with bytes in base64.
 function grpc(exchange) {
   const { model, parameters } = exchange;
-  const kind = inputKind(model.task_type);
   let inputs;
-  if (kind === "tensor") {
+  if (model.takes === "tensor") {
     inputs = tensors(exchange).map(({ name, shape, datatype, data: value }) => {
       const field = CONTENT_FIELDS[datatype] ?? (datatype.startsWith("U") ? "uint" : "int");
       const flat = [value].flat(Infinity).map((element) => (datatype === "BYTES" ? base64OfText(element) : element));
@@ -211,20 +208,20 @@ function parameterValue(value) {
   return { string_param: typeof value === "string" ? value : JSON.stringify(value) };
 }
 
-export function base64OfText(value) {
+function base64OfText(value) {
   return btoa(String.fromCharCode(...new TextEncoder().encode(value)));
 }
 
-// By id: `write(exchange)` builds the request; `proxy` is the path on this server that reaches a protocol on another
-// port.
+// By id: the title; `write(exchange)` builds the request; `proxy` is the path on this server that reaches a protocol on
+// another port.
 export const PROTOCOLS = {
-  chariot: { write: chariot },
-  v2: { write: kserveV2 },
-  v1: { write: kserveV1 },
-  tfs: { write: tensorflowServing, proxy: "page/tensorflow-serving/" },
-  grps: { write: grps },
-  openai: { write: openai },
-  grpc: { write: grpc, proxy: "page/grpc/" },
+  chariot: { title: "Chariot", write: chariot },
+  v2: { title: "V2 JSON", write: kserveV2 },
+  v1: { title: "V1", write: kserveV1 },
+  tfs: { title: "TensorFlow Serving", write: tensorflowServing, proxy: "page/tensorflow-serving/" },
+  grps: { title: "GRPS", write: grps },
+  openai: { title: "OpenAI", write: openai },
+  grpc: { title: "gRPC", write: grpc, proxy: "page/grpc/" },
 };
 
 // The address of a request for clients other than this page.

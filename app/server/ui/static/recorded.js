@@ -1,64 +1,72 @@
 // The Recorded view: search recorded inferences by time, model, label, metadata and location.
 
 import { summaryOf } from "./batch_row.js";
-import { requestJson } from "./connection.js";
 import { fetchCatalogue } from "./catalogue.js";
-import { button, choice, field, notice } from "./controls.js";
-import { make, setText } from "./dom.js";
-import { milliseconds, percent } from "./format.js";
-import { colourOf } from "./palette.js";
+import { requestJson } from "./connection.js";
+import { button, choice, field, make, notice, setText, tableHead } from "./dom.js";
+import { count, counted, localTime, milliseconds, percent, valueText } from "./format.js";
+import { swatch } from "./palette.js";
 import { showRecording } from "./recording_dialog.js";
-import { text } from "./text.js";
 
-const strings = text.recorded;
 const ID = "recorded";
 const PAGE_SIZE = 50;
-const TEXT_FILTERS = ["model", "label", "min-score", "since", "until"];
-const WIDE_FILTERS = ["where", "box"];
+// By name of the query: the label, an example, and an explanation of the wide ones.
+const TEXT_FILTERS = {
+  model: ["Model", ""],
+  label: ["Label", ""],
+  "min-score": ["Min score", "0.5"],
+  since: ["Since", "2h, 7d or 2026-11-05"],
+  until: ["Until", "2026-11-06T12:00"],
+};
+const CONDITIONS = "Conditions on custom metadata, with =, <, <=, > and >=, joined by and";
+const WIDE_FILTERS = {
+  where: ["Metadata", 'camera = "north" and altitude > 100', CONDITIONS],
+  box: ["Location", "47, 5, 55, 15", "A box: south, west, north, east in degrees"],
+};
+const OUTCOMES = { "": "all", none: "succeeded", any: "failed" };
+const COLUMNS = {
+  time: "Time",
+  model: "Model",
+  label: "Results",
+  score: "Score",
+  duration: "Duration",
+  metadata: "Metadata",
+};
 
-export const recorded = { id: ID, title: strings.title, open };
-
-function open(main, tools) {
+export function open(main, tools) {
   const message = notice();
-  const status = make("p", { class: "hint", role: "status" });
-  const inputs = Object.fromEntries(
-    [...TEXT_FILTERS, ...WIDE_FILTERS].map((key) => [
-      key,
-      make("input", { type: "text", autocomplete: "off", placeholder: strings.hints[key] ?? "" }),
-    ]),
-  );
-  const error = choice(Object.entries(strings.errors), () => {});
+  const status = make("p.hint", { role: "status" });
+  const inputs = {};
+  const fieldOf = ([key, [label, placeholder, hint]]) => {
+    inputs[key] = make("input", { type: "text", autocomplete: "off", placeholder });
+    return field(label, inputs[key], hint);
+  };
+  const error = choice(Object.entries(OUTCOMES), () => {});
   const form = make(
-    "form",
-    { class: "filters", role: "search" },
-    ...TEXT_FILTERS.map((key) => field(strings.filters[key], inputs[key])),
-    field(strings.filters.error, error),
-    ...WIDE_FILTERS.map((key) =>
-      make("div", { class: "wide" }, field(strings.filters[key], inputs[key], strings.explanations[key])),
-    ),
+    "form.filters",
+    { role: "search" },
+    ...Object.entries(TEXT_FILTERS).map(fieldOf),
+    field("Outcome", error),
+    ...Object.entries(WIDE_FILTERS).map((filter) => make("div.wide", fieldOf(filter))),
     make(
-      "div",
-      { class: "actions" },
-      make("button", { class: "primary", type: "submit" }, strings.search),
-      button(strings.clear, () => tools.go(ID, {})),
+      "div.actions",
+      make("button.primary", { type: "submit" }, "Search"),
+      button("Clear", () => tools.go(ID, {})),
     ),
   );
-  const filterPanel = make("details", { class: "panel" }, make("summary", {}, strings.filterTitle), form);
+  const filterPanel = make("details.panel", make("summary", "Filters"), form);
   const body = make("tbody");
-  const headings = Object.entries(strings.columns).map(([key, label]) =>
-    make("th", { scope: "col", class: `col-${key}` }, label),
-  );
-  const table = make("table", { class: "text-table recorded" }, make("thead", {}, make("tr", {}, ...headings)), body);
-  const older = button(strings.showOlder, () => load(next));
-  const empty = make("p", { class: "hint", hidden: "" }, strings.none);
+  const table = make("table.text-table.recorded", tableHead(COLUMNS), body);
+  const older = button("Show older", () => load(next));
+  const empty = make("p.hint", { hidden: "" }, "No recorded inference matches these filters.");
   const results = make(
-    "section",
-    { class: "panel", "aria-label": strings.results },
-    make("div", { class: "scrollable" }, table),
+    "section.panel",
+    { "aria-label": "Recorded inferences" },
+    make("div.scrollable", table),
     empty,
     older,
   );
-  const heading = make("div", { class: "heading" }, make("h1", {}, strings.title), status);
+  const heading = make("div.heading", make("h1", "Recorded"), status);
   main.append(heading, message.element, filterPanel, results);
   const catalogue = fetchCatalogue(tools.root).catch(() => null);
   let [query, inferences, next, pending, dialog] = ["", [], null, null, null];
@@ -80,7 +88,7 @@ function open(main, tools) {
     url.searchParams.set("limit", PAGE_SIZE);
     if (after) url.searchParams.set("after", after);
     message.clear();
-    setText(status, strings.searching);
+    setText(status, "Searching …");
     older.hidden = true;
     try {
       const answer = await requestJson(url, { signal: thisRequest.signal });
@@ -107,38 +115,39 @@ function open(main, tools) {
     table.hidden = !inferences.length;
     empty.hidden = inferences.length > 0;
     older.hidden = next === null;
-    setText(status, strings.counted(inferences.length, next !== null));
+    setText(status, describeCount(inferences.length));
     if (append) rows[0]?.querySelector("button").focus();
   }
 
+  function describeCount(number) {
+    return number ? `${count(number)}${next === null ? "" : " or more"} found, newest first` : "";
+  }
+
   function createRow(inference, index) {
-    const openButton = button(strings.time(inference.started), () => openAt(index), "link");
+    const openButton = button(localTime(inference.started / 1000), () => openAt(index), "link");
     const cell = (key, ...content) => make("td", { class: `col-${key}` }, ...content);
     const { content, score } = summarise(inference);
     return make(
       "tr",
       inference.error ? { class: "failed" } : {},
-      make("th", { scope: "row", class: "col-time" }, openButton),
+      make("th.col-time", { scope: "row" }, openButton),
       cell("model", inference.model),
       cell("label", ...content),
       cell("score", score === null ? "–" : percent(100 * score)),
       cell("duration", milliseconds(inference.duration / 1000)),
-      cell("metadata", inference.metadata.map(({ key, value }) => `${key} = ${strings.value(value)}`).join(", ")),
+      cell("metadata", inference.metadata.map(({ key, value }) => `${key} = ${valueText(value)}`).join(", ")),
     );
   }
 
   function summarise({ error: errorKind, message, task_type: task, records }) {
     if (errorKind) return { content: [message || errorKind], score: null };
     if (!records?.length || records[0].label === undefined || records[0].score === undefined) {
-      return {
-        content: [make("span", { class: "hint" }, records?.length ? strings.answers(records.length) : strings.nothing)],
-        score: null,
-      };
+      const answers = records?.length ? counted(records.length, "answer") : "no results";
+      return { content: [make("span.hint", answers)], score: null };
     }
     const summary = summaryOf(task, records, 0);
-    const swatch = make("span", { class: "swatch" });
-    swatch.style.background = colourOf(summary.labels[0]);
-    return { content: [swatch, make("span", { class: "truncated" }, summary.shown)], score: summary.score };
+    const shown = make("span.truncated", summary.shown);
+    return { content: [swatch(summary.labels[0]), shown], score: summary.score };
   }
 
   // Put the opened inference into the address without a history entry.

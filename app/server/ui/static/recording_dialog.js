@@ -1,36 +1,29 @@
 // A dialog with one recorded inference: its image, its results and its details.
 
 import { request } from "./connection.js";
-import { button } from "./controls.js";
-import { make, setText } from "./dom.js";
+import { button, make, setText } from "./dom.js";
 import { shapesOf } from "./drawing.js";
-import { milliseconds } from "./format.js";
+import { count, localTime, milliseconds, valueText } from "./format.js";
 import { readImage } from "./images.js";
-import { recordList } from "./results.js";
-import { text } from "./text.js";
+import { recordList, shortened } from "./results.js";
 import { viewer } from "./viewer.js";
 
-const strings = text.recorded;
 // Limit tensor answers; the JSON link has the full answer.
 const MAX_CHARACTERS = 20000;
 
 // `newer` and `older` open the neighbours; null if there are none. Return { close() }.
 export function showRecording(main, root, inference, { newer, older, onclose }) {
-  const view = viewer({ label: strings.image });
+  const view = viewer({ label: "Image of the request, with results" });
   const list = recordList({ onhover: (index) => view.choose(index) });
   view.onhover = (index) => list.choose(index);
-  const note = make("p", { class: "hint" });
+  const note = make("p.hint");
   const facts = make(
-    "dl",
-    { class: "facts" },
-    ...detailsOf(inference).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
+    "dl.facts",
+    ...detailsOf(inference).flatMap(([name, value]) => [make("dt", name), make("dd", value)]),
   );
-  const title = make(
-    "h2",
-    { id: "recorded-title", tabindex: "-1" },
-    strings.heading(inference.model, strings.time(inference.started)),
-  );
-  const closeButton = button(strings.close, () => dialog.close());
+  const heading = `${inference.model}, ${localTime(inference.started / 1000)}`;
+  const title = make("h2", { id: "recorded-title", tabindex: "-1" }, heading);
+  const closeButton = button("Close", () => dialog.close());
   const stepButton = (label, open) => {
     const element = button(label, () => {
       isStepping = true;
@@ -40,26 +33,18 @@ export function showRecording(main, root, inference, { newer, older, onclose }) 
     element.disabled = open === null;
     return element;
   };
-  const json = make("a", { href: new URL(`inferences/${encodeURIComponent(inference.id)}`, root) }, strings.json);
+  const json = make("a", { href: new URL(`inferences/${encodeURIComponent(inference.id)}`, root) }, "JSON");
   const dialog = make(
-    "dialog",
-    { class: "large", "aria-labelledby": "recorded-title" },
+    "dialog.large",
+    { "aria-labelledby": "recorded-title" },
     make(
-      "div",
-      { class: "heading" },
+      "div.heading",
       title,
-      make(
-        "div",
-        { class: "actions" },
-        json,
-        stepButton(strings.newer, newer),
-        stepButton(strings.older, older),
-        closeButton,
-      ),
+      make("div.actions", json, stepButton("Newer", newer), stepButton("Older", older), closeButton),
     ),
     note,
     view.element,
-    make("div", { class: "recording-details" }, list.element, facts),
+    make("div.recording-details", list.element, facts),
   );
   let isStepping = false;
   main.append(dialog);
@@ -71,20 +56,22 @@ export function showRecording(main, root, inference, { newer, older, onclose }) 
   dialog.showModal();
   // Focus the title: a button below the image would scroll the dialog.
   title.focus();
-  const resultNote = inference.records?.length ? "" : strings.nothing;
+  const resultNote = inference.records?.length ? "" : "no results";
   setText(note, inference.error ? inference.message || inference.error : resultNote);
   const labelled = (inference.records ?? []).flatMap((record, index) =>
     record.label === undefined ? [] : [{ score: 1, ...record, index }],
   );
   list.show(labelled);
-  if (!labelled.length && inference.records?.length)
-    list.element.append(make("pre", { tabindex: "0" }, shortened(JSON.stringify(inference.records, null, 1))));
+  if (!labelled.length && inference.records?.length) {
+    const records = shortened(JSON.stringify(inference.records, null, 1), MAX_CHARACTERS);
+    list.element.append(make("pre", { tabindex: "0" }, records));
+  }
   showImage();
 
   async function showImage() {
     view.element.hidden = !inference.image?.kept;
     if (!inference.image?.kept) {
-      if (inference.image) setText(note, [note.textContent, strings.notKept].filter(Boolean).join(" "));
+      if (inference.image) setText(note, [note.textContent, "The image was not stored."].filter(Boolean).join(" "));
       return;
     }
     const url = new URL(`inferences/${encodeURIComponent(inference.id)}/image`, root);
@@ -92,7 +79,7 @@ export function showRecording(main, root, inference, { newer, older, onclose }) 
     if (!dialog.isConnected) return;
     if (!response?.ok) {
       view.element.hidden = true;
-      setText(note, strings.imageGone);
+      setText(note, "The image is no longer stored.");
       return;
     }
     const decoded = await readImage(await response.blob(), inference.id).catch(() => ({ bitmap: null }));
@@ -105,25 +92,21 @@ export function showRecording(main, root, inference, { newer, older, onclose }) 
   return { close: () => dialog.close() };
 }
 
-function shortened(value) {
-  return value.length > MAX_CHARACTERS ? `${value.slice(0, MAX_CHARACTERS)} …` : value;
-}
-
 function detailsOf(inference) {
   const { image, parameters } = inference;
   const all = [
-    [strings.facts.time, strings.isoTime(inference.started)],
-    [strings.facts.id, inference.id],
-    [strings.facts.request, inference.request_id],
-    [strings.facts.base, inference.base_id],
-    [strings.facts.protocol, inference.protocol],
-    [strings.facts.version, inference.version],
-    [strings.facts.task, inference.task_type],
-    [strings.facts.duration, milliseconds(inference.duration / 1000)],
-    [strings.facts.image, image ? `${image.width} × ${image.height}, ${strings.size(image.size)}` : ""],
-    [strings.facts.digest, image?.digest],
-    [strings.facts.parameters, Object.keys(parameters).length ? JSON.stringify(parameters) : ""],
-    ...inference.metadata.map(({ key, type, value }) => [key, `${strings.value(value)} (${type})`]),
+    ["Time", new Date(inference.started / 1000).toISOString()],
+    ["Id", inference.id],
+    ["Request id", inference.request_id],
+    ["Base id", inference.base_id],
+    ["Protocol", inference.protocol],
+    ["Version", inference.version],
+    ["Task", inference.task_type],
+    ["Duration", milliseconds(inference.duration / 1000)],
+    ["Image", image ? `${image.width} × ${image.height}, ${count(Math.ceil(image.size / 1024))} KiB` : ""],
+    ["SHA-256", image?.digest],
+    ["Parameters", Object.keys(parameters).length ? JSON.stringify(parameters) : ""],
+    ...inference.metadata.map(({ key, type, value }) => [key, `${valueText(value)} (${type})`]),
   ];
   return all.filter(([, value]) => value);
 }

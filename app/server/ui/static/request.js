@@ -1,61 +1,56 @@
 // The view Use in code: one inference as Python and curl, and its request and response, in each protocol.
 
-import { chooseModel, fetchCatalogue, inputKind, readyModels } from "./catalogue.js";
-import { button, choice, copy, field, notice, switcher } from "./controls.js";
-import { make, setText } from "./dom.js";
+import { NO_MODELS, chooseModel, fetchCatalogue, notReady, readyModels } from "./catalogue.js";
+import { codeBlock } from "./code_block.js";
+import { button, choice, field, make, notice, setText, switcher } from "./dom.js";
 import { bytes, count } from "./format.js";
-import { highlighted } from "./highlight.js";
 import { bodyOf, sendRequest } from "./inference.js";
 import { PROTOCOLS, addressOf, bodyText } from "./protocols.js";
 import { loadSample, sampleFor } from "./samples.js";
 import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
-import { text } from "./text.js";
-import { exampleTensors, readTensors } from "./try_text.js";
+import { EXAMPLE_QUESTION, EXAMPLE_TEXT, exampleTensors, readTensors } from "./try_text.js";
 
-const strings = text.request;
-const ID = "request";
 const PROTOCOL_IDS = Object.keys(PROTOCOLS);
 const MAX_CHARACTERS = 40_000;
 const MAX_IMAGES = 4;
+// By the name of a port.
+const DISABLED = { tensorflow_serving: "TensorFlow Serving's REST API", grpc: "gRPC" };
+const NOTES = {
+  grpc: "Shown as protobuf JSON, with bytes in base64. curl does not support gRPC.",
+  proxied: "This page sends the request through the main port. The answer is the same.",
+  chariot: "Names that begin with m- belong to Chariot in V2: this path answers in Chariot's format.",
+};
 
-export const requestView = { id: ID, title: strings.title, open };
-
-function open(main, tools) {
+export function open(main, tools) {
   const message = notice();
-  const select = choice([], (model) => tools.go(ID, { model, protocol }));
+  const select = choice([], (model) => tools.go("request", { model, protocol }));
   const tabs = switcher(
-    strings.protocol,
-    PROTOCOL_IDS.map((id) => [id, strings.protocols[id]]),
-    (id) => tools.go(ID, { ...currentModel(), protocol: id }),
+    "Protocol",
+    Object.entries(PROTOCOLS).map(([id, { title }]) => [id, title]),
+    (id) => tools.go("request", { ...currentModel(), protocol: id }),
   );
-  const about = make("p", { class: "hint" });
-  const note = make("p", { class: "hint" });
-  const send = button(strings.send, onsend, "primary");
-  const status = make("p", { class: "hint", role: "status" }, strings.unsent);
-  const request = codeBlock(strings.request);
-  const response = codeBlock(strings.response);
-  const decoded = codeBlock(strings.decoded);
-  const command = codeBlock(strings.curl, "shell");
-  const program = codeBlock(strings.python, "python");
-  const folderHint = make("p", { class: "hint" });
-  const panel = (name, ...parts) =>
-    make("section", { class: "panel", "aria-label": name }, make("h2", {}, name), ...parts);
+  const about = make("p.hint");
+  const note = make("p.hint");
+  const send = button("Send", onsend, "primary");
+  const status = make("p.hint", { role: "status" }, "Not sent yet.");
+  const request = codeBlock("Request");
+  const response = codeBlock("Response");
+  const decoded = codeBlock("Decoded response");
+  const command = codeBlock("curl", "shell");
+  const program = codeBlock("Python", "python");
+  const folderHint = make("p.hint");
+  const panel = (name, ...parts) => make("section.panel", { "aria-label": name }, make("h2", name), ...parts);
   const body = make(
-    "div",
-    { class: "request-panels", hidden: "" },
-    panel(strings.python, program.element),
-    panel(strings.curl, command.element, folderHint),
-    panel(strings.request, request.element, note, make("div", { class: "row" }, send)),
-    panel(strings.response, status, response.element, decoded.element),
+    "div.request-panels",
+    { hidden: "" },
+    panel("Python", program.element),
+    panel("curl", command.element, folderHint),
+    panel("Request", request.element, note, make("div.row", send)),
+    panel("Response", status, response.element, decoded.element),
   );
   main.append(
-    make(
-      "div",
-      { class: "toolbar" },
-      make("h1", {}, strings.title),
-      make("div", { class: "model-select" }, field(strings.model, select)),
-    ),
+    make("div.toolbar", make("h1", "Use in code"), make("div.model-select", field("Model", select))),
     tabs.element,
     message.element,
     about,
@@ -82,7 +77,7 @@ function open(main, tools) {
     const requested = address;
     const selected = chooseModel(catalogue, requested.get("model") ?? session.model);
     if (selected === undefined) {
-      message.show(text.try.noModels);
+      message.show(NO_MODELS);
       return;
     }
     protocol = PROTOCOL_IDS.includes(requested.get("protocol")) ? requested.get("protocol") : PROTOCOL_IDS[0];
@@ -102,7 +97,7 @@ function open(main, tools) {
       }
       write();
       const name = requested.get("model");
-      if (name !== null && name !== model.name) message.show(text.try.notReady(name));
+      if (name !== null && name !== model.name) message.show(notReady(name));
     } catch (error) {
       if (requested !== address) return;
       body.hidden = true;
@@ -112,13 +107,12 @@ function open(main, tools) {
 
   // The last input of the Try view, or an example.
   async function dataFor(selected) {
-    const kind = inputKind(selected.task_type);
-    if (kind === "text") return [session.text || text.try.textExample];
-    if (kind === "tensor")
+    if (selected.takes === "text") return [session.text || EXAMPLE_TEXT];
+    if (selected.takes === "tensor")
       return [readTensors((session.model === selected.name && session.tensors) || exampleTensors(selected), selected)];
     if (session.images.length) return session.images.slice(0, MAX_IMAGES);
     const sample = sampleFor(catalogue, selected.task_type);
-    if (sample === undefined) throw new Error(text.try.needsImage);
+    if (sample === undefined) throw new Error("Add an image first.");
     session.images = [await loadSample(tools.root, sample)];
     return session.images;
   }
@@ -128,23 +122,24 @@ function open(main, tools) {
     tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
     const isDisabled = written.port !== undefined && catalogue.ports[written.port] === null;
-    const refusal = isDisabled ? strings.disabled[written.port] : written.refusal;
+    const refusal = isDisabled ? `${DISABLED[written.port]} is disabled on this server.` : written.refusal;
     body.hidden = refusal !== undefined;
     if (refusal !== undefined) {
       message.show(refusal);
       return;
     }
-    setText(about, strings.about(data.map((datum) => datum.name ?? shortText(datum)).join(", "), model.name));
-    const notes = [written.note, written.port === "grpc" ? strings.grpcBytes : "", written.port ? strings.proxied : ""];
-    if (protocol === "v2" && model.name.startsWith("m-")) notes.push(strings.chariotNames);
+    const inputs = data.map((datum) => datum.name ?? shortText(datum)).join(", ");
+    setText(about, `The request and response for ${inputs} with the model ${model.name}.`);
+    const notes = [written.note, written.port === "grpc" ? NOTES.grpc : "", written.port ? NOTES.proxied : ""];
+    if (protocol === "v2" && model.name.startsWith("m-")) notes.push(NOTES.chariot);
     setText(note, notes.filter(Boolean).join(" "));
     showRequest(written);
     const images = data.filter((datum) => datum.blob).map((datum) => datum.name);
     command.element.parentElement.hidden = protocol === "grpc";
     command.show(protocol === "grpc" ? "" : curl(written, exchange()));
-    setText(folderHint, images.length ? strings.folder(images.join(", ")) : "");
-    program.show(python(written, exchange()), protocol === "grpc" ? strings.needs('"tritonclient[grpc]"') : "");
-    setText(status, strings.unsent);
+    setText(folderHint, images.length ? `Run it in the folder that contains ${images.join(", ")}.` : "");
+    program.show(python(written, exchange()), protocol === "grpc" ? 'Needs pip install "tritonclient[grpc]"' : "");
+    setText(status, "Not sent yet.");
     response.show("");
     decoded.show("");
   }
@@ -155,9 +150,9 @@ function open(main, tools) {
     const headers = Object.entries(written.headers).map(([name, value]) => `${name}: ${value}`);
     const size = (index) => fileSize(data[index].blob.size);
     let content;
-    if (written.raw !== null) content = strings.binary(data[written.raw].name, size(written.raw));
+    if (written.raw !== null) content = `(${data[written.raw].name}, ${size(written.raw)}, unencoded)`;
     else {
-      const placeholder = (index) => strings.elided(fileSize(Math.ceil(data[index].blob.size / 3) * 4));
+      const placeholder = (index) => `… ${fileSize(Math.ceil(data[index].blob.size / 3) * 4)} of base64 …`;
       const lines = written.body.lines ?? [written.body];
       content = lines.map((line) => indentJson(bodyText(line, placeholder))).join("\n");
     }
@@ -172,17 +167,17 @@ function open(main, tools) {
     message.clear();
     sending.abort();
     sending = new AbortController();
-    setText(status, strings.sending);
+    setText(status, "Sending …");
     try {
       const result = await sendRequest(protocol, { ...exchange(), signal: sending.signal });
-      setText(status, strings.status(result.response.status, count(result.milliseconds)));
+      setText(status, `Status ${result.response.status}, ${count(result.milliseconds)} ms`);
       const headers = Object.entries(result.response.headers).map(([name, value]) => `${name}: ${value}`);
       const answer = result.response.text;
       response.show([...headers, "", indentJson(answer)].join("\n"), "", async () => answer);
       decoded.show(protocol === "grpc" ? decodeElements(answer) : "");
     } catch (error) {
       if (error.name === "AbortError") return;
-      setText(status, strings.unsent);
+      setText(status, "Not sent yet.");
       response.show("");
       decoded.show("");
       message.showError(error);
@@ -193,7 +188,7 @@ function open(main, tools) {
     (result) => {
       if (closed) return;
       catalogue = result;
-      tools.about(text.version(catalogue.version));
+      tools.about(`Version ${catalogue.version}`);
       select.fill(readyModels(catalogue).map(({ name }) => [name, name]));
       show();
     },
@@ -212,7 +207,7 @@ function open(main, tools) {
 }
 
 function defaults(model) {
-  return inputKind(model.task_type) === "question" ? { prompts: [session.question || text.try.exampleQuestion] } : {};
+  return model.takes === "question" ? { prompts: [session.question || EXAMPLE_QUESTION] } : {};
 }
 
 function shortText(value) {
@@ -256,36 +251,4 @@ function decodeElements(answer) {
     return "";
   }
   return result.map(indentJson).join("\n");
-}
-
-// A text with a copy button: { element, show(value, hint, loadFull), allowCopy(allowed) }. `loadFull()` returns the
-// text to copy if it differs.
-function codeBlock(name, language = "json") {
-  const code = make("code");
-  const pre = make("pre", { tabindex: "0", role: "group", "aria-label": name }, code);
-  const hint = make("p", { class: "hint", hidden: "" });
-  const copyButton = button(strings.copy, async () =>
-    copy(copyButton, strings, (await loadFull?.()) ?? code.textContent),
-  );
-  copyButton.setAttribute("aria-label", `${strings.copy}: ${name}`);
-  let loadFull = null;
-  // Browsers allow the clipboard only over HTTPS or on a loopback address.
-  const canCopy = window.isSecureContext;
-  copyButton.hidden = !canCopy;
-  const row = make("div", { class: "code-row" }, pre, copyButton);
-  const element = make("div", { class: "block", hidden: "" }, row, hint);
-  return {
-    element,
-    show(value, note = "", load = null) {
-      element.hidden = !value;
-      loadFull = load;
-      code.replaceChildren(...highlighted(value, language));
-      hint.hidden = !note;
-      setText(hint, note);
-      copyButton.hidden = !canCopy;
-    },
-    allowCopy(allowed) {
-      copyButton.hidden = !canCopy || !allowed;
-    },
-  };
 }

@@ -1,6 +1,4 @@
-// Saliency maps in colour, and images with a map.
-
-import { paint } from "./drawing.js";
+// Saliency maps in colour.
 
 // Inferno, in equal steps: its lightness increases evenly, so it is readable without colour vision.
 const COLOUR_STOPS = [
@@ -34,22 +32,8 @@ export async function colourMap(png) {
 
 function mapColour(value) {
   const position = value * (COLOUR_STOPS.length - 1);
-  const [low, share] = [
-    Math.min(Math.floor(position), COLOUR_STOPS.length - 2),
-    position - Math.min(Math.floor(position), COLOUR_STOPS.length - 2),
-  ];
+  const low = Math.min(Math.floor(position), COLOUR_STOPS.length - 2);
+  const share = position - low;
   const next = COLOUR_STOPS[low + 1];
   return [...COLOUR_STOPS[low].map((start, channel) => Math.round(start + share * (next[channel] - start))), 255];
-}
-
-// The image at its own size with the map and its shapes, as PNG.
-export async function toExplanationPng({ bitmap, width, height }, map, opacity, shapes) {
-  const canvas = new OffscreenCanvas(width, height);
-  const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0, width, height);
-  context.globalAlpha = opacity;
-  context.drawImage(map, 0, 0, width, height);
-  context.globalAlpha = 1;
-  paint(context, shapes, { unit: Math.max(1, Math.max(width, height) / 1000) });
-  return canvas.convertToBlob({ type: "image/png" });
 }

@@ -3,9 +3,7 @@
 import { request } from "./connection.js";
 import { make } from "./dom.js";
 import { readImage } from "./images.js";
-import { text } from "./text.js";
 
-const strings = text.samples;
 const THUMBNAIL_SIZE = 56;
 
 // The samples that suit a task, the best first.
@@ -28,25 +26,25 @@ function sampleUrl(root, name) {
 
 export async function loadSample(root, name) {
   const response = await request(sampleUrl(root, name));
-  if (!response.ok) throw new Error(strings.missing(name));
+  if (!response.ok) throw new Error(`There is no sample called ${name}`);
   return { ...(await readImage(await response.blob(), name)), sample: name };
 }
 
 // Thumbnails of the samples that suit a task: { element, show(task) }.
 export function sampleThumbnails({ root, catalogue, onchoose }) {
-  const element = make("div", { class: "samples", role: "group", "aria-label": strings.title });
+  const element = make("div.samples", { role: "group", "aria-label": "Samples" });
   return {
     element,
     show(task) {
       const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
       const buttons = samplesFor(catalogue, task).map(({ name }) => {
         const image = make("img", { src: sampleUrl(root, name), alt: "", ...side });
-        const button = make("button", { type: "button", title: name, "aria-label": strings.sample(name) }, image);
+        const button = make("button", { type: "button", title: name, "aria-label": `Sample ${name}` }, image);
         button.addEventListener("click", () => onchoose(name));
         return button;
       });
       element.hidden = !buttons.length;
-      element.replaceChildren(make("span", { class: "hint" }, strings.title), ...buttons);
+      element.replaceChildren(make("span.hint", "Samples"), ...buttons);
     },
   };
 }

@@ -1,28 +1,26 @@
 // What is drawn of shapes: switches and the opacity of masks, the same in every viewer.
 
-import { slider } from "./controls.js";
-import { make, setText } from "./dom.js";
+import { make, setText, slider } from "./dom.js";
 import { setStyle, style } from "./drawing.js";
-import { text } from "./text.js";
 
-const strings = text.viewer;
+const LABELS = { outlines: "Outlines", points: "Keypoints", names: "Names", scores: "Scores" };
 const open = new Set();
 
 // Return { element, show(shapes), close() }. `onchange` redraws the viewer after a change in any viewer.
 export function drawingSwitches(onchange) {
-  const boxes = ["outlines", "points", "names", "scores"].map((key) => {
+  const boxes = Object.entries(LABELS).map(([key, name]) => {
     const input = make("input", { type: "checkbox" });
     input.addEventListener("change", () => change({ [key]: input.checked }));
-    return { key, input, label: make("span", {}, strings[key]) };
+    return { key, input, label: make("span", name) };
   });
   const opacity = slider({
-    label: strings.opacity,
+    label: "Mask opacity",
     value: style.opacity,
     oninput: (value) => change({ opacity: value }),
     format: (value) => `${Math.round(100 * value)} %`,
   });
-  const labels = boxes.map(({ input, label }) => make("label", { class: "switch" }, input, label));
-  const attributes = { class: "switches", role: "group", "aria-label": strings.drawn, hidden: "" };
+  const labels = boxes.map(({ input, label }) => make("label.switch", input, label));
+  const attributes = { class: "switches", role: "group", "aria-label": "Drawn", hidden: "" };
   const element = make("div", attributes, ...labels, opacity.element);
   const self = {
     element,
@@ -36,7 +34,7 @@ export function drawingSwitches(onchange) {
       element.hidden = !shapes.length;
       opacity.element.hidden = !hasMasks;
       labels[1].hidden = !shapes.some(({ points }) => points.length);
-      setText(boxes[0].label, hasMasks ? strings.outlines : strings.boxes);
+      setText(boxes[0].label, hasMasks ? "Outlines" : "Boxes");
     },
     close: () => open.delete(self),
   };

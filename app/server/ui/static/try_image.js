@@ -4,20 +4,17 @@
 // moves, the page filters an answer without NMS. When it stops, a new request is sent, because only the server has the
 // boxes before clipping.
 
-import { coco, jsonFile } from "./export.js";
-import { button, save } from "./controls.js";
-import { make, setText } from "./dom.js";
+import { button, make, save, setText } from "./dom.js";
 import { filterShapes, shapesOf, toPng } from "./drawing.js";
+import { coco, jsonFile } from "./export.js";
+import { count, counted, isolated } from "./format.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { infer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const strings = text.try;
 const MIN_SCORE = 0.05;
 const MAX_IOU = 0.95;
 const MAX_DETECTIONS = { contour: 100 };
@@ -25,15 +22,15 @@ const DEFAULT_MAX_DETECTIONS = 300;
 const MAX_CONCURRENT = 2;
 
 export function createImageTry({ tools, root, go, catalogue, model, message, area }) {
-  const imageViewer = viewer({ label: strings.images });
+  const imageViewer = viewer({ label: "Images" });
   const list = recordList({ onhover: (index) => imageViewer.choose(index) });
   const onrequest = () => {
     message.clear();
     requestAll(session.images, true);
   };
   const form = parameterForm(model, { onfilter: refresh, onrequest, onslide: slide });
-  const status = make("p", { class: "hint", role: "status" });
-  const legend = make("div", { class: "legend", role: "group", "aria-label": strings.labels });
+  const status = make("p.hint", { role: "status" });
+  const legend = make("div.legend", { role: "group", "aria-label": "Labels" });
   const imageInputs = imageList({
     root,
     area,
@@ -44,7 +41,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     onnew: requestAll,
     onsample: (sample) => go("try", { ...address(), sample }),
   });
-  const { geometry } = taskOf(model.task_type);
+  const { geometry } = model;
   const hasShapes = geometry !== null;
   const maxDetections = MAX_DETECTIONS[geometry] ?? DEFAULT_MAX_DETECTIONS;
   // The answer of each image: { records, shapes, milliseconds }; null after an error.
@@ -102,7 +99,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
       answers.set(image, await requestAnswer(image, form.iouParameter(), signal));
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (error.name !== "ConnectionLost") error.message = strings.failed(image.name, error.message);
+      if (error.name !== "ConnectionLost") error.message = `${image.name}: ${error.message}`;
       message.showError(error);
       answers.set(image, null);
     }
@@ -146,18 +143,22 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     // The slider has two decimals.
     bestScore = Math.floor(100 * best) / 100;
     bestButton.hidden = !bestScore;
-    setText(bestButton, strings.showBest(best));
+    setText(bestButton, `Show the best score, ${(100 * best).toFixed(1)} %`);
     if (image === null) setText(status, "");
-    else if (answer === undefined) setText(status, strings.running);
+    else if (answer === undefined) setText(status, "Running …");
     else if (answer === null) setText(status, "");
     else showStatus(answer, shown.length);
     if (hasShapes) showLegend(answer);
   }
 
   function showStatus({ records, milliseconds }, number) {
-    const parts = [strings.summary(number, records.length, Math.round(milliseconds))];
-    if (!number) parts.push(bestButton.hidden ? strings.nothing : strings.none);
-    if (hasShapes && records.length >= maxDetections) parts.push(strings.truncated(maxDetections));
+    const all = counted(records.length, "result");
+    const shown = number === records.length ? all : `${count(number)} of ${all}`;
+    const parts = [`${shown}, ${Math.round(milliseconds)} ms`];
+    if (!number) parts.push(bestButton.hidden ? "The model found nothing in this image." : "Nothing scores that high.");
+    if (hasShapes && records.length >= maxDetections) {
+      parts.push(`The page requested only the ${count(maxDetections)} results with the highest scores.`);
+    }
     if (parts.length > 1) parts[0] += ".";
     setText(status, parts.join(" "));
   }
@@ -169,11 +170,12 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
       counts.set(label, (counts.get(label) ?? 0) + 1);
     for (const label of hidden) counts.set(label, counts.get(label) ?? 0);
     const names = [...counts.keys()].sort();
-    const now = names.map((label) => strings.hide(label, counts.get(label))).join();
+    const describe = (label) => `${isolated(label)} (${counts.get(label)})`;
+    const now = names.map(describe).join();
     if (now === [...legend.children].map((child) => child.textContent).join()) return;
     legend.replaceChildren(
       ...names.map((label) => {
-        const toggle = button(strings.hide(label, counts.get(label)), () => {
+        const toggle = button(describe(label), () => {
           if (!hidden.delete(label)) hidden.add(label);
           toggle.setAttribute("aria-pressed", !hidden.has(label));
           refresh();
@@ -189,7 +191,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     imageViewer.show(image);
     imageViewer.element
       .querySelector(".stage")
-      .setAttribute("aria-label", image ? strings.shown(image.name) : strings.images);
+      .setAttribute("aria-label", image ? `${image.name} with results` : "Images");
     stage.hidden = image === null;
     refresh();
   }
@@ -206,25 +208,25 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
 
   const stem = () => (imageInputs.shown()?.name ?? model.name).replace(/\.[^.]*$/, "");
   const downloads = make(
-    "div",
-    { class: "row", role: "group", "aria-label": strings.download, hidden: "" },
-    make("span", { class: "hint" }, strings.download),
-    button(strings.json, () => save(jsonFile(model, form.requested(), exportedAnswers()), `${stem()}.json`)),
+    "div.row",
+    { role: "group", "aria-label": "Download", hidden: "" },
+    make("span.hint", "Download"),
+    button("JSON", () => save(jsonFile(model, form.requested(), exportedAnswers()), `${stem()}.json`)),
   );
   if (hasShapes) {
     downloads.append(
-      button(strings.png, async () => {
+      button("PNG", async () => {
         const image = imageInputs.shown();
         save(await toPng(image, filtered(image)), `${stem()}.found.png`);
       }),
-      button(strings.coco, () => save(coco(model, exportedAnswers()), `${stem()}.coco.json`)),
+      button("COCO", () => save(coco(model, exportedAnswers()), `${stem()}.coco.json`)),
     );
   }
-  downloads.append(button(strings.showRequest, () => go("request", codeAddress())));
+  downloads.append(button("Use in code", () => go("request", codeAddress())));
   const stage = make("div", { hidden: "" }, imageViewer.element);
   const sidebar = make(
-    "section",
-    { class: "panel sidebar", "aria-label": strings.results },
+    "section.panel.sidebar",
+    { "aria-label": "Results" },
     form.element,
     status,
     bestButton,
@@ -233,5 +235,6 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     downloads,
   );
 
-  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => pending.abort(), setScore: form.setScore });
+  const stop = () => pending.abort();
+  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop, setScore: form.setScore });
 }

@@ -1,17 +1,17 @@
 // Try language and tensor models: questions about an image, texts, tensors.
 
-import { button, field } from "./controls.js";
-import { make, setText } from "./dom.js";
+import { taskName } from "./catalogue.js";
+import { button, field, make, setText } from "./dom.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { dialogue, markedText, recordList, tensorList } from "./results.js";
 import { session } from "./session.js";
-import { taskOf } from "./tasks.js";
-import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
-const strings = text.try;
+// The example model has learned this question, so its words must not change.
+export const EXAMPLE_QUESTION = "What is in the picture?";
+export const EXAMPLE_TEXT = "Ada Lovelace wrote the first program in London.";
 
 // A text area with a button, which becomes Stop while `onrun(value, signal)` runs. After an error, `onclear` removes the
 // old answer. `onsave(value)` keeps what the user typed.
@@ -28,7 +28,7 @@ function promptForm({ label, value, hint, run, onrun, onclear = () => {}, onsave
     }
     message.clear();
     running = new AbortController();
-    setText(runButton, strings.stop);
+    setText(runButton, "Stop");
     try {
       await onrun(input.value, running.signal);
     } catch (error) {
@@ -46,12 +46,13 @@ function promptForm({ label, value, hint, run, onrun, onclear = () => {}, onsave
     if (running === null) start();
   });
   return {
-    element: make("div", { class: "prompt-form" }, field(label, input, hint), runButton),
+    element: make("div.prompt-form", field(label, input, hint), runButton),
     input,
     stop: () => running?.abort(),
   };
 }
 
+const answeredIn = (milliseconds) => `Answered in ${Math.round(milliseconds)} ms`;
 const isControlEnter = (event) => event.ctrlKey || event.metaKey;
 
 // Append the chunks of a stream to an answer in the dialogue.
@@ -63,9 +64,9 @@ async function appendChunks(answer, chunks) {
       received = true;
       answer.append(chunk);
     }
-    if (!received) note = strings.noAnswer;
+    if (!received) note = "(no answer)";
   } catch (error) {
-    if (error.name === "AbortError") note = strings.stopped;
+    if (error.name === "AbortError") note = "(stopped)";
     else throw error;
   } finally {
     answer.end(note);
@@ -73,13 +74,13 @@ async function appendChunks(answer, chunks) {
 }
 
 function requestButton(go, model) {
-  return button(strings.showRequest, () => go("request", { model: model.name }));
+  return button("Use in code", () => go("request", { model: model.name }));
 }
 
 export function createQuestionTry({ root, go, catalogue, model, message, area }) {
-  const imageViewer = viewer({ label: strings.images });
+  const imageViewer = viewer({ label: "Images" });
   const stage = make("div", { hidden: "" }, imageViewer.element);
-  const conversation = dialogue(strings.conversation);
+  const conversation = dialogue("Questions and answers");
   const form = parameterForm(model, { onfilter() {}, onrequest: saveSession });
   const imageInputs = imageList({
     root,
@@ -95,17 +96,17 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
     onsample: (sample) => go("try", { model: model.name, sample }),
   });
   const prompt = promptForm({
-    label: strings.question,
-    value: session.question || strings.exampleQuestion,
-    run: strings.ask,
+    label: "Question",
+    value: session.question || EXAMPLE_QUESTION,
+    run: "Ask",
     onsave: (question) => (session.question = question),
     rows: 2,
     message,
     isSubmit: (event) => !event.shiftKey,
     async onrun(question, signal) {
       const image = imageInputs.shown();
-      if (image === null) throw new Error(strings.needsImage);
-      if (!question.trim()) throw new Error(strings.needsText);
+      if (image === null) throw new Error("Add an image first.");
+      if (!question.trim()) throw new Error("Enter a text first.");
       saveSession();
       const heading = session.images.length > 1 ? `${image.name}: ${question}` : question;
       await appendChunks(
@@ -121,28 +122,28 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
   }
 
   const sidebar = make(
-    "section",
-    { class: "panel sidebar", "aria-label": strings.conversation },
+    "section.panel.sidebar",
+    { "aria-label": "Questions and answers" },
     conversation.element,
     prompt.element,
-    make("details", {}, make("summary", {}, strings.parameters), form.element),
-    make("div", { class: "row" }, requestButton(go, model)),
+    make("details", make("summary", "Parameters"), form.element),
+    make("div.row", requestButton(go, model)),
   );
   saveSession();
   return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => prompt.stop() });
 }
 
 export function createTextTry({ root, go, catalogue, model, message }) {
-  const output = make("section", { class: "panel sidebar", "aria-label": strings.results });
-  const status = make("p", { class: "hint", role: "status" });
-  const conversation = dialogue(strings.conversation);
+  const output = make("section.panel.sidebar", { "aria-label": "Results" });
+  const status = make("p.hint", { role: "status" });
+  const conversation = dialogue("Questions and answers");
   const form = parameterForm(model, { onfilter: show, onrequest: saveSession });
   let answer = null;
   const prompt = promptForm({
-    label: strings.text,
-    value: session.text || strings.textExample,
-    hint: strings.runHint,
-    run: strings.run,
+    label: "Text",
+    value: session.text || EXAMPLE_TEXT,
+    hint: "Press Ctrl+Enter to run.",
+    run: "Run",
     rows: 6,
     message,
     isSubmit: isControlEnter,
@@ -154,7 +155,7 @@ export function createTextTry({ root, go, catalogue, model, message }) {
       marked.replaceChildren();
     },
     async onrun(value, signal) {
-      if (!value.trim()) throw new Error(strings.needsText);
+      if (!value.trim()) throw new Error("Enter a text first.");
       saveSession();
       if (model.streams) {
         const started = performance.now();
@@ -162,15 +163,15 @@ export function createTextTry({ root, go, catalogue, model, message }) {
           conversation.add(value),
           streamAnswer({ root, model, text: value, parameters: form.ownParameters(), signal }),
         );
-        setText(status, strings.answered(Math.round(performance.now() - started)));
+        setText(status, answeredIn(performance.now() - started));
         return;
       }
-      setText(status, strings.running);
+      setText(status, "Running …");
       const parameters = { ...form.ownParameters(), score_threshold: 0 };
       delete parameters.top_k;
       const found = await infer({ root, catalogue, model, data: [value], parameters, signal });
       answer = { value, records: found.outputs[0] };
-      setText(status, strings.answered(Math.round(found.milliseconds)));
+      setText(status, answeredIn(found.milliseconds));
       show();
     },
   });
@@ -195,33 +196,23 @@ export function createTextTry({ root, go, catalogue, model, message }) {
         score: record.score,
       })),
     );
-    if (taskOf(model.task_type).returns === "entities") marked.replaceChildren(markedText(answer.value, shown));
+    if (model.returns === "entities") marked.replaceChildren(markedText(answer.value, shown));
   }
 
   output.append(form.element, status, marked, model.streams ? conversation.element : list.element);
-  output.append(make("div", { class: "row" }, requestButton(go, model)));
+  output.append(make("div.row", requestButton(go, model)));
   saveSession();
-  return {
-    elements: [
-      make(
-        "div",
-        { class: "try-layout" },
-        make("section", { class: "panel", "aria-label": strings.tasks[model.task_type] ?? model.task_type }, prompt.element),
-        output,
-      ),
-    ],
-    close: () => prompt.stop(),
-  };
+  return textTryLayout(model, prompt, output);
 }
 
 export function createTensorTry({ root, go, catalogue, model, message }) {
-  const status = make("p", { class: "hint", role: "status" });
+  const status = make("p.hint", { role: "status" });
   const results = make("div");
   const prompt = promptForm({
-    label: strings.tensors,
+    label: "Tensors by name, as JSON",
     value: exampleTensors(model),
-    hint: strings.runHint,
-    run: strings.run,
+    hint: "Press Ctrl+Enter to run.",
+    run: "Run",
     rows: 8,
     message,
     isSubmit: isControlEnter,
@@ -234,29 +225,19 @@ export function createTensorTry({ root, go, catalogue, model, message }) {
       const tensors = readTensors(value, model);
       session.tensors = value;
       const answer = await infer({ root, catalogue, model, data: [tensors], parameters: {}, signal });
-      setText(status, strings.answered(Math.round(answer.milliseconds)));
+      setText(status, answeredIn(answer.milliseconds));
       results.replaceChildren(tensorList(answer.outputs[0]));
     },
   });
-  const output = make(
-    "section",
-    { class: "panel sidebar", "aria-label": strings.outputs },
-    make("h2", {}, strings.outputs),
-    status,
-    results,
-  );
-  output.append(make("div", { class: "row" }, requestButton(go, model)));
-  return {
-    elements: [
-      make(
-        "div",
-        { class: "try-layout" },
-        make("section", { class: "panel", "aria-label": strings.tasks.TENSOR }, prompt.element),
-        output,
-      ),
-    ],
-    close: () => prompt.stop(),
-  };
+  const output = make("section.panel.sidebar", { "aria-label": "Outputs" }, make("h2", "Outputs"), status, results);
+  output.append(make("div.row", requestButton(go, model)));
+  return textTryLayout(model, prompt, output);
+}
+
+// The layout of Try for models with text inputs: the prompt and the output.
+function textTryLayout(model, prompt, output) {
+  const panel = make("section.panel", { "aria-label": taskName(model.task_type) }, prompt.element);
+  return { elements: [make("div.try-layout", panel, output)], close: () => prompt.stop() };
 }
 
 // Example tensors with the model's input shapes; a size of -1 becomes 2.
@@ -275,11 +256,11 @@ export function readTensors(value, model) {
   try {
     tensors = JSON.parse(value);
   } catch (error) {
-    throw new Error(strings.tensorsNoJson(error.message));
+    throw new Error(`Tensors: This is not valid JSON: ${error.message}`);
   }
   const names = model.inputs.map((input) => input.name);
   const isObject = tensors !== null && typeof tensors === "object";
   const isValid = isObject && names.every((name) => Array.isArray(tensors[name]));
-  if (!isValid) throw new Error(strings.tensorsNoObject(names.join(", ")));
+  if (!isValid) throw new Error(`Tensors: Expected an object with ${names.join(", ")}`);
   return tensors;
 }

@@ -3,10 +3,9 @@
 import { make, setText } from "./dom.js";
 import { hit, paint } from "./drawing.js";
 import { drawingSwitches } from "./switches.js";
-import { text } from "./text.js";
 import { ZOOM_STEP, addGestures } from "./viewer_gestures.js";
 
-const strings = text.viewer;
+const KEYS = "Wheel or + and − zoom, dragging or arrow keys move, 0 fits, 1 shows 100 %.";
 const MAX_SCALE = 40;
 const HIT_DISTANCE = 6;
 // Above this number of screen pixels per image pixel, pixels are shown as squares.
@@ -21,21 +20,21 @@ export function viewer({ label }) {
   const layers = ["image", "shapes", "highlight"].map((name) => make("canvas", { class: name }));
   const [imageLayer, shapeLayer, highlightLayer] = layers;
   const switches = drawingSwitches(() => image !== null && redraw("shapes", "highlight"));
-  const zoom = make("output", { class: "zoom" });
-  const keys = make("span", { class: "hint", title: strings.keys }, strings.keys);
-  const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ...layers);
+  const zoom = make("output.zoom");
+  const keys = make("span.hint", { title: KEYS }, KEYS);
+  const stage = make("div.stage", { tabindex: "0", role: "group", "aria-label": label }, ...layers);
   const toolbar = make(
-    "div",
-    { class: "viewer-toolbar", role: "group", "aria-label": strings.zoom },
-    toolButton("−", strings.out, () => zoomBy(1 / ZOOM_STEP)),
+    "div.viewer-toolbar",
+    { role: "group", "aria-label": "Zoom" },
+    toolButton("−", "Zoom out", () => zoomBy(1 / ZOOM_STEP)),
     zoom,
-    toolButton("+", strings.in, () => zoomBy(ZOOM_STEP)),
-    toolButton(strings.fitShort, strings.fit, fit),
-    toolButton("1:1", strings.actualSize, () => zoomTo(1)),
+    toolButton("+", "Zoom in", () => zoomBy(ZOOM_STEP)),
+    toolButton("Fit", "Fit the image", fit),
+    toolButton("1:1", "1:1, actual size", () => zoomTo(1)),
     switches.element,
     keys,
   );
-  const element = make("div", { class: "viewer" }, stage, toolbar);
+  const element = make("div.viewer", stage, toolbar);
 
   let levels = [];
   let shapes = [];

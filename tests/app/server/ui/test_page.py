@@ -173,13 +173,13 @@ def test_all_page_files_are_under_150_kb(client: TestClient[Litestar]) -> None:
 
 
 def test_page_files_are_compressed_for_clients_that_accept_gzip(client: TestClient[Litestar]) -> None:
-    plain = client.get("/page/text.js", headers={"accept-encoding": "identity"})
-    compressed = client.get("/page/text.js", headers={"accept-encoding": "gzip, br"})
+    plain = client.get("/page/metrics.js", headers={"accept-encoding": "identity"})
+    compressed = client.get("/page/metrics.js", headers={"accept-encoding": "gzip, br"})
     assert "content-encoding" not in plain.headers
     assert compressed.headers["content-encoding"] == "gzip"
     assert compressed.num_bytes_downloaded < len(plain.content) / 2
     assert compressed.content == plain.content
-    again = client.get("/page/text.js", headers={"accept-encoding": "gzip", "if-none-match": plain.headers["etag"]})
+    again = client.get("/page/metrics.js", headers={"accept-encoding": "gzip", "if-none-match": plain.headers["etag"]})
     assert again.status_code == 304
 
 
@@ -209,6 +209,13 @@ def test_links_of_the_page_resolve_from_both_of_its_paths(client: TestClient[Lit
     for link in links:
         assert link.startswith(f"{root}page/") or link == f"{root}metrics"
         assert client.get(str(httpx.URL(f"http://server{path}").join(link))).status_code == 200
+
+
+def test_every_view_is_served(client: TestClient[Litestar]) -> None:
+    views = re.findall(r'\{ id: "(\w+)", title', (STATIC / "frame.js").read_text())
+    assert len(views) == 9
+    for view in views:
+        assert "export " in client.get(f"/page/{view}.js").text
 
 
 def test_modules_import_only_served_files(client: TestClient[Litestar]) -> None:

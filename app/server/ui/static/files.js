@@ -1,4 +1,4 @@
-// Dropped files and folders, and which files may be images.
+// Dropped and pasted files and folders, and which files may be images.
 
 const IMAGE_NAME = /\.(jpe?g|png|webp|bmp|gif|tiff?|avif)$/i;
 
@@ -7,8 +7,30 @@ export function isImage(file) {
   return file.type.startsWith("image/") || IMAGE_NAME.test(file.name);
 }
 
+// Call `onfiles(files)` when files are dropped on `area`, or pasted. Return a function that stops.
+export function receiveFiles(area, onfiles) {
+  const drag = async (event) => {
+    event.preventDefault();
+    area.classList.toggle("drag-over", event.type === "dragover");
+    if (event.type === "drop") onfiles(await droppedFiles(event.dataTransfer));
+  };
+  const paste = (event) => {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (!files.length) return;
+    event.preventDefault();
+    onfiles(files);
+  };
+  const types = ["dragover", "dragleave", "drop"];
+  for (const type of types) area.addEventListener(type, drag);
+  document.addEventListener("paste", paste);
+  return () => {
+    for (const type of types) area.removeEventListener(type, drag);
+    document.removeEventListener("paste", paste);
+  };
+}
+
 // All dropped files, including those in folders.
-export async function droppedFiles(transfer) {
+async function droppedFiles(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.length) return [...transfer.files];
   return (await Promise.all(entries.map(readEntry))).flat();
