@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,15 +13,9 @@ from app.runtimes.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, PromptedImage
 from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
-from tasks.text_generation import Generation
+from tasks.text_generation import ContinuedText, Generation
 
-
-class _Sampled(Protocol):
-    @property
-    def parameters(self) -> SamplingParameters: ...
-
-
-InputT = TypeVar("InputT", bound=_Sampled)
+InputT = TypeVar("InputT", bound=PromptedImage | ContinuedText)
 PredictionT = TypeVar("PredictionT")
 
 

@@ -3,7 +3,7 @@
 If a lookup table gives the same numbers, it replaces the processor. Each load tests this on noise of several sizes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,12 +35,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Images for one call of the model.
 
     Attributes:
-        indices: position of each image in the request.
         items: the images with their parameters.
         tensors: the model's inputs.
     """
 
-    indices: Sequence[int]
     items: Sequence[ImageItem[Any]]
     tensors: Tensors
 
@@ -73,29 +71,20 @@ class ImagePreparation:
         """Return the model that answers each image with its result of `run`, which returns those of a batch."""
 
         def answer(inputs: Sequence[ImageItem[Any]], /) -> Sequence[ResultT]:
+            prepared = [self.prepare(item.image) for item in inputs]
+            by_shape: dict[tuple[Any, ...], list[int]] = {}
+            for index, tensors in enumerate(prepared):
+                shape = tuple((name, tuple(np.shape(value))) for name, value in sorted(tensors.items()))
+                by_shape.setdefault(shape, []).append(index)
             by_index: dict[int, ResultT] = {}
-            for batch in self.batches(inputs):
-                by_index.update(zip(batch.indices, run(batch), strict=True))
+            for indices in by_shape.values():
+                parts = [prepared[index] for index in indices]
+                tensors = {name: framework().torch.cat([part[name] for part in parts]) for name in parts[0]}
+                batch = Batch(items=[inputs[index] for index in indices], tensors=tensors)
+                by_index.update(zip(indices, run(batch), strict=True))
             return [by_index[index] for index in range(len(inputs))]
 
         return answer
-
-    def batches(self, items: Sequence[ImageItem[Any]]) -> Iterator[Batch]:
-        """Yield the inputs of images in batches of one shape."""
-        prepared = [self.prepare(item.image) for item in items]
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for index, tensors in enumerate(prepared):
-            key = tuple((name, tuple(np.shape(value))) for name, value in sorted(tensors.items()))
-            groups.setdefault(key, []).append(index)
-        for indices in groups.values():
-            yield Batch(
-                indices=indices,
-                items=[items[index] for index in indices],
-                tensors={
-                    name: framework().torch.cat([prepared[index][name] for index in indices])
-                    for name in prepared[indices[0]]
-                },
-            )
 
     def prepare(self, image: Image) -> Tensors:
         """Return the inputs of one image, as a batch of one."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.runtimes.transformers.images import TOLERANCE, ImagePreparation, load_image_processor, table_preparation
+from app.runtimes.transformers.images import TOLERANCE, Batch, ImagePreparation, load_image_processor, table_preparation
 from app.settings.model import ModelSource
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
@@ -63,10 +63,15 @@ def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
 
 
 def test_images_are_batched_by_preprocessed_shape(folder_of: Callable[[str], Path]) -> None:
-    image_preparation = preparation(folder_of("detr"))
+    batches: list[Batch] = []
+
+    def run(batch: Batch) -> list[tuple[int, int]]:
+        batches.append(batch)
+        return list(batch.sizes)
+
     scenes = (scene(96, 64), scene(64, 96), scene(192, 128), scene(64, 96, 5))
     items = [ImageItem(Image(pixels), SelectionParameters()) for pixels in scenes]
-    batches = list(image_preparation.batches(items))
-    assert [list(batch.indices) for batch in batches] == [[0, 2], [1, 3]]
+    sizes = preparation(folder_of("detr")).model(run)(items)
+    assert sizes == [(64, 96), (96, 64), (128, 192), (96, 64)]
     assert [batch.sizes for batch in batches] == [[(64, 96), (128, 192)], [(96, 64), (96, 64)]]
     assert [tuple(batch.tensors["pixel_values"].shape) for batch in batches] == [(2, 3, 64, 96), (2, 3, 96, 64)]
