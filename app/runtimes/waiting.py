@@ -45,24 +45,22 @@ class WaitingRequests:
         try:
             raise_if_cancelled()
             while not is_ready():
-                self._wait_once(is_ready, deadline, keeps_worker=keeps_worker)
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    message = f"The model was busy for {self._seconds:g} s; try again later"
+                    raise InferenceError(ErrorKind.OVERLOADED, message)
+                if self.count >= self._max_waiting:
+                    message = f"{self.count} requests already wait for the model; try again later"
+                    raise InferenceError(ErrorKind.OVERLOADED, message)
+                self.count += 1
+                try:
+                    with nullcontext() if keeps_worker else release_worker():
+                        self.changed.wait_for(is_ready, min(remaining, _POLL_SECONDS))
+                finally:
+                    self.count -= 1
                 keeps_worker = False
                 raise_if_cancelled()
         except InferenceError:
             # Pass on a notification that this request may have consumed.
             self.changed.notify()
             raise
-
-    def _wait_once(self, is_ready: Callable[[], bool], deadline: float, *, keeps_worker: bool) -> None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise InferenceError(ErrorKind.OVERLOADED, f"The model was busy for {self._seconds:g} s; try again later")
-        if self.count >= self._max_waiting:
-            message = f"{self.count} requests already wait for the model; try again later"
-            raise InferenceError(ErrorKind.OVERLOADED, message)
-        self.count += 1
-        try:
-            with nullcontext() if keeps_worker else release_worker():
-                self.changed.wait_for(is_ready, min(remaining, _POLL_SECONDS))
-        finally:
-            self.count -= 1

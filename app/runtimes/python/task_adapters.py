@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
-from app.runtimes.python.answers.image_classification import read_classification
 from app.runtimes.python.answers.image_objects import read_detections, read_oriented_detections, read_segments
+from app.runtimes.python.answers.labelled_scores import read_classification
 from app.runtimes.python.answers.tensor import read_tensors
 from app.runtimes.python.answers.text import read_answers, read_entities, read_generation
 from app.runtimes.python.answers.value_parsing import ClassNames

@@ -1,4 +1,4 @@
-"""Read labelled objects from the three supported forms: parallel arrays, supervision's types, and records."""
+"""Read classes with scores, and labelled objects: from parallel arrays, supervision's types, records and others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -15,11 +15,17 @@ from app.runtimes.python.answers.value_parsing import (
     fields,
     finite,
     invalid_answer,
+    items,
     names,
     numbers,
     scores,
 )
+from tasks.image_classification import Classification
+from tasks.inference.error import quote_value
 
+_CLASS_FORMS = (
+    "Classification, a dict of scores by label, an array of scores by class number, or a list of label and score"
+)
 RECORDS, SUPERVISION = "records", "supervision"
 """The forms of objects besides parallel arrays."""
 
@@ -60,6 +66,47 @@ class Objects(LabelledScores, frozen=True, eq=False):
     form: str
     geometry: Any
     path: str
+
+
+def read_classification(value: object, path: str, item: object, labels: ClassNames) -> Classification:
+    """Read the scores of one image or text from any form in ``docs/python_models.md``.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of an invalid value.
+    """
+    del item
+    mapping = fields(value, path, ("labels", "scores"))
+    if mapping is not None and (isinstance(value, Classification) or items(mapping["labels"][0]) is not None):
+        labelled = LabelledScores(names(*mapping["labels"], labels), scores(*mapping["scores"]))
+        labelled.check_lengths(path)
+        if isinstance(value, Classification):
+            return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=value.class_ids)
+    elif isinstance(value, Mapping):
+        labelled = _by_label(cast("Mapping[object, object]", value), path, labels)
+    elif (supervised := read_supervision(value, path, labels)) is not None:
+        labelled = supervised
+        labelled.check_lengths(path)
+    elif (listed := items(value)) is None:
+        raise invalid_answer(path, _CLASS_FORMS, describe(value))
+    elif isinstance(listed, (list, tuple)) and len(listed) and not isinstance(listed[0], (int, float, np.generic)):
+        labelled = read_records(cast("Sequence[object]", listed), path, labels)[0]
+    else:
+        score_values = scores(numbers(listed, path, (len(labels.known) or "C",)), path)
+        return Classification(
+            labels=[labels.name(index, path) for index in range(len(score_values))], scores=score_values
+        )
+    # Class numbers are known if all labels belong to the model.
+    numbered = [labels.number(name) for name in labelled.labels]
+    known = [number for number in numbered if number is not None]
+    class_ids = known if len(known) == len(numbered) and known else None
+    return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=class_ids)
+
+
+def _by_label(value: Mapping[object, object], path: str, labels: ClassNames) -> LabelledScores:
+    keys = list(value)
+    label_names = [labels.name(key, f"{path}: the key {quote_value(key)}") for key in keys]
+    score_values = scores(list(value.values()), path, lambda index: f"{path}[{quote_value(keys[index])}]")
+    return LabelledScores(label_names, score_values)
 
 
 def read_objects(

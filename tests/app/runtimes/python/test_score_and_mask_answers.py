@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.runtimes.python.answers.image_classification import read_classification
 from app.runtimes.python.answers.image_objects import read_segments
+from app.runtimes.python.answers.labelled_scores import read_classification
 from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.image_classification import Classification, ClassificationInput, LabelledScore
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters, Segments
