@@ -1,4 +1,4 @@
-"""Serve a model's lines in threads instead of a process."""
+"""Serve a model's channels in threads instead of a process."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ from app.runtimes.subprocess.worker_main import CallServer
 
 
 class FakeProcess:
-    """Open lines to `servable`, and record the reasons of kills in `killed`."""
+    """Open channels to `servable`, and record the reasons of kills in `killed`."""
 
     def __init__(self, servable: Servable) -> None:
         self.servable = servable

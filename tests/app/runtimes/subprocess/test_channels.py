@@ -1,11 +1,10 @@
-"""Test calls to a model over lines, and calls that are cancelled before the reply."""
+"""Test calls to a model over channels, and calls that are cancelled before the reply."""
 
 import os
 import pickle
 import struct
 import threading
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +25,7 @@ from tasks.vision.image import Image
 from tests.app.runtimes.subprocess.in_thread import FakeProcess
 from tests.support.fake_models import load_fake_model
 from tests.support.images import rectangle
+from tests.support.polling import wait_until
 
 SECONDS = 30.0
 
@@ -41,38 +41,38 @@ def detection_input() -> DetectionInput:
 
 
 @contextmanager
-def open_lines(model: object = None, max_calls: int = 2, seconds: float = SECONDS) -> Generator[ChannelPool]:
+def open_pool(model: object = None, max_calls: int = 2, seconds: float = SECONDS) -> Generator[ChannelPool]:
     process = FakeProcess(servable(model))
-    lines = ChannelPool(cast("Any", process), max_calls, seconds, lambda: None)
+    pool = ChannelPool(cast("Any", process), max_calls, seconds, lambda: None)
     try:
-        yield lines
+        yield pool
     finally:
-        lines.close()
+        pool.close()
         process.join()
 
 
 @pytest.fixture
-def lines() -> Iterator[ChannelPool]:
-    with open_lines() as opened:
+def pool() -> Iterator[ChannelPool]:
+    with open_pool() as opened:
         yield opened
 
 
-def test_predictions_equal_those_of_model(lines: ChannelPool) -> None:
-    with lines.lease() as line:
-        (found,) = line.call("predict", [detection_input()])
+def test_predictions_equal_those_of_model(pool: ChannelPool) -> None:
+    with pool.lease() as channel:
+        (found,) = channel.call("predict", [detection_input()])
     (expected,) = servable().model([detection_input()])
     assert found.labels == expected.labels
     np.testing.assert_array_equal(found.boxes, expected.boxes)
 
 
-def test_line_is_reused_for_images_of_other_sizes(lines: ChannelPool) -> None:
+def test_channel_is_reused_for_images_of_other_sizes(pool: ChannelPool) -> None:
     for side in (10, 2000, 40, 900):
         pixels = np.zeros((side, side, 3), np.uint8)
         pixels[2:5, 3:8] = 255
-        with lines.lease() as line:
-            (found,) = line.call("predict", [DetectionInput(Image(pixels), DetectionParameters())])
+        with pool.lease() as channel:
+            (found,) = channel.call("predict", [DetectionInput(Image(pixels), DetectionParameters())])
         assert found.boxes[0].tolist() == [3, 2, 8, 5]
-    assert len(cast("Any", lines.process).threads) == 1
+    assert len(cast("Any", pool.process).threads) == 1
 
 
 def test_images_kept_by_model_stay_unchanged() -> None:
@@ -82,11 +82,11 @@ def test_images_kept_by_model_stay_unchanged() -> None:
         kept_pixels.extend(item.image.pixels for item in inputs)
         return [int(item.image.pixels.max()) for item in inputs]
 
-    with open_lines(keep_pixels) as lines:
+    with open_pool(keep_pixels) as pool:
         for value in range(5):
             image = Image(np.full((100, 100, 3), value, np.uint8))
-            with lines.lease() as line:
-                assert line.call("predict", [DetectionInput(image, DetectionParameters())]) == [value]
+            with pool.lease() as channel:
+                assert channel.call("predict", [DetectionInput(image, DetectionParameters())]) == [value]
         assert [pixels.max() for pixels in kept_pixels] == [0, 1, 2, 3, 4]
 
 
@@ -109,10 +109,10 @@ def test_model_exception_becomes_same_failure_as_without_isolation(
     def failing(_: object) -> Sequence[object]:
         raise raised
 
-    with open_lines(failing) as lines:
+    with open_pool(failing) as pool:
         for _ in range(2):
-            with pytest.raises(InferenceError) as caught, lines.lease() as line:
-                line.call("predict", [detection_input()])
+            with pytest.raises(InferenceError) as caught, pool.lease() as channel:
+                channel.call("predict", [detection_input()])
             assert caught.value.kind is kind
             assert caught.value.message.startswith(message)
 
@@ -121,8 +121,8 @@ def test_unpicklable_answer_is_model_failure() -> None:
     def return_lock(_: object) -> Sequence[object]:
         return [threading.Lock()]
 
-    with open_lines(return_lock) as lines, pytest.raises(InferenceError) as caught, lines.lease() as line:
-        line.call("predict", [detection_input()])
+    with open_pool(return_lock) as pool, pytest.raises(InferenceError) as caught, pool.lease() as channel:
+        channel.call("predict", [detection_input()])
     assert caught.value.kind is ErrorKind.MODEL_FAILED
     assert "cannot be pickled" in caught.value.message
 
@@ -142,30 +142,30 @@ class WordStream:
 
 
 def test_stream_arrives_chunk_by_chunk() -> None:
-    with open_lines(WordStream()) as lines:
-        with lines.lease(counted=False) as line:
-            chunks = [line.call("stream", [detection_input()])]
+    with open_pool(WordStream()) as pool:
+        with pool.lease(counted=False) as channel:
+            chunks = [channel.call("stream", [detection_input()])]
             while chunks[-1] is not None:
-                chunks.append(line.call("next"))
+                chunks.append(channel.call("next"))
             assert [chunk.text for chunk in chunks[:-1]] == ["one", "two", "three"]
-            assert lines.calls == 0
-        assert not lines.abandoned
+            assert pool.calls == 0
+        assert not pool.abandoned
 
 
 def test_stream_is_closed_on_request() -> None:
     model = WordStream()
-    with open_lines(model) as lines, lines.lease(counted=False) as line:
-        line.call("stream", [detection_input()])
+    with open_pool(model) as pool, pool.lease(counted=False) as channel:
+        channel.call("stream", [detection_input()])
         assert not model.closed.is_set()
-        assert line.call("close") is None
+        assert channel.call("close") is None
         assert model.closed.is_set()
 
 
-def test_stream_is_closed_with_its_line() -> None:
+def test_stream_is_closed_with_its_channel() -> None:
     model = WordStream()
-    with open_lines(model) as lines, lines.lease(counted=False) as line:
-        line.call("stream", [detection_input()])
-        line.close()
+    with open_pool(model) as pool, pool.lease(counted=False) as channel:
+        channel.call("stream", [detection_input()])
+        channel.close()
         assert model.closed.wait(60)
 
 
@@ -189,7 +189,7 @@ class BlockingModel:
         return list(inputs)
 
 
-def cancel_call(lines: ChannelPool, model: BlockingModel) -> None:
+def cancel_call(pool: ChannelPool, model: BlockingModel) -> None:
     """Start a call, and cancel it before it is answered."""
     token = CancellationToken()
 
@@ -199,52 +199,52 @@ def cancel_call(lines: ChannelPool, model: BlockingModel) -> None:
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
-    with cancellation_scope(token), pytest.raises(InferenceError), lines.lease() as line:
-        line.call("predict", [detection_input()])
+    with cancellation_scope(token), pytest.raises(InferenceError), pool.lease() as channel:
+        channel.call("predict", [detection_input()])
     canceller.join()
 
 
 def test_cancelled_call_keeps_its_slot_until_reply_arrives() -> None:
     model = BlockingModel()
-    with open_lines(model, max_calls=1, seconds=0.2) as lines:
-        cancel_call(lines, model)
-        (line,) = lines.abandoned
-        with pytest.raises(InferenceError) as caught, lines.lease():
+    with open_pool(model, max_calls=1, seconds=0.2) as pool:
+        cancel_call(pool, model)
+        (channel,) = pool.abandoned
+        with pytest.raises(InferenceError) as caught, pool.lease():
             pass
         assert caught.value.kind is ErrorKind.OVERLOADED
         model.go.set()
-        line._wait()  # pyright: ignore[reportPrivateUsage]
-        lines.close_abandoned(line)
-        assert not lines.abandoned
-        with lines.lease() as next_line:
-            assert len(next_line.call("predict", [detection_input()])) == 1
+        channel._wait()  # pyright: ignore[reportPrivateUsage]
+        pool.close_abandoned(channel)
+        assert not pool.abandoned
+        with pool.lease() as next_channel:
+            assert len(next_channel.call("predict", [detection_input()])) == 1
 
 
 def test_model_that_checks_its_token_stops_after_cancellation() -> None:
     model = BlockingModel(checks_token=True)
-    with open_lines(model) as lines:
-        cancel_call(lines, model)
+    with open_pool(model) as pool:
+        cancel_call(pool, model)
         assert model.stopped.wait(60)
 
 
 def test_call_without_cancellation_token_times_out() -> None:
     model = BlockingModel()
-    with open_lines(model, seconds=0.1) as lines:
-        with pytest.raises(InferenceError) as caught, lines.lease() as line:
-            line.call("predict", [detection_input()])
+    with open_pool(model, seconds=0.1) as pool:
+        with pytest.raises(InferenceError) as caught, pool.lease() as channel:
+            channel.call("predict", [detection_input()])
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         model.go.set()
 
 
 def test_process_exit_fails_running_and_waiting_calls() -> None:
     model = BlockingModel()
-    with open_lines(model, max_calls=1) as lines, ExitStack() as stack:
+    with open_pool(model, max_calls=1) as pool, ExitStack() as stack:
         failures: list[type[BaseException]] = []
 
         def ask() -> None:
             try:
-                with lines.lease() as line:
-                    line.call("predict", [detection_input()])
+                with pool.lease() as channel:
+                    channel.call("predict", [detection_input()])
             except (EOFError, OSError) as error:
                 failures.append(type(error))
 
@@ -253,10 +253,10 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
             thread.start()
             stack.callback(thread.join)
         assert model.reached.acquire(timeout=60)
-        _wait_until(lambda: lines.calls == 1 and lines._waiting.count == 2)  # pyright: ignore[reportPrivateUsage]
-        lines.process.kill("for the test")
+        wait_until(lambda: pool.calls == 1 and pool._waiting.count == 2)  # pyright: ignore[reportPrivateUsage]
+        pool.process.kill("for the test")
         model.go.set()
-        lines.close()
+        pool.close()
         for thread in threads:
             thread.join(60)
         assert len(failures) == 3
@@ -264,11 +264,11 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
 
 def test_concurrent_calls_stay_within_limit() -> None:
     model = BlockingModel()
-    with open_lines(model, max_calls=2) as lines:
+    with open_pool(model, max_calls=2) as pool:
 
         def ask() -> None:
-            with lines.lease() as line:
-                line.call("predict", [detection_input()])
+            with pool.lease() as channel:
+                channel.call("predict", [detection_input()])
 
         threads = [threading.Thread(target=ask) for _ in range(6)]
         for thread in threads:
@@ -276,11 +276,11 @@ def test_concurrent_calls_stay_within_limit() -> None:
         for _ in range(2):
             assert model.reached.acquire(timeout=60)
         assert not model.reached.acquire(timeout=0.1)
-        assert lines.calls == 2
+        assert pool.calls == 2
         model.go.set()
         for thread in threads:
             thread.join(60)
-        assert lines.calls == 0
+        assert pool.calls == 0
 
 
 def test_call_runs_at_nice_value_of_its_caller() -> None:
@@ -292,30 +292,30 @@ def test_call_runs_at_nice_value_of_its_caller() -> None:
     def ask(increment: int) -> None:
         if increment:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), usual + increment)
-        with lines.lease() as line:
-            found.extend(line.call("predict", [detection_input()]))
+        with pool.lease() as channel:
+            found.extend(channel.call("predict", [detection_input()]))
 
     usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    with open_lines(nice_values) as lines:
+    with open_pool(nice_values) as pool:
         for increment in (0, 3, 0, 3):
             thread = threading.Thread(target=ask, args=(increment,))
             thread.start()
             thread.join()
         assert found == [usual, usual + 3, usual, usual + 3]
-        assert len(cast("Any", lines.process).threads) == 2
+        assert len(cast("Any", pool.process).threads) == 2
 
 
 def test_large_shared_memory_is_released_by_both_ends() -> None:
     def sizes(inputs: Sequence[DetectionInput]) -> Sequence[int]:
         return [item.image.pixels.size for item in inputs]
 
-    with open_lines(sizes) as lines:
+    with open_pool(sizes) as pool:
         for side in (4800, 100, 4800):
             image = Image(np.zeros((side, side, 3), np.uint8))
-            with lines.lease() as line:
-                assert line.call("predict", [DetectionInput(image, DetectionParameters())]) == [image.pixels.size]
+            with pool.lease() as channel:
+                assert channel.call("predict", [DetectionInput(image, DetectionParameters())]) == [image.pixels.size]
         # The model's end releases its memory after the answer.
-        _wait_until(lambda: max(shared_memory_sizes(), default=0) <= 64 * 1024 * 1024)
+        wait_until(lambda: max(shared_memory_sizes(), default=0) <= 64 * 1024 * 1024)
 
 
 def shared_memory_sizes() -> list[int]:
@@ -325,21 +325,14 @@ def shared_memory_sizes() -> list[int]:
 
 
 def test_inputs_whose_memory_is_lost_are_rejected_and_next_are_read() -> None:
-    with open_lines() as lines:
-        with lines.lease() as line:
+    with open_pool() as pool:
+        with pool.lease() as channel:
             question = pickle.dumps(Call("predict", b"", ((0, 4096),), 0))
-            os.write(line.fileno(), struct.pack("<Q?", len(question), True) + question)
-            with lines.lease() as other:
+            os.write(channel.fileno(), struct.pack("<Q?", len(question), True) + question)
+            with pool.lease() as other:
                 assert len(other.call("predict", [detection_input()])) == 1
             with pytest.raises(InferenceError, match="no memory, or no descriptor") as caught:
-                line.call("downscale", (640, 480))
+                channel.call("downscale", (640, 480))
             assert caught.value.kind is ErrorKind.OVERLOADED
-        with lines.lease() as line:
-            line.close()
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        threading.Event().wait(0.005)
+        with pool.lease() as channel:
+            channel.close()
