@@ -97,7 +97,7 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportCo
             arrays = session.run({session.inputs[0].name: pixels})
         except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
             return None
-        expected = dict(zip(exporter.outputs, exporter.outputs_for(pixels), strict=True))
+        expected = exporter.outputs_for(pixels)
         actual = {spec.name: array for spec, array in zip(session.outputs, arrays, strict=True)}
         if len(exporter.outputs) > 1:
             actual = _reorder_queries(expected, actual)

@@ -59,17 +59,19 @@ class Exporter:
         self._network: Network = load_network(self._spec)
         self._processor: Any = load_image_processor(self.source)
         self.outputs = _OUTPUTS[self._spec.kind]
-        self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square()
+        # (height, width) of the input for a square image.
+        self._square = self.pixels(Image(np.zeros((64, 64, 3), np.uint8))).shape[2:]
+        self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square
 
     def pixels(self, image: Image) -> NDArray[np.float32]:
         """Return the input (1, 3, height, width) that the model's own processor makes from an image."""
         pil_image = importlib.import_module("PIL.Image").fromarray(image.pixels)
         return np.asarray(self._processor(images=pil_image, return_tensors="np")[_PIXELS], np.float32)
 
-    def outputs_for(self, pixels: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Return the outputs of the original torch model."""
+    def outputs_for(self, pixels: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Return the outputs of the original torch model by name."""
         outputs: Any = self._network({_PIXELS: framework().torch.from_numpy(pixels)})
-        return [outputs[name].float().cpu().numpy() for name in self.outputs]
+        return {name: outputs[name].float().cpu().numpy() for name in self.outputs}
 
     def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:
         """Write ``model.onnx`` and the configurations of model and processor into `folder`.
@@ -87,7 +89,7 @@ class Exporter:
         """
         folder.mkdir(parents=True, exist_ok=True)
         file, torch = folder / "model.onnx", framework().torch
-        height, width = self._square()
+        height, width = self._square
         axes = {name: {0: "batch"} for name in (_PIXELS, *self.outputs)}
         if any_size:
             axes[_PIXELS] = {0: "batch", 2: "height", 3: "width"}
@@ -122,11 +124,6 @@ class Exporter:
         exported.module = network.module
         # In training mode the exporter would include dropout.
         return exported.eval()
-
-    def _square(self) -> tuple[int, int]:
-        """Return the (height, width) of the input for a square image."""
-        pixels = self.pixels(Image(np.zeros((64, 64, 3), np.uint8)))
-        return int(pixels.shape[2]), int(pixels.shape[3])
 
     def _describe(self, file: Path, opset: int) -> None:
         graph = self._onnx.load(str(file))

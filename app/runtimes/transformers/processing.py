@@ -13,7 +13,7 @@ from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_json_file
 from tasks.image_text_to_text import PromptedImage
-from tasks.inference.error import invalid
+from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import check_unicode
 from tasks.text.generation import Message, image_count, question, reject_conversation, template_message, with_texts
 from tasks.vision.image import Image
@@ -101,14 +101,6 @@ class Conversation:
             if not self._accepts(_PROBE):
                 raise ModelError("The chat template does not accept one image and one question")
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """Return the conversation as one text that marks the positions of the images."""
-        if not getattr(self._processor, "chat_template", None):
-            return self._styled(messages[0].text)
-        image_token = None if self._uses_parts else self._image_token
-        rendered = [template_message(message, image_token) for message in messages]
-        return self._processor.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
-
     def render_item(self, item: PromptedImage) -> list[str]:
         """Validate the prompts of a client, and return each with its image, or the conversation, as one text.
 
@@ -136,18 +128,23 @@ class Conversation:
     def _render(self, messages: Sequence[Message], path: str) -> str:
         for message in messages:
             check_unicode(message.text, path)
-        text = self._try_render(messages, path)
+        text = self._render_template(messages, path)
         if self._control_tokens(text) != self._expected_control_tokens(messages, path):
             raise invalid("Expected a text without the model's control tokens", path)
         return text
 
     def _expected_control_tokens(self, messages: Sequence[Message], path: str) -> list[int]:
         """Return the control tokens of the same conversation with harmless texts."""
-        return self._control_tokens(self._try_render([with_texts(message, _PROBE) for message in messages], path))
+        return self._control_tokens(self._render_template([with_texts(message, _PROBE) for message in messages], path))
 
-    def _try_render(self, messages: Sequence[Message], path: str) -> str:
+    def _render_template(self, messages: Sequence[Message], path: str) -> str:
+        """Return the conversation as one text that marks the positions of the images."""
+        if not getattr(self._processor, "chat_template", None):
+            return self._styled(messages[0].text)
+        image_token = None if self._uses_parts else self._image_token
+        rendered = [template_message(message, image_token) for message in messages]
         try:
-            return self.render(messages)
+            return self._processor.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # noqa: BLE001 - a template may raise any type
             raise invalid(f"The model's chat template rejects the text: {error}", path) from None
 
@@ -186,8 +183,8 @@ class Conversation:
 
     def _accepts(self, prompt: str) -> bool:
         try:
-            text = self.render([question(prompt)])
-        except Exception:  # noqa: BLE001 - any error means that the template does not accept this form
+            text = self._render_template([question(prompt)], "")
+        except InferenceError:
             return False
         # Gemma's templates mark the start of an image, and the processor inserts the image tokens there.
         marks = [self._image_token, str(getattr(self._processor, "boi_token", None) or "")]
