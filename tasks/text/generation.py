@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits, too_large
+from tasks.inference.limits import Limits, check_unicode, too_large
 from tasks.inference.request import Fraction, Positive, TextList
 
 _MAX_STOPS = 4
@@ -61,6 +61,8 @@ def check_messages(messages: Sequence[Message], images: int, limits: Limits, pat
     length = sum(len(part.text) for message in messages for part in message.content)
     if length > limits.max_text_length:
         raise too_large(limits.max_text_length, "characters in all messages", length, path)
+    for message in messages:
+        check_unicode(message.text, path)
 
 
 def reject_conversation(messages: Sequence[Message] | None, path: str) -> None:

@@ -41,6 +41,12 @@ def test_prompts_of_an_input_apply_to_each_of_its_images() -> None:
     assert prompts(image(2, prompts=["a", "b"])) == [[["a", "b"], ["a", "b"]]]
 
 
+def test_prompt_with_lone_surrogate_is_rejected() -> None:
+    with pytest.raises(InferenceError, match="lone surrogate") as caught:
+        prompts(image(prompts=["a", "\ud800"]))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].parameters.prompts[1]")
+
+
 @pytest.mark.parametrize("written", ['["a", "b"]', ' ["a","b"]', ["a", "b"]], ids=str)
 def test_prompts_may_be_a_json_string(written: object) -> None:
     assert prompts(image(prompts=written)) == [[["a", "b"]]]

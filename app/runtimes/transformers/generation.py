@@ -18,7 +18,6 @@ from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
-from tasks.inference.limits import check_unicode
 from tasks.text.generation import Message, SamplingParameters, reject_conversation, template_message, with_texts
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
@@ -75,11 +74,9 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         """Return the token ids of a conversation; without a chat template, those of its only message.
 
         Raises:
-            InferenceError: INVALID_REQUEST for invalid Unicode, messages that the template rejects, or a text with a
-                control token of the model.
+            InferenceError: INVALID_REQUEST for messages that the template rejects, or a text with a control token of
+                the model.
         """
-        for message in messages:
-            check_unicode(message.text, _MESSAGES)
         if not getattr(self._hf_tokenizer, "chat_template", None):
             reject_conversation(messages, _MESSAGES)
             return self._tokenizer.encode(messages[0].text, with_special_tokens=True)

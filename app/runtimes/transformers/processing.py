@@ -14,7 +14,6 @@ from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_json_file
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import InferenceError, invalid
-from tasks.inference.limits import check_unicode
 from tasks.text.generation import Message, image_count, question, reject_conversation, template_message, with_texts
 from tasks.vision.image import Image
 
@@ -105,8 +104,8 @@ class Conversation:
         """Validate the prompts of a client, and return each with its image, or the conversation, as one text.
 
         Raises:
-            InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
-                that contains a control token.
+            InferenceError: INVALID_REQUEST for an empty text, one that the template rejects, or one that contains a
+                control token.
         """
         messages = item.parameters.messages
         if messages is None:
@@ -126,8 +125,6 @@ class Conversation:
         return self._render([question(prompt)], path)
 
     def _render(self, messages: Sequence[Message], path: str) -> str:
-        for message in messages:
-            check_unicode(message.text, path)
         text = self._render_template(messages, path)
         if self._control_tokens(text) != self._expected_control_tokens(messages, path):
             raise invalid("Expected a text without the model's control tokens", path)

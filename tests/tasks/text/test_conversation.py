@@ -19,6 +19,7 @@ NOTHING: list[Any] = []
 IMAGE_PART = {"type": "image"}
 WHAT = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "what?"}]}
 ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "a box"}]}
+HALF = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "\ud800"}]}
 WHERE = {"role": "user", "content": [{"type": "text", "text": "where?"}]}
 
 
@@ -60,6 +61,7 @@ def test_conversation_without_images_has_none() -> None:
         (2, [WHAT], ErrorKind.INVALID_REQUEST, "the 2 images of the request, got places for 1"),
         (1, [WHERE], ErrorKind.INVALID_REQUEST, "the 1 images of the request, got places for 0"),
         (1, [{"role": "tool", "content": NOTHING}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
+        (1, [HALF], ErrorKind.INVALID_REQUEST, "Expected Unicode text, got a lone surrogate"),
         (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, "at most 10 characters in all messages, got 11"),
     ],
 )

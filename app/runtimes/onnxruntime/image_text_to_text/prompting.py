@@ -11,7 +11,6 @@ from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTempla
 from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
-from tasks.inference.limits import check_unicode
 from tasks.text.generation import Message, image_count, question, with_texts
 
 _PROBE = "What is in the image?"
@@ -90,8 +89,8 @@ class PromptEncoder:
         """Encode a conversation, whose path in the request is `path`.
 
         Raises:
-            InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
-                that contains a control token.
+            InferenceError: INVALID_REQUEST for an empty text, one that the template rejects, or one that contains a
+                control token.
         """
         harmless = [with_texts(message, _PROBE) for message in messages]
         expected = self._controls(self._render(harmless, path))
@@ -100,8 +99,6 @@ class PromptEncoder:
         return self._encode(messages, expected, path)
 
     def _encode(self, messages: Sequence[Message], expected: Sequence[int], path: str) -> PromptIds:
-        for message in messages:
-            check_unicode(message.text, path)
         ids = self._render(messages, path)
         controls = self._controls(ids)
         if controls != expected:

@@ -80,7 +80,7 @@ def test_answer_stops_at_context_length(tiny: Any, folder: Path) -> None:
     assert answer == tiny.reference("w1 " * 57, (1, 2, 3, 4), 1, ends=())
 
 
-@pytest.mark.parametrize("prompt", ["", "  \n", "\ud800", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
+@pytest.mark.parametrize("prompt", ["", "  \n", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
 def test_unusable_prompt_is_rejected(tiny: Any, model: Any, prompt: str) -> None:
     with pytest.raises(InferenceError) as caught:
         model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", prompt)])
