@@ -11,6 +11,7 @@ import msgspec
 
 from app.engine.error_text import missing_extra
 from app.settings.model import ModelError, ModelSource
+from tasks.inference.error import invalid
 
 
 class Framework(msgspec.Struct, frozen=True):
@@ -57,13 +58,17 @@ def load_part(auto: str, source: ModelSource, part: str, **options: object) -> A
 def locked(process: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Return a processor or tokenizer of transformers for several threads, which returns only the torch tensors.
 
-    Both change their own state, so calls take turns.
+    Both change their own state, so calls take turns. A call raises INVALID_REQUEST for inputs that they reject, such as
+    an image so thin that resizing leaves no pixels.
     """
     lock = threading.Lock()
 
     def call(*values: object, **options: object) -> dict[str, Any]:
-        with lock:
-            processed = process(*values, return_tensors="pt", **options)
+        try:
+            with lock:
+                processed = process(*values, return_tensors="pt", **options)
+        except ValueError as error:
+            raise invalid(f"The model's processor rejects the image or the text: {first_line(error)}") from None
         return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
 
     return call

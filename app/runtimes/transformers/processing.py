@@ -157,8 +157,8 @@ class Conversation:
         files = [PIL.Image.fromarray(image.pixels) for image in images]
         try:
             inputs = self._process(images=files or None, **options)
-        except ValueError as error:
-            raise invalid(f"The model's processor rejects the image or the text: {first_line(error)}", path) from None
+        except InferenceError as error:
+            raise error.with_prefix(path) from None
         if self._style.open_end:
             inputs = {name: value[:, :-1] if value.ndim == 2 else value for name, value in inputs.items()}
         if self._style.in_decoder and text:
@@ -190,10 +190,6 @@ class Conversation:
     def _control_tokens(self, text: str) -> list[int]:
         ids = self._tokenizer.encode(text, with_special_tokens=False)
         return [id_ for id_ in ids if id_ in self._control_ids]
-
-
-class _ProcessorName(msgspec.Struct, frozen=True):
-    processor_class: str | None = None
 
 
 def load_processor(source: ModelSource, model_type: str) -> Any:
@@ -243,7 +239,7 @@ def _assemble(source: ModelSource, model_type: str) -> Any:
 def _class_name(source: ModelSource, model_type: str) -> str:
     for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
         path = source.folder / file
-        if path.is_file() and (class_name := read_json_file(path, _ProcessorName).processor_class):
-            return class_name
+        if path.is_file() and (class_name := read_json_file(path, dict[str, object]).get("processor_class")):
+            return str(class_name)
     table: Any = importlib.import_module("transformers.models.auto.processing_auto")
     return str(table.PROCESSOR_MAPPING_NAMES[model_type])

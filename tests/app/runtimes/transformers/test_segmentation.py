@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.servable import Servable
 from app.runtimes.transformers.heads.segmentation import class_map
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
 from tests.support import tiny_models
@@ -118,3 +119,10 @@ def test_masks_of_large_image_have_its_size(served: Callable[..., Servable]) -> 
     points = [point for record in found for contour in record.contour for point in contour]
     assert max(point.x for point in points) == 2399
     assert max(point.y for point in points) == 1599
+
+
+@pytest.mark.parametrize("name", ["maskformer", "oneformer"])
+def test_image_that_the_processor_rejects_is_an_invalid_request(served: Callable[..., Servable], name: str) -> None:
+    with pytest.raises(InferenceError, match="The model's processor rejects the image") as caught:
+        answers(served(name), image_input(np.zeros((700, 1, 3), np.uint8)))
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
