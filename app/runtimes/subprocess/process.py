@@ -135,11 +135,6 @@ class ModelProcess:
         self.kill_reason = self.kill_reason or reason
         self._popen.kill()
 
-    def request_stop(self) -> None:
-        """Request a graceful stop: the process closes its model first."""
-        with suppress(OSError):
-            self._control.shutdown(socket.SHUT_WR)
-
     def wait_ended(self, seconds: float = _STOP_SECONDS) -> str:
         """Wait for the process to end, kill it after `seconds`, and return why it ended."""
         try:
@@ -158,7 +153,9 @@ class ModelProcess:
 
     def close(self) -> None:
         """Stop the process and all processes that it has started, and close the control socket."""
-        self.request_stop()
+        # The process closes its model first.
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
         self.wait_ended()
         # The process group contains only child processes of the model.
         with suppress(ProcessLookupError, PermissionError):

@@ -53,17 +53,15 @@ class ImagePreparation:
 
     Images are prepared one by one, and those with inputs of the same shape form a batch. No image is padded to the size
     of another, so the result for an image never depends on the rest of the batch.
+
+    Attributes:
+        table: the preparation with a lookup table that replaces the processor; None if it gives other numbers.
     """
 
     def __init__(self, processor: Any) -> None:
         self._process = locked(processor)
         table = table_preparation(processor)
-        self._table = table if table is not None and self._matches_processor(table) else None
-
-    @property
-    def uses_table(self) -> bool:
-        """Return whether the lookup table replaces the processor."""
-        return self._table is not None
+        self.table = table if table is not None and self._matches_processor(table) else None
 
     def model(
         self, run: Callable[[Batch], Iterable[ResultT]]
@@ -88,8 +86,8 @@ class ImagePreparation:
 
     def prepare(self, image: Image) -> Tensors:
         """Return the inputs of one image, as a batch of one."""
-        if self._table is not None:
-            return {"pixel_values": framework().torch.from_numpy(self._table(image.pixels))}
+        if self.table is not None:
+            return {"pixel_values": framework().torch.from_numpy(self.table(image.pixels))}
         return self._process(images=PIL.Image.fromarray(image.pixels))
 
     def _matches_processor(self, table: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:

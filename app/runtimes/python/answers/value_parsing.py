@@ -1,6 +1,7 @@
 """Read return values with arrays of any library. Errors name the path of the invalid value."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -62,9 +63,11 @@ def text(value: object, path: str) -> str:
     Raises:
         InferenceError: MODEL_FAILED for anything else.
     """
-    if not isinstance(value, str) or not _is_encodable(value):
-        raise invalid_answer(path, "a text", describe(value))
-    return str(value)
+    if isinstance(value, str):
+        with suppress(UnicodeEncodeError):
+            value.encode()
+            return str(value)
+    raise invalid_answer(path, "a text", describe(value))
 
 
 def describe(value: object) -> str:
@@ -202,14 +205,6 @@ def names(value: object, path: str, labels: ClassNames) -> list[str]:
         raise invalid_answer(path, "a list of class names or numbers", describe(value))
     plain = cast("list[object]", array(listed, path).tolist()) if hasattr(listed, "ndim") else listed
     return [labels.name(name, f"{path}[{index}]") for index, name in enumerate(plain)]
-
-
-def _is_encodable(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def array(value: object, path: str) -> NDArray[Any]:

@@ -46,7 +46,7 @@ def test_table_equals_processor_within_tolerance(
     ("name", "by_table"), [("vit", True), ("rt_detr", True), ("segformer", True), ("detr", False), ("resnet", False)]
 )
 def test_table_is_used_where_it_equals_processor(folder_of: Callable[[str], Path], name: str, by_table: bool) -> None:
-    assert preparation(folder_of(name)).uses_table is by_table
+    assert (preparation(folder_of(name)).table is not None) is by_table
 
 
 def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
@@ -59,7 +59,7 @@ def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
 
     processor: Any = type("Inverting", (processor_class,), {"__call__": inverted})(size={"height": 16, "width": 16})
     assert table_preparation(processor) is not None
-    assert not ImagePreparation(processor).uses_table
+    assert ImagePreparation(processor).table is None
 
 
 def test_images_are_batched_by_preprocessed_shape(folder_of: Callable[[str], Path]) -> None:
