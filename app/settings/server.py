@@ -27,6 +27,7 @@ DEMO_IMAGES = _DEMO_FOLDER / "images"
 
 Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1)), msgspec.Meta(ge=0, le=1)]
 """A number of 0..1, checked on the command line and in the user config of Ray Serve."""
+_Days = Annotated[float, Parameter(validator=Number(gt=0, lte=1_000_000))]
 
 
 class SettingsError(Exception):
@@ -188,10 +189,10 @@ class RecordingSettings:
     ] = 1.0
     """Fraction of requests that are recorded."""
 
-    record_keep: Annotated[PositiveFloat | None, environment("CHARIOTEER_RECORD_KEEP")] = None
+    record_keep: Annotated[_Days | None, environment("CHARIOTEER_RECORD_KEEP")] = None
     """Days after which records are deleted; by default never."""
 
-    record_keep_images: Annotated[PositiveFloat | None, environment("CHARIOTEER_RECORD_KEEP_IMAGES")] = None
+    record_keep_images: Annotated[_Days | None, environment("CHARIOTEER_RECORD_KEEP_IMAGES")] = None
     """Days after which images are deleted, at most as long as their records; by default the same."""
 
     record_redact: Annotated[str, environment("CHARIOTEER_RECORD_REDACT")] = ""

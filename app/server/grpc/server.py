@@ -31,8 +31,9 @@ _PING_SECONDS = 10
 
 _PING_STRIKES = 2
 
+_MAX_OPTION = 2**31 - 1
 _MAX_SECONDS = 24 * 3600
-"""gRPC's core counts milliseconds in 32 bits."""
+"""gRPC's core has options of 32 bits, also for milliseconds."""
 
 
 class GrpcServer:
@@ -99,14 +100,15 @@ class GrpcServer:
             ListenError: if the address cannot be bound.
         """
         self._stopping = stopping = asyncio.Event()
+        options = [
+            ("grpc.max_receive_message_length", self._settings.max_request_bytes),
+            ("grpc.max_send_message_length", -1),
+            # Otherwise two servers on one port would silently share the calls.
+            ("grpc.so_reuseport", 0),
+            *connection_options(self._settings),
+        ]
         server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", self._settings.max_request_bytes),
-                ("grpc.max_send_message_length", -1),
-                # Otherwise two servers on one port would silently share the calls.
-                ("grpc.so_reuseport", 0),
-                *connection_options(self._settings),
-            ],
+            options=[(name, min(value, _MAX_OPTION)) for name, value in options],
             interceptors=[self._drain_interceptor, *self._interceptors],
         )
         names = [protocol.service.full_name for protocol in self._protocols]

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -19,6 +20,17 @@ from tests.support.grpc_server import build_engine, local_settings
 def test_handshake_timeout_is_clamped_to_what_grpc_accepts(seconds: float, milliseconds: int) -> None:
     options = dict(connection_options(TransportSettings(handshake_timeout=seconds)))
     assert options["grpc.server_handshake_timeout_ms"] == milliseconds
+
+
+def test_server_starts_with_limits_above_those_of_grpc() -> None:
+    limits = dict.fromkeys(("max_request_bytes", "max_grpc_streams", "max_header_bytes"), 2**40)
+
+    async def run() -> None:
+        server = GrpcServer(build_engine(()), GRPC_PROTOCOLS, replace(local_settings(), **limits))
+        await server.start()
+        await server.stop()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("length", [1, 120])
