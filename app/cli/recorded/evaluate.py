@@ -8,7 +8,8 @@ from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
-from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveFloat, PositiveInt
+from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
+from cyclopts.validators import Number
 
 from app import __version__
 from app.cli.recorded.evaluation_source import DEFAULT_TOP_K, Source, local_source, parameters_for, server_source
@@ -45,7 +46,7 @@ def evaluate(
     protocol: str = "chariot-v2-kserve",
     header: list[str] | None = None,
     header_file: ExistingFile | None = None,
-    timeout: PositiveFloat = 60,
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60,
     tls: TlsOptions = TlsOptions(),  # noqa: B008
     recorded: str | None = None,
     format: DatasetFormat | None = None,  # noqa: A002

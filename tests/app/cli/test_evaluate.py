@@ -221,6 +221,11 @@ def test_wrong_arguments_print_an_error(
     assert error.startswith("charioteer: ")
 
 
+def test_timeout_longer_than_a_day_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "--url", "http://127.0.0.1:1", "--timeout", "1e300") != 0
+    assert "Must be <= 86400" in capsys.readouterr().err
+
+
 def test_command_imports_no_heavy_library_at_start() -> None:
     extra = ("faster_coco_eval", "pyarrow", "shapely", "sklearn", "valor_lite")
     heavy = (*extra, "sqlalchemy", "grpc", "onnxruntime", "torch")
