@@ -204,7 +204,8 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
     if not logits:
         grid.planes = grid.planes - np.float32(0.5)
     contours = grid.plane_contours(0)
-    score = float(probabilities[probabilities > 0.5].mean()) if contours else 0.0
+    # The probability of a tiny logit over 0 is rounded to 0.5.
+    score = float(probabilities[grid.planes[0] > 0].mean()) if contours else 0.0
     found = int(bool(contours) and score >= item.parameters.score_threshold)
     return Outline(
         class_ids=np.zeros(found, np.intp), scores=np.full(found, score, np.float32), contours=[contours][:found]

@@ -60,6 +60,11 @@ def test_logits_are_compared_with_zero(tmp_path: Path, name: str, settings: dict
     assert (mask == (logits > 0)).all()
 
 
+def test_tiny_logits_over_zero_are_foreground(tmp_path: Path) -> None:
+    file = write(tmp_path, np.full((16, 16), 1e-9, np.float32), "logits")
+    assert found_mask(file, 16, 16).all()
+
+
 def test_further_masks_of_u2net_are_left_out(tmp_path: Path) -> None:
     file = write(tmp_path, soft_mask(), "d0", d1=np.ones((1, 16, 16), np.float32), d2=np.ones((1, 16, 16), np.float32))
     assert (found_mask(file, 16, 16) == reference_mask(16, 16)).all()
