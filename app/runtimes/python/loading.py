@@ -1,6 +1,7 @@
 """Load a Python model: import its class, construct its instances, and bind them to the task."""
 
 import atexit
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -242,6 +243,9 @@ def _close(target: Any) -> object:
 @atexit.register
 def _close_all() -> None:
     """Close all models at exit, because the interpreter would stop their daemon threads during `close`."""
-    for pool in list(_open_pools):
+    pools = list(_open_pools)
+    for pool in pools:
         pool.close()
-        pool.join(_SECONDS_AT_EXIT)
+    deadline = time.monotonic() + _SECONDS_AT_EXIT
+    for pool in pools:
+        pool.join(deadline - time.monotonic())

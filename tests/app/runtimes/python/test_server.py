@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,14 @@ def test_hung_load_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
             threading.Event().wait(0.01)
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 0
+
+
+def test_models_that_hang_in_close_are_closed_at_the_same_time(tmp_path: Path) -> None:
+    code = "import threading\nclass Model:\n    def predict(self, image): ...\n"
+    for name in "abc":
+        write_model(tmp_path / name, f"{code}    def close(self): threading.Event().wait()\n")
+    with run_server("--model-repository", str(tmp_path), "--allow-code") as server:
+        assert server.address
+        started = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - started < 10
