@@ -1,4 +1,4 @@
-"""What a server and another process that runs a model exchange, over a socket or through Ray."""
+"""Messages between a server and another process that runs a model, over a socket or through Ray."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
