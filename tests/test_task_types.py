@@ -17,7 +17,7 @@ import pytest
 from app.cli.model.drawing import draw
 from app.cli.model.init import init
 from app.cli.model.predict import predict
-from app.cli.recorded.evaluation_source import local_source
+from app.cli.recorded.evaluated_model import local_model
 from app.conformance.chariot.image_probe import FIELDS
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.drift.measurement import DriftInput, measure_images
@@ -152,7 +152,7 @@ def test_evaluation_measures_the_task_type_or_says_no(task_type: TaskType, tmp_p
         assert infer_task(records) in MEASURED_TASKS
     if (SCAFFOLD / task_type.lower()).is_dir():
         init("model", task=task_type, directory=tmp_path / "model")
-        source = local_source(ModelOptions(model=tmp_path / "model", allow_code=True), None, {})
+        source = local_model(ModelOptions(model=tmp_path / "model", allow_code=True), None, {})
         with (
             pytest.raises(EvaluationError, match=f"is a model of {task_type}; an evaluation measures"),
             source.open_predictor(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from app.cli.model.inputs import choose_images
-from app.cli.recorded.evaluation_source import local_predictor, parameters_for
+from app.cli.recorded.evaluated_model import local_predictor, parameters_for
 from app.evaluation.agreement import Agreement, compare_answers
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.evaluation.datasets.files import read_image_size

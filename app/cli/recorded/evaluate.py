@@ -12,7 +12,13 @@ from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
-from app.cli.recorded.evaluation_source import DEFAULT_TOP_K, Source, local_source, parameters_for, server_source
+from app.cli.recorded.evaluated_model import (
+    DEFAULT_TOP_K,
+    EvaluatedModel,
+    local_model,
+    parameters_for,
+    served_model,
+)
 from app.cli.terminal import check_output, console, progress, stop
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
@@ -128,19 +134,19 @@ def evaluate(
             label, collected, notes = read_recorded(selected, recorded, name)
         else:
             parameters = parameters_for(selected, options.score_threshold, top_k, parameter or ())
-            source = (
-                local_source(options, name, parameters)
+            model = (
+                local_model(options, name, parameters)
                 if url is None
-                else server_source(
+                else served_model(
                     url, protocol, name, parameters, read_headers(header or (), header_file), timeout, tls
                 )
             )
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
-            run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=source.identity)
+            run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=model.identity)
             collected = _predict_items(
-                selected, source, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
+                selected, model, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
             )
-            label, notes = source.label, [*source.notes, *_score_notes(parameters)]
+            label, notes = model.label, [*model.notes, *_score_notes(parameters)]
         with progress("Measuring", len(collected.records)) as bar:
             report = evaluate_records(
                 selected,
@@ -178,14 +184,14 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
 
 
 def _predict_items(
-    dataset: Dataset, source: Source, run_header: Header, concurrency: int, out: Path | None, *, fresh: bool
+    dataset: Dataset, model: EvaluatedModel, run_header: Header, concurrency: int, out: Path | None, *, fresh: bool
 ) -> CollectedAnswers:
     with tempfile.TemporaryDirectory() as scratch:
         path = (out or Path(scratch)) / "predictions.jsonl"
         with (
             open_checkpoint(path, run_header, fresh=fresh) as predictions,
-            source.open_predictor() as predict,
-            progress(f"Evaluating {source.label}", len(dataset.items)) as bar,
+            model.open_predictor() as predict,
+            progress(f"Evaluating {model.label}", len(dataset.items)) as bar,
         ):
             return collect_answers(
                 dataset.items,

@@ -1,4 +1,4 @@
-"""The model to evaluate: one in this process, or one on a server."""
+"""The model that is evaluated: one in this process, or one on a server."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,8 +21,8 @@ DEFAULT_TOP_K = 100
 _DEFAULT_SCORE_THRESHOLD = 0.001
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The model to evaluate.
+class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, and how to request predictions from it.
 
     Attributes:
         label: name for the report.
@@ -70,22 +70,22 @@ def parameters_for(
             return {"score_threshold": threshold, "top_k": top_k, **parameters}
 
 
-def local_source(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Source:
-    """Return a source for a model in this process.
+def local_model(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> EvaluatedModel:
+    """Return the model that the options name, to run in this process.
 
     Raises:
         ModelError: when there is no such model.
     """
     source = choose_model(options, name)
     identity: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
-    return Source(
+    return EvaluatedModel(
         label=f"{source.name} {source.version}".strip(),
         identity={**identity, "files": _files(source)},
         open_predictor=lambda: nullcontext(local_predictor(source, parameters)),
     )
 
 
-def server_source(
+def served_model(
     url: str,
     protocol: str,
     name: str | None,
@@ -93,8 +93,8 @@ def server_source(
     headers: Mapping[str, str],
     timeout: float,
     tls: TlsOptions,
-) -> Source:
-    """Return a source for a model behind a URL.
+) -> EvaluatedModel:
+    """Return the model behind a URL.
 
     Raises:
         EvaluationError: when the URL, protocol and name do not fit together.
@@ -130,7 +130,7 @@ def server_source(
             with open_grpc_client(address, protocol, name or "", parameters, timeout, headers, credentials) as predict:
                 yield predict
 
-    return Source(
+    return EvaluatedModel(
         label=f"{name or 'the only model'} at {display_url} ({protocol})",
         identity={"url": display_url, "protocol": protocol, "model": name or "", "parameters": parameters},
         open_predictor=open_client,
