@@ -5,7 +5,7 @@ from typing import Any
 
 from app.conformance.check import expect
 from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
-from app.conformance.client.exchange import InconclusiveError
+from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.kserve_v1 import model_path
@@ -80,13 +80,17 @@ def signatures_of(probe: Probe) -> Mapping[str, Any]:
 
 
 def default_signature(probe: Probe) -> Mapping[str, Any]:
-    """Return the signature serving_default.
+    """Return the signature serving_default, which has inputs.
 
     Raises:
-        InconclusiveError: the metadata has none.
+        InconclusiveError: the metadata has none, or not its inputs.
     """
-    if (signature := signatures_of(probe).get("serving_default")) is None:
+    signature = signatures_of(probe).get("serving_default")
+    if not is_object(signature):
         raise InconclusiveError("There is no signature serving_default in the metadata")
+    inputs: Any = signature.get("inputs")
+    if not is_object(inputs) or not inputs or not all(map(is_object, inputs.values())):
+        raise InconclusiveError(f"The inputs of serving_default are not known: {quote(inputs)}")
     return signature
 
 
@@ -101,15 +105,20 @@ def generate(
     """Return a shape that fits the metadata, of two rows if their number is free, with ones, images or texts.
 
     Raises:
-        InconclusiveError: the datatype is not known, or there are too many elements.
+        InconclusiveError: the datatype or the shape is not known, or there are too many elements.
     """
-    if info.get("dtype") not in TYPES:
+    dtype = str(info.get("dtype"))
+    if dtype not in TYPES:
         raise InconclusiveError(f"The datatype of {name} is not known; give a message with --request")
-    shape = [size if size >= 0 else 1 if index else 2 for index, size in enumerate(sizes_of(info))][first_dimension:]
-    element: object = True if info["dtype"] == "DT_BOOL" else 1
-    if info["dtype"] == STRING and suggests_text(name):
+    try:
+        sizes = sizes_of(info)
+    except (AttributeError, TypeError, ValueError):
+        raise InconclusiveError(f"The shape of {name} is not known: {quote(info)}") from None
+    shape = [size if size >= 0 else 1 if index else 2 for index, size in enumerate(sizes)][first_dimension:]
+    element: object = True if dtype == "DT_BOOL" else 1
+    if dtype == STRING and suggests_text(name):
         element = TEXT.encode() if probe.transport else TEXT
-    elif info["dtype"] == STRING:
+    elif dtype == STRING:
         image = SAMPLE_IMAGES[image_index].data
         element = image if probe.transport else {"b64": image}
     return shape, [element] * element_count(shape)

@@ -50,6 +50,27 @@ def test_tensors_that_are_too_large_are_not_generated() -> None:
     assert "An input of 10000000000 elements is too large to generate" in found["TFS-005"].reason
 
 
+@pytest.mark.parametrize(
+    ("signature", "reason"),
+    [
+        (None, "There is no signature serving_default"),
+        ([], "There is no signature serving_default"),
+        ({"inputs": {}}, "The inputs of serving_default are not known: {}"),
+        ({"inputs": {"x": 1}}, 'The inputs of serving_default are not known: {"x":1}'),
+        ({"inputs": {"x": {"dtype": ["DT_FLOAT"]}}}, "The datatype of x is not known"),
+        ({"inputs": {"x": {"dtype": "DT_HALF"}}}, "x is DT_HALF, which REST does not accept"),
+        ({"inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": 1}}}, "The shape of x is not known"),
+        ({"inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "a"}]}}}}, "The shape of x is not"),
+    ],
+)
+def test_inputs_are_not_generated_from_unknown_metadata(signature: object, reason: str) -> None:
+    signatures = {"signature_def": {"serving_default": signature}}
+    answer = {"model_spec": {"name": "m", "version": "1"}, "metadata": {"signature_def": signatures}}
+    found = findings("tensorflow-serving", lambda _: httpx.Response(200, json=answer))
+    assert found["TFS-005"].verdict is Verdict.NOT_TESTED
+    assert found["TFS-005"].reason.startswith(reason)
+
+
 def test_model_that_answers_with_bytes_is_not_checked_for_tensors() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=b"bytes", headers={"content-type": "application/octet-stream"})
