@@ -96,18 +96,22 @@ def metadata_of(probe: Probe) -> Any:
 
 
 def build_request(probe: Probe, **fields: Any) -> dict[str, Any]:
-    """Return the fields of a request that the model can answer, with other `fields`.
+    """Return the fields of a request that the model can answer, with other `fields` and with added parameters.
 
     It is the given request, or one that is generated from the metadata.
     """
     given = probe.target.request
-    if not probe.transport:
-        return {**(given or {"inputs": [_generate_input(spec) for spec in metadata_of(probe).inputs]}), **fields}
-    message = parse_request(given, _REQUEST) if given else _generate_message(probe)
-    inputs = [_fields_of(tensor) for tensor in message.inputs]
-    request = {**_fields_of(message), "inputs": inputs, "model_name": checked_model(probe), **fields}
-    is_raw = not given and not all(_field(tensor["datatype"]) for tensor in inputs)
-    return with_raw_contents(request) if is_raw else request
+    if probe.transport:
+        message = parse_request(given, _REQUEST) if given else _generate_message(probe)
+        inputs = [_fields_of(tensor) for tensor in message.inputs]
+        request = {**_fields_of(message), "inputs": inputs, "model_name": checked_model(probe)}
+        if not given and not all(_field(tensor["datatype"]) for tensor in inputs):
+            request = with_raw_contents(request)
+    else:
+        request: dict[str, Any] = dict(given or {"inputs": list(map(_generate_input, metadata_of(probe).inputs))})
+    if "parameters" in fields and "parameters" in request:
+        fields["parameters"] = {**request["parameters"], **fields["parameters"]}
+    return {**request, **fields}
 
 
 def infer(probe: Probe, request: Mapping[str, Any], *, fresh: bool = False) -> Exchange:

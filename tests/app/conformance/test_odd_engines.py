@@ -10,9 +10,11 @@ import pytest
 
 from app.cli.conform import conform
 from app.conformance.check import Finding, Verdict
-from app.conformance.client.probe import Probe, Target
+from app.conformance.client.probe import GrpcChannel, Probe, Target
+from app.conformance.open_inference import messages as oip
 from app.conformance.options import ConformanceOptions
 from app.conformance.runner import CheckRunner
+from app.proto import message_class
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 from tests.app.conformance.tiny_engine import tiny_engine
 
@@ -109,6 +111,31 @@ def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) 
     finding = findings(protocol, reply, request={"instances": [1], "messages": 1, "inputs": []})[check]
     assert finding.verdict is Verdict.NOT_TESTED
     assert 'The engine refuses the request, with 400 {"error":"no"}' in finding.reason
+
+
+def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1]}
+    metadata = {"name": "m", "platform": "p", "inputs": [tensor], "outputs": [tensor]}
+    given = {"inputs": [{**tensor, "data": [1]}], "parameters": {"needed": 1}}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=metadata)
+        if b'"needed"' not in request.content:
+            return httpx.Response(400, json={"error": "no"})
+        return httpx.Response(200, json={"outputs": given["inputs"]})
+
+    assert findings("v2", reply, request=given)["V2-026"].verdict is Verdict.PASSED
+
+
+def test_parameters_of_a_given_message_are_sent_with_those_of_checks() -> None:
+    parameters = {"needed": {"int64Param": "1"}}
+    target = Target(url="grpc://engine.local", model="m", request={"inputs": [], "parameters": parameters})
+    with httpx.Client() as client:
+        probe = Probe(client, target, transport=GrpcChannel(None, (), 1))
+        request = oip.build_request(probe, parameters={"unknown": {"int64_param": 2}})
+    message = message_class("inference.ModelInferRequest")(**request)
+    assert {name: value.int64_param for name, value in message.parameters.items()} == {"needed": 1, "unknown": 2}
 
 
 def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
