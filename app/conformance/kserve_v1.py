@@ -135,7 +135,7 @@ CHECKS = (
     Check("V1-009", MUST, "The response's Content-Type is application/json.", _SDK,
           lambda probe: predict(probe, {"instances": _instances(probe)}).expect_content_type(), requires=_PREDICTS),
     Check("V1-010", MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
-          lambda probe: expect_status(post_bad_json(probe), status=400)),
+          lambda probe: post_bad_json(probe).expect_status(400)),
     Check("V1-011", SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
           lambda probe: predict(probe, {"conform": []}).expect_error()),
     Check("V1-012", SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",

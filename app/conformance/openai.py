@@ -8,7 +8,7 @@ from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expec
 from app.conformance.client.exchange import Exchange, InconclusiveError, decode_object, quote
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
-from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_form, expect_status, has_fields, is_list, is_object
+from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_form, has_fields, is_list, is_object
 
 _CHAT = "/v1/chat/completions"
 _EMBEDDINGS = "/v1/embeddings"
@@ -68,7 +68,7 @@ def _usage(answer: dict[str, Any]) -> dict[str, Any]:
 
 def _events(exchange: Exchange) -> list[bytes]:
     """Return the data of the events of a stream."""
-    expect_status(exchange, status=200)
+    exchange.expect_status(200)
     exchange.expect_content_type("text/event-stream")
     lines = exchange.body.splitlines()
     return [line.removeprefix(b"data:").strip() for line in lines if line.startswith(b"data:")]
@@ -216,7 +216,7 @@ CHECKS = (
           _streamed_usage, requires=(*_STREAMS, "OAI-004")),
     Check("OAI-011", SHOULD, "n: 2 gives two choices or is refused.", f"{_API}, Chat", _several, requires=_ANSWERS),
     Check("OAI-012", MUST, "An unknown model is answered with 404.", f"{_API}, Errors; vLLM",
-          lambda probe: expect_status(probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}), status=404),
+          lambda probe: probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}).expect_status(404),
           requires=_ANSWERS),
     Check("OAI-013", MUST, "Invalid JSON is refused with 4xx.", f"{_API}, Errors",
           lambda probe: probe.post(_CHAT, b'{"messages": [').expect_error()),

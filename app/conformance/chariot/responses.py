@@ -18,7 +18,7 @@ from app.conformance.check import EVERYTHING, MUST, PARSED, SHOULD, STORED, Chec
 from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
-from app.conformance.tensors import expect_form, expect_status, is_list, is_object
+from app.conformance.tensors import expect_form, is_list, is_object
 
 _HEALTH_PATHS = ("/ready", "/health", "/v2/health/ready", "/v2/health/live", "/healthz", "/")
 _NAMES = ("first", 'Bild ä/2 "x"', "日本 3")
@@ -141,14 +141,13 @@ CHECKS = (
           lambda probe: example(probe).expect_object(), EVERYTHING),
     Check("CV2K-002", MUST, "The path with a slash at the end works too, without a redirect.",
           f"{PAGE}, URL Paths: the platform's path ends in /infer/",
-          lambda probe: probe.resend(example(probe), f"{infer_path(probe)}/").expect_object(), EVERYTHING,
-          _ANSWERED),
+          lambda probe: probe.resend(example(probe), f"{infer_path(probe)}/").expect_object(), EVERYTHING, _ANSWERED),
     Check("CV2K-003", SHOULD, "The path under /v2/models/m-<model id>/ works too.",
           f"{PAGE}, URL Paths; container_root_relative_base_url", _answers_under_chariot_path, requires=_ANSWERED),
     Check("CV2K-004", MUST, "A health path answers GET with status 200.", 'Chariot, "Custom Inference Engines"',
           _health, EVERYTHING),
     Check("CV2K-005", SHOULD, "GET /ready answers with status 200.", f"{YOLO}, and older pages of Chariot",
-          lambda probe: expect_status(probe.get("/ready"), status=200)),
+          lambda probe: probe.get("/ready").expect_status(200)),
     Check("CV2K-006", MUST, "The response's Content-Type is application/json.", f"{PAGE}: each response is JSON",
           lambda probe: example(probe).expect_content_type(), requires=_ANSWERED),
     Check("CV2K-007", MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1", _charset,

@@ -12,7 +12,7 @@ from app.conformance.check import MUST, PARSED, SHOULD, Check, expect, renamed
 from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
 from app.conformance.client.probe import ImageFormat, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
-from app.conformance.tensors import expect_status, is_list, is_object
+from app.conformance.tensors import is_list, is_object
 
 _FIRST = SAMPLE_IMAGES[0]
 _BAD_JSON = b'{"input": '
@@ -87,7 +87,7 @@ def _send_lines(probe: Probe, *images: SampleImage) -> Exchange:
 def _several_lines(probe: Probe) -> None:
     images = (SAMPLE_IMAGES[0], SAMPLE_IMAGES[1])
     exchange = _send_lines(probe, *images)
-    expect_status(exchange, status=200)
+    exchange.expect_status(200)
     lines = [decode_object(line) for line in exchange.body.splitlines() if line.strip()]
     together: list[Any] = [answer.get("output") for answer in lines]
     expect(len(lines) == 2 and all(map(is_list, together)), "two lines of output", exchange.body)

@@ -59,7 +59,7 @@ def _binary(probe: Probe) -> None:
         raise NotApplicableError("About engines that list binary_tensor_data")
     answer_of(probe)
     exchange = infer(probe, build_request(probe, parameters={"binary_data_output": True}))
-    expect_status(exchange, status=200)
+    exchange.expect_status(200)
     try:
         length = int(exchange.headers.get("inference-header-content-length", ""))
         head = msgspec.json.decode(exchange.body[:length], type=dict[str, Any])
@@ -77,13 +77,13 @@ CHECKS = (
     Check("V2-001", MUST, "GET /v2 returns name, version and extensions.", f"{_OIP}, Server Metadata",
           _server_metadata),
     Check("V2-002", MUST, "GET /v2/health/live answers with status 200.", f"{_OIP}, Health",
-          lambda probe: expect_status(probe.get("/v2/health/live"), status=200)),
+          lambda probe: probe.get("/v2/health/live").expect_status(200)),
     Check("V2-003", MUST, "GET /v2/health/ready answers with status 200.", f"{_OIP}, Health",
-          lambda probe: expect_status(probe.get("/v2/health/ready"), status=200)),
+          lambda probe: probe.get("/v2/health/ready").expect_status(200)),
     Check("V2-004", SHOULD, "The bodies of the health paths have live and ready.",
           "KServe's InferenceRESTClient reads them", _health_bodies, requires=("V2-002", "V2-003")),
     Check("V2-005", MUST, "GET /v2/models/<model>/ready answers with status 200.", f"{_OIP}, Health",
-          lambda probe: expect_status(probe.get(f"{model_path(probe)}/ready"), status=200)),
+          lambda probe: probe.get(f"{model_path(probe)}/ready").expect_status(200)),
     Check("V2-006", MUST, "GET /v2/models/<model> returns name, platform, inputs and outputs.",
           f"{_OIP}, Model Metadata", metadata_of),
     Check("V2-007", MUST, "Declared datatypes are those of the table, or BF16.", f"{_OIP}, Tensor Data Types",

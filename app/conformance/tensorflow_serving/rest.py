@@ -84,14 +84,14 @@ def _version_path(probe: Probe) -> None:
 
 def _both(probe: Probe) -> None:
     rows = _instances(probe)
-    expect_status(v1.predict(probe, {"instances": rows, "inputs": rows}), status=400)
+    v1.predict(probe, {"instances": rows, "inputs": rows}).expect_status(400)
 
 
 def _bad_base64(probe: Probe) -> None:
     (first, *others) = tfs.default_signature(probe)["inputs"].values()
     if others or first.get("dtype") != "DT_STRING":
         raise NotApplicableError("About models with one string input")
-    expect_status(v1.predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), status=400)
+    v1.predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}).expect_status(400)
 
 
 _PAGE = "TensorFlow Serving, RESTful API"
@@ -103,7 +103,7 @@ CHECKS = (
     Check("TFS-002", MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
           tfs.check_version_alone, requires=("TFS-001",)),
     Check("TFS-003", MUST, "The status of an unknown model is 404.", "Its handler's tests",
-          lambda probe: expect_status(probe.get(v1.UNKNOWN_PATH), status=404)),
+          lambda probe: probe.get(v1.UNKNOWN_PATH).expect_status(404)),
     Check("TFS-004", MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
           f"{_PAGE}, Model Metadata", _metadata),
     Check("TFS-005", MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
@@ -120,25 +120,25 @@ CHECKS = (
     Check("TFS-010", MUST, "A body with both instances and inputs is answered with 400.",
           f"{_PAGE}, Predict; its tests", _both, requires=_PREDICTS),
     Check("TFS-011", MUST, "A body with neither is answered with 400.", "Its handler's tests",
-          lambda probe: expect_status(v1.predict(probe, {"conform": []}), status=400)),
+          lambda probe: v1.predict(probe, {"conform": []}).expect_status(400)),
     Check("TFS-012", MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
           lambda probe: expect_status(
               v1.predict(probe, {"instances": 1}), v1.predict(probe, {"instances": []}), status=400)),
     Check("TFS-013", MUST, "Invalid JSON is answered with 400.", "Its tests",
-          lambda probe: expect_status(v1.post_bad_json(probe), status=400)),
+          lambda probe: v1.post_bad_json(probe).expect_status(400)),
     Check("TFS-014", SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
           lambda probe: expect_status(
               probe.get(f"{v1.model_path(probe)}:predict"), probe.get("/v1/conform"), status=400)),
     Check("TFS-015", MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
-          lambda probe: expect_status(probe.post_json(f"{v1.UNKNOWN_PATH}:predict", {"instances": [1]}), status=404)),
+          lambda probe: probe.post_json(f"{v1.UNKNOWN_PATH}:predict", {"instances": [1]}).expect_status(404)),
     Check("TFS-016", MUST, "An unknown signature is answered with 400.", "Its predict code",
-          lambda probe: expect_status(
-              v1.predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), status=400),
+          lambda probe: v1.predict(
+              probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}).expect_status(400),
           requires=_PREDICTS),
     Check("TFS-017", SHOULD, "An unknown label is answered with 400.", "Its server core",
-          lambda probe: expect_status(
-              probe.post_json(f"{v1.model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)}),
-              status=400), requires=_PREDICTS),
+          lambda probe: probe.post_json(
+              f"{v1.model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)}).expect_status(400),
+          requires=_PREDICTS),
     Check("TFS-018", MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
           _bad_base64, requires=_PREDICTS),
     Check("TFS-019", MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
