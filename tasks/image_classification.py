@@ -110,7 +110,7 @@ def _select_classes(prediction: Classification, parameters: SelectionParameters)
     if parameters.action == "predict":
         selected = selected[:1]
     return Classification(
-        labels=[prediction.labels[index] for index in selected],
+        labels=list(map(prediction.labels.__getitem__, selected)),
         scores=prediction.scores[selected],
         class_ids=selected if prediction.class_ids is None else [prediction.class_ids[index] for index in selected],
     )

@@ -122,7 +122,7 @@ InputTensor = Tensor | BytesTensor
 
 def count_tensor(name: str, rows: Sequence[Sequence[object]]) -> Tensor:
     """Return INT32 (N,): the length of each row."""
-    return Tensor(name=name, datatype=Datatype.INT32, data=np.array([len(row) for row in rows], np.int32))
+    return Tensor(name=name, datatype=Datatype.INT32, data=np.array(list(map(len, rows)), np.int32))
 
 
 def stack_numbers(name: str, rows: Sequence[NDArray[Any]], datatype: Datatype = Datatype.FP32) -> Tensor:
@@ -136,7 +136,7 @@ def stack_numbers(name: str, rows: Sequence[NDArray[Any]], datatype: Datatype = 
 
 def stack_text(name: str, rows: Sequence[Sequence[str]]) -> Tensor:
     """Return BYTES (N, M) of UTF-8 from N rows of up to M texts, padded with empty texts."""
-    max_length = max((len(row) for row in rows), default=0)
+    max_length = max(map(len, rows), default=0)
     data = np.full((len(rows), max_length), b"", object)
     for padded_row, row in zip(data, rows, strict=True):
         padded_row[: len(row)] = [text.encode() for text in row]

@@ -53,16 +53,21 @@ class PixelBudget:
                 decoder needs too much memory.
         """
         limits = self._limits
-        if data.startswith(JPEG_START):
+        is_jpeg = data.startswith(JPEG_START)
+        if is_jpeg:
             width, height = jpeg_size(data, limits.max_image_scans)
-            self.charge(width, height)
         else:
             width, height = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
-            self.charge(width, height)
+        # As `charge`, which would be one more call for each image.
+        check_size(width, height, limits.max_pixels, limits.max_image_side)
+        self._remaining -= width * height
+        if self._remaining < 0:
+            raise self._too_many_error()
+        if not is_jpeg:
             self._check_decoding_cost(data, width, height)
         return width, height
 
-    def charge(self, width: int, height: int, count: int = 1) -> None:
+    def charge(self, width: int, height: int, count: int) -> None:
         """Charge `count` images of one size before they are decoded.
 
         Raises:
