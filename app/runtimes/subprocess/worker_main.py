@@ -54,24 +54,28 @@ def run_worker(control: socket.socket, name: str) -> None:
     _bind_to_server(name)
     (job, source, log_level), _ = receive(control)
     send_lock = threading.Lock()
-    _log_to(control, send_lock, log_level)
+
+    def report(message: object) -> None:
+        with send_lock:
+            send(control, message)
+
+    # The server adds the time and the level.
+    logging.basicConfig(handlers=[_ServerLogHandler(report)], format="%(message)s", level=log_level, force=True)
     outcome = _run_job(job, source)
     servable = outcome if isinstance(outcome, Servable) else None
-    with send_lock:
-        try:
-            send(control, outcome if servable is None else Binding.of(servable))
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            send(control, ModelUnavailable(f"{source.folder} cannot run in its own process: {error_text(error)}"))
-            return
+    try:
+        report(outcome if servable is None else Binding.of(servable))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        report(ModelUnavailable(f"{source.folder} cannot run in its own process: {error_text(error)}"))
+        return
     if servable is None:
         return
     try:
-        while _wait_for_channel(control, send_lock, servable.model) and (channel := _next_channel(control)) is not None:
+        while _wait_for_channel(control, report, servable.model) and (channel := _next_channel(control)) is not None:
             threading.Thread(target=CallServer(channel, servable).serve, name="channel", daemon=True).start()
     except (OSError, RuntimeError) as error:
         # A new process starts with fresh threads and descriptors.
-        with send_lock:
-            send(control, ModelUnavailable(f"It cannot serve more calls: {error_text(error)}"))
+        report(ModelUnavailable(f"It cannot serve more calls: {error_text(error)}"))
 
 
 def _bind_to_server(name: str) -> None:
@@ -100,7 +104,7 @@ def _run_job(job: Callable[[ModelSource], object], source: ModelSource) -> objec
         return ModelUnavailable(f"{source.folder} cannot be used: {error_text(error)}{limit}")
 
 
-def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: object) -> bool:
+def _wait_for_channel(control: socket.socket, report: Callable[[object], None], model: object) -> bool:
     """Wait until the server opens a channel. If the model can no longer answer, report that and return False."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -108,8 +112,7 @@ def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: 
         return bool(poll.poll())
     while not poll.poll(_HEALTH_CHECK_SECONDS * 1000):
         if model.unavailable_reason:
-            with send_lock:
-                send(control, ModelUnavailable(model.unavailable_reason))
+            report(ModelUnavailable(model.unavailable_reason))
             return False
     return True
 
@@ -127,10 +130,9 @@ def _next_channel(control: socket.socket) -> socket.socket | None:
 class _ServerLogHandler(logging.handlers.QueueHandler):
     """Sends log records to the server."""
 
-    def __init__(self, control: socket.socket, send_lock: threading.Lock) -> None:
+    def __init__(self, report: Callable[[object], None]) -> None:
         super().__init__(cast("Any", None))
-        self._control = control
-        self._send_lock = send_lock
+        self._report = report
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         """Convert the record to built-in types, because the server lacks the types of the model's modules."""
@@ -141,15 +143,8 @@ class _ServerLogHandler(logging.handlers.QueueHandler):
 
     def enqueue(self, record: logging.LogRecord) -> None:
         # The server may have ended.
-        with self._send_lock, suppress(OSError):
-            send(self._control, record.__dict__)
-
-
-def _log_to(control: socket.socket, send_lock: threading.Lock, level: int) -> None:
-    handler = _ServerLogHandler(control, send_lock)
-    # The server adds the time and the level.
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logging.basicConfig(handlers=[handler], level=level, force=True)
+        with suppress(OSError):
+            self._report(record.__dict__)
 
 
 class CallServer:
