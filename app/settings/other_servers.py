@@ -77,9 +77,7 @@ def read_mlflow_model(folder: Path) -> ImportedConfig | None:
         content = cast("object", yaml.safe_load(read_bounded(path, _MLFLOW_MAX_BYTES)))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except ModelError:
-        raise
-    except Exception as error:  # noqa: BLE001  the values of tags and dates raise many types
+    except (yaml.YAMLError, ValueError, AttributeError, LookupError, RecursionError) as error:
         raise ModelError(f"{path} is not valid YAML: {error}") from None
     model = _mapping(content)
     flavors = _mapping(model.get("flavors"))

@@ -77,7 +77,7 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
 def _read_description(path: Path) -> Mapping[str, Any]:
     try:
         description: object = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, AttributeError, LookupError, RecursionError) as error:
         raise EvaluationError(f"{path}: Expected YAML: {error}") from None
     if not isinstance(description, dict):
         raise EvaluationError(f"{path}: Expected names and splits, got {quote_value(description)}")

@@ -215,6 +215,7 @@ def test_mlflow_model_with_onnx_flavor_is_served(tmp_path: Path) -> None:
         ("created: 2026-13-45", "is not valid YAML: month must be in 1..12"),
         ("flavors: !!bool onnx", "is not valid YAML"),
         ("flavors: !!timestamp onnx", "is not valid YAML"),
+        ("flavors: !!int", "is not valid YAML"),
         ("flavors: {onnx: {data: ../model.onnx}}", "below the folder"),
     ],
 )

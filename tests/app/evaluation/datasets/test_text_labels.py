@@ -81,6 +81,9 @@ def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str)
         ("[1", "Expected YAML"),
         ("7", "Expected names and splits"),
         ("date: 2026-99-99", "Expected YAML: month must be in 1..12"),
+        ("names: !!bool x", "Expected YAML"),
+        ("names: !!timestamp x", "Expected YAML"),
+        ("names: !!int", "Expected YAML"),
     ],
 )
 def test_invalid_yolo_description_is_rejected(tmp_path: Path, description: str, message: str) -> None:
