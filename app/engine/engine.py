@@ -236,8 +236,8 @@ class Engine(Readiness):
         """Answer one request, and explain the answer with saliency maps.
 
         Explanations take hundreds of calls of the model. They have their own workers and queue. They end early if the
-        server stops or the client disconnects: cancel the coroutine then. The arguments are those of `handle`; the
-        parameters of the request are those of the explanation, and `encode` gets the explanations by descending score.
+        server stops or the client disconnects. The arguments are those of `handle`; the parameters of the request are
+        those of the explanation, and `encode` gets the explanations by descending score.
 
         Raises:
             InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
@@ -252,7 +252,8 @@ class Engine(Readiness):
         work = partial(executor.explain, context, decode, encode, should_continue)
         release = partial(self._explanations.release, queue, context)
         job = RequestJob(context, queue, work, lambda _: done.set(), executor.report, self._explanation_pool, release)
-        return await self._wait(job, done)
+        with watch_disconnect(context, job.cancel):
+            return await self._wait(job, done)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.

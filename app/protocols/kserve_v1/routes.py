@@ -1,16 +1,14 @@
 """The routes of KServe's V1 protocol."""
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.http_inference import read_head, read_inference_body, start_call, to_response
-from app.protocols.inference_call import HttpAnswer, InferenceHead, media_type_of
+from app.protocols.inference_call import InferenceHead, media_type_of
 from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE
 from app.protocols.kserve_v1.codec import RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModels, WireRequest
@@ -25,7 +23,7 @@ from app.protocols.protocol import (
     json_response,
     read_endpoint,
 )
-from app.protocols.request_info import read_request_info, wait_for_disconnect
+from app.protocols.request_info import read_request_info
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
 _MODEL = "/v1/models/{target:str}"
@@ -59,10 +57,7 @@ class KServeV1(HttpProtocol):
             body = await read_inference_body(request, engine, context, head.target, queued=False)
             codec = start_call(engine, start, head, body, context, head.target)
             try:
-                answer = await _until_disconnect(
-                    request,
-                    engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode),
-                )
+                answer = await engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode)
             except InferenceError as error:
                 client_error = codec.map_error_path(error)
                 if client_error.kind is ErrorKind.UNSUPPORTED:
@@ -117,20 +112,3 @@ def _kserve_error(engine: Engine, error: InferenceError, name: str) -> Inference
     latest = next(iter(engine.registry.versions(name)), None)
     reason = latest.reason if latest and not engine.server_not_ready_reason else error.message
     return InferenceError(error.kind, f"Model with name {name} is not ready. {reason}".strip())
-
-
-async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, HttpAnswer]) -> HttpAnswer:
-    """Return the result of `work`. Cancel it when the client disconnects, because explanations take long.
-
-    Raises:
-        InferenceError: any error of `work`; DEADLINE_EXCEEDED when the client disconnected.
-    """
-    work_task, disconnect_task = asyncio.create_task(work), asyncio.create_task(wait_for_disconnect(request))
-    try:
-        await asyncio.wait((work_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
-        if work_task.done():
-            return work_task.result()
-        raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The client disconnected before the response")
-    finally:
-        work_task.cancel()
-        disconnect_task.cancel()

@@ -381,4 +381,4 @@ def test_disconnect_ends_the_wait_for_an_explanation() -> None:
         assert not classifier.released.is_set()
     finally:
         classifier.released.set()
-    assert sent[0]["status"] == 504
+    assert sent[0]["status"] == 499
