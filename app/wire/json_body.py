@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 from typing import TypeVar, cast
@@ -29,6 +30,7 @@ _MAX_DIAGNOSED_BYTES = 1_000_000
 _STRUCTURAL = b'[]{}",:'
 _NOT_STRUCTURAL = bytes(sorted(set(range(256)) - set(_STRUCTURAL)))
 _NAME_END = re.compile(rb'"[ \t\r\n]*:')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = b" \t\r\n"
 _MAX_SEARCHES = 100
 """Beyond this number of occurrences, other ways are faster than a search for each."""
@@ -110,17 +112,6 @@ def first_path(value: object, predicate: Callable[[object], bool], path: str = "
     return None
 
 
-def has_lone_surrogate(value: object) -> bool:
-    """Return whether `value` is a text that UTF-8 cannot encode."""
-    if not isinstance(value, str) or value.isascii():
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 @cache
 def _decoder(expected_type: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(expected_type)
@@ -143,10 +134,8 @@ def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
     # to find them.
     invalid_item = None
     if len(body) <= _MAX_DIAGNOSED_BYTES:
-        try:
+        with suppress(ValueError, RecursionError):
             invalid_item = first_path(json.loads(bytes(body)), _is_invalid_json, path)
-        except (ValueError, RecursionError):
-            invalid_item = None
     if invalid_item is None:
         return invalid(f"The body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}", path)
     item_path, value = invalid_item
@@ -158,7 +147,7 @@ def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
 def _is_invalid_json(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    return has_lone_surrogate(value)
+    return isinstance(value, str) and _SURROGATE.search(value) is not None
 
 
 def check_json(body: bytes, limits: Limits, path: str = "") -> None:

@@ -152,8 +152,7 @@ class _GenerateCall(msgspec.Struct, eq=False):
         """Encode the complete answer, in a worker."""
         (output,) = response.outputs
         (answer,) = cast("TextPrediction", output.predictions[0]).chunks()
-        content = _encode(response.id, response.model_name, response.model_version, answer.text, output.parameters)
-        return HttpAnswer(content=content)
+        return HttpAnswer(content=_encode(response, answer.text, output.parameters))
 
     def encode_chunk(self, chunk: Chunk) -> bytes:
         """Return the event for a chunk; empty for one without text, unless the answer has none."""
@@ -161,7 +160,7 @@ class _GenerateCall(msgspec.Struct, eq=False):
             return b""
         parameters = _NO_PARAMETERS if self.has_text else chunk.parameters
         self.has_text = True
-        return event(_encode(chunk.id, chunk.model_name, chunk.model_version, chunk.text, parameters))
+        return event(_encode(chunk, chunk.text, parameters))
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
@@ -179,13 +178,13 @@ class _GenerateCall(msgspec.Struct, eq=False):
 _TOP_LEVEL = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
 
-def _encode(request_id: str, model_name: str, model_version: str, text: str, parameters: Mapping[str, object]) -> bytes:
+def _encode(answer: InferenceResponse | Chunk, text: str, parameters: Mapping[str, object]) -> bytes:
     return msgspec.json.encode(
         WireGenerateResponse(
-            model_name=model_name,
-            model_version=model_version,
+            model_name=answer.model_name,
+            model_version=answer.model_version,
             text_output=text,
-            id=request_id or msgspec.UNSET,
+            id=answer.id or msgspec.UNSET,
             parameters=parameters or msgspec.UNSET,
         )
     )
