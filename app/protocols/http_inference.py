@@ -3,7 +3,6 @@
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Callable
-from typing import TypeVar
 
 from litestar import Response
 from litestar.background_tasks import BackgroundTask
@@ -12,7 +11,7 @@ from litestar.response import Stream
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
-from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall, report_refusals
 from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
@@ -20,7 +19,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_valu
 # zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
 
-CallT = TypeVar("CallT")
 EVENT_STREAM = "text/event-stream"
 # Proxies and caches must forward each part at once.
 _UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -51,10 +49,8 @@ async def read_inference_body(
     """
     if queued:
         engine.check_capacity(context, model_name)
-    try:
+    with report_refusals(engine, context, model_name):
         return await read_body(request, engine)
-    except InferenceError as error:
-        raise engine.report_refused(context, error, model_name) from None
 
 
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
@@ -91,12 +87,11 @@ async def answer_inference(
         InferenceError: for every failure, with the path in terms of the protocol.
     """
     context, head = read_request_info(request, protocol), read_head(request)
-    try:
+    with report_refusals(engine, context, head.target):
         model_name = endpoint.queue_model(head.target) if endpoint.queue_model is not None else ""
-    except InferenceError as error:
-        raise engine.report_refused(context, error, head.target) from None
     body = await read_inference_body(request, engine, context, model_name)
-    call = start_call(engine, start, head, body, context, head.target)
+    with report_refusals(engine, context, head.target):
+        call = start(head, body, context)
     if call is None:
         raise TypeError(f"{endpoint.path} has no handle")
     return await answer_call(engine, context, call)
@@ -112,25 +107,6 @@ async def answer_call(engine: Engine, context: RequestContext, call: InferenceCa
         return to_response(await engine.handle(context, call.model_name, call.decode, call.encode))
     except InferenceError as error:
         raise call.map_error_path(error) from None
-
-
-def start_call(
-    engine: Engine,
-    start: Callable[[InferenceHead, bytes, RequestContext], CallT],
-    head: InferenceHead,
-    body: bytes,
-    context: RequestContext,
-    model_name: str,
-) -> CallT:
-    """Return the call of a request; report a refusal.
-
-    Raises:
-        InferenceError: if it is refused.
-    """
-    try:
-        return start(head, body, context)
-    except InferenceError as error:
-        raise engine.report_refused(context, error, model_name) from None
 
 
 def error_answer(protocol: HttpProtocol, error: InferenceError) -> HttpAnswer:

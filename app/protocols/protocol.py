@@ -1,6 +1,7 @@
 """The interface of an HTTP protocol."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -147,6 +148,15 @@ class ModelReady(msgspec.Struct, frozen=True):
 
     name: str
     ready: bool = True
+
+
+@contextmanager
+def report_refusals(engine: Engine, context: RequestContext, model_name: str = "") -> Generator[None]:
+    """Report an error inside the block: it refuses the request before the work on it starts."""
+    try:
+        yield
+    except InferenceError as error:
+        raise engine.report_refused(context, error, model_name) from None
 
 
 def error_object(error: InferenceError) -> bytes:

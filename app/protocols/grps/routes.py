@@ -20,7 +20,6 @@ from app.protocols.http_inference import (
     read_body,
     read_head,
     read_inference_body,
-    start_call,
     stream_call,
 )
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
@@ -32,6 +31,7 @@ from app.protocols.protocol import (
     QueryParameter,
     infer_endpoint,
     json_response,
+    report_refusals,
 )
 from app.protocols.request_info import read_request_info
 from metadata.entry import METADATA_PARAMETER as METADATA
@@ -124,13 +124,10 @@ class Grps(HttpProtocol):
         streaming = query.streaming or head.headers.get(_STREAMING, "").lower() == "true"
         if not streaming and _may_stream(head, body):
             streaming = await asyncio.to_thread(asks_to_stream, body)
-
-        def start(head: InferenceHead, body: bytes, _: RequestContext) -> PredictCodec:
+        with report_refusals(engine, context, query.model):
             if streaming and query.as_ndarray:
                 raise invalid("Expected streaming or return-ndarray, got both", "query")
-            return _codec(engine, head, body, query)
-
-        codec = start_call(engine, start, head, body, context, query.model)
+            codec = _codec(engine, head, body, query)
         call = _start(codec, query)
         if not streaming:
             return await answer_call(engine, context, call)

@@ -7,7 +7,7 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.http_inference import read_head, read_inference_body, start_call, to_response
+from app.protocols.http_inference import read_head, read_inference_body, to_response
 from app.protocols.inference_call import InferenceHead, media_type_of
 from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE
 from app.protocols.kserve_v1.codec import RequestCodec
@@ -22,6 +22,7 @@ from app.protocols.protocol import (
     infer_endpoint,
     json_response,
     read_endpoint,
+    report_refusals,
 )
 from app.protocols.request_info import read_request_info
 from tasks.inference.error import ErrorKind, InferenceError, truncate
@@ -55,7 +56,8 @@ class KServeV1(HttpProtocol):
             context = read_request_info(request, self.name)
             head = read_head(request)
             body = await read_inference_body(request, engine, context, head.target, queued=False)
-            codec = start_call(engine, start, head, body, context, head.target)
+            with report_refusals(engine, context, head.target):
+                codec = start(head, body, context)
             try:
                 answer = await engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode)
             except InferenceError as error:

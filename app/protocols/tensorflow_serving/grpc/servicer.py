@@ -11,7 +11,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 from app.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handler
-from app.protocols.protocol import Permission
+from app.protocols.protocol import Permission, report_refusals
 from app.protocols.tensorflow_serving.grpc.codec import (
     ExamplesCodec,
     PredictCodec,
@@ -58,11 +58,9 @@ class TensorFlowPredictionService(GrpcProtocol):
         def infer(operation: str, create_codec: Callable[[Any], InferCodec]) -> Handler:
             async def method(data: bytes, context: RequestContext) -> bytes:
                 context.operation = operation
-                try:
+                with report_refusals(engine, context):
                     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
                     codec = create_codec(_parse(f"{operation}Request", data, engine))
-                except InferenceError as error:
-                    raise engine.report_refused(context, error) from None
                 try:
                     return await engine.handle(context, codec.model_name, codec.decode, codec.encode)
                 except InferenceError as error:
