@@ -111,19 +111,24 @@ def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceR
     return inference_request, select_outputs(servable, outputs, parameters.get("output_format"), binary=bool(raw))
 
 
-def encode(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> bytes:
+def encode(
+    response: InferenceResponse, servable: Servable, selection: OutputSelection, *, streamed: bool = False
+) -> bytes:
     """Return a serialized `ModelInferResponse`, with raw tensors if the request had raw tensors, else typed ones.
 
-    As in KServe, all tensors are raw if one is FP16 or BF16, which have no typed form.
+    As in KServe, all tensors are raw if one is FP16 or BF16, which have no typed form. If it is `streamed`, return the
+    response as the last item of `ModelStreamInfer` for its request.
     """
-    return _message(response, servable, selection).SerializeToString()
-
-
-def encode_streamed(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> bytes:
-    """Return the same response as the last item of `ModelStreamInfer` for its request."""
-    message = _message(response, servable, selection)
-    message.parameters[_FINAL].bool_param = True
-    return _Streamed(infer_response=message).SerializeToString()
+    message = _Response(model_name=response.model_name, model_version=response.model_version, id=response.id)
+    echoed = output_parameters(response)
+    tensors = [tensor for tensor, _ in render(response, servable, selection)]
+    raw = selection.binary or any(tensor.datatype not in _CONTENTS for tensor in tensors)
+    for tensor in tensors:
+        _add_output(message, tensor, echoed, raw=raw)
+    if streamed:
+        message.parameters[_FINAL].bool_param = True
+        message = _Streamed(infer_response=message)
+    return message.SerializeToString()
 
 
 async def encode_chunks(chunks: AsyncGenerator[Chunk], *, raw: bool) -> AsyncGenerator[bytes]:
@@ -148,16 +153,6 @@ async def encode_chunks(chunks: AsyncGenerator[Chunk], *, raw: bool) -> AsyncGen
 def encode_error(error: InferenceError, request_id: str) -> bytes:
     """Return an error as an item of `ModelStreamInfer`: the message, and a response with only the request's id."""
     return _Streamed(error_message=str(error), infer_response=_Response(id=request_id)).SerializeToString()
-
-
-def _message(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> Any:
-    message = _Response(model_name=response.model_name, model_version=response.model_version, id=response.id)
-    echoed = output_parameters(response)
-    tensors = [tensor for tensor, _ in render(response, servable, selection)]
-    raw = selection.binary or any(tensor.datatype not in _CONTENTS for tensor in tensors)
-    for tensor in tensors:
-        _add_output(message, tensor, echoed, raw=raw)
-    return message
 
 
 def _encode_chunk(chunk: Chunk, *, last: bool, raw: bool) -> bytes:

@@ -39,7 +39,6 @@ from app.protocols.kserve_v2.protobuf import (
     encode_chunks,
     encode_error,
     encode_message,
-    encode_streamed,
     read_message,
 )
 from app.protocols.kserve_v2.rendering import OutputSelection
@@ -62,7 +61,7 @@ class _Inferences:
 
     async def infer(self, data: bytes, context: RequestContext) -> bytes:
         request = self._parse(data, context)
-        return await self._infer_response(request, self._servable(request, context), context, encode)
+        return await self._infer_response(request, self._servable(request, context), context)
 
     async def infer_stream(self, data: bytes, context: RequestContext, in_band: bool) -> AsyncGenerator[bytes]:
         """Yield the response items for one request of a stream.
@@ -82,7 +81,7 @@ class _Inferences:
             servable = self._servable(request, context)
             # An answer whose outputs or format are selected cannot be streamed.
             if not servable.streams or request.outputs or "output_format" in request.parameters:
-                yield await self._infer_response(request, servable, context, encode_streamed)
+                yield await self._infer_response(request, servable, context, streamed=True)
                 return
             limits = self._engine.limits
             chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable, limits)[0])
@@ -95,11 +94,7 @@ class _Inferences:
             yield encode_error(error, request_id)
 
     async def _infer_response(
-        self,
-        request: Any,
-        servable: Servable,
-        context: RequestContext,
-        encode: Callable[[InferenceResponse, Servable, OutputSelection], bytes],
+        self, request: Any, servable: Servable, context: RequestContext, *, streamed: bool = False
     ) -> bytes:
         selection = OutputSelection()
 
@@ -108,9 +103,10 @@ class _Inferences:
             inference_request, selection = decode(request, servable, self._engine.limits)
             return inference_request
 
-        return await self._engine.handle(
-            context, request.model_name, decode_request, lambda response: encode(response, servable, selection)
-        )
+        def encode_response(response: InferenceResponse) -> bytes:
+            return encode(response, servable, selection, streamed=streamed)
+
+        return await self._engine.handle(context, request.model_name, decode_request, encode_response)
 
     def _parse(self, data: bytes, context: RequestContext) -> Any:
         # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
