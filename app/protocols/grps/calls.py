@@ -61,10 +61,6 @@ def _set_online(online: bool, engine: Engine, _: ReadMessage) -> None:
     engine.online = online
 
 
-def _check_liveness(_: Engine, __: ReadMessage) -> None:
-    """Do nothing: the process responds."""
-
-
 def _check_readiness(engine: Engine, _: ReadMessage) -> None:
     if engine.not_ready_reason:
         raise InferenceError(ErrorKind.MODEL_NOT_READY, engine.not_ready_reason)
@@ -100,7 +96,7 @@ PLAIN_CALLS: Mapping[str, PlainCall] = {
     "Offline": PlainCall(
         "health/offline", "Stop load balancers from sending requests", "admin", partial(_set_online, False)
     ),
-    "CheckLiveness": PlainCall("health/live", "Whether the server is alive", "open", _check_liveness),
+    "CheckLiveness": PlainCall("health/live", "Whether the server is alive", "open", lambda _, __: None),
     "CheckReadiness": PlainCall(
         "health/ready", "Whether load balancers may send requests", "open", _check_readiness, failures=(503,)
     ),
