@@ -96,6 +96,12 @@ def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
     return tasks
 
 
+def encode_single_result(response_type: Any, results: Sequence[tuple[Any, Any]]) -> Any:
+    """Return a response of the class `response_type` with the `ModelSpec` and the result of the only task."""
+    ((spec, result),) = results
+    return response_type(model_spec=spec, result=result)
+
+
 def encode_multi_inference(results: Sequence[tuple[Any, Any]]) -> Any:
     """Return a `MultiInferenceResponse` with the `ModelSpec` and the result of each task."""
     response = _MultiInferenceResponse()

@@ -1,7 +1,7 @@
 """TensorFlow Serving's gRPC services: `tensorflow.serving.PredictionService` and `tensorflow.serving.ModelService`."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from app.protocols.tensorflow_serving.grpc.codec import (
     ExamplesCodec,
     PredictCodec,
     encode_multi_inference,
+    encode_single_result,
     model_spec,
     read_tasks,
     target_of,
@@ -34,7 +35,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 _PACKAGE = "tensorflow.serving"
 _SIGNATURE_DEF = "signature_def"
-InferCodec = PredictCodec | ExamplesCodec
+_METHODS = {"Classification": Method.CLASSIFY, "Regression": Method.REGRESS}
 
 
 class TensorFlowPredictionService(GrpcProtocol):
@@ -55,12 +56,12 @@ class TensorFlowPredictionService(GrpcProtocol):
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
 
-        def infer(operation: str, create_codec: Callable[[Any], InferCodec]) -> Handler:
+        def infer(operation: str) -> Handler:
             async def method(data: bytes, context: RequestContext) -> bytes:
                 context.operation = operation
                 with report_refusals(engine, context):
                     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
-                    codec = create_codec(_parse(f"{operation}Request", data, engine))
+                    codec = self._codec(engine, operation, _parse(f"{operation}Request", data, engine))
                 try:
                     return await engine.handle(context, codec.model_name, codec.decode, codec.encode)
                 except InferenceError as error:
@@ -68,39 +69,32 @@ class TensorFlowPredictionService(GrpcProtocol):
 
             return unary_handler(self.name, method, grpc_code)
 
-        def predict(message: Any) -> PredictCodec:
-            target = target_of(message)
-            return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
-
-        examples_codec = partial(ExamplesCodec, engine=engine, loading_error=self._loading_error)
-
-        def classify_or_regress(operation: str, method: Method) -> Handler:
-            def encode_response(results: Sequence[tuple[Any, Any]]) -> Any:
-                ((spec, result),) = results
-                return message_class(f"{_PACKAGE}.{operation}Response")(model_spec=spec, result=result)
-
-            def codec(message: Any) -> ExamplesCodec:
-                target, tasks = target_of(message), [(message.model_spec.signature_name, method)]
-                return examples_codec(
-                    target=target, examples=message.input, tasks=tasks, encode_response=encode_response
-                )
-
-            return infer(operation, codec)
-
-        def multi_inference(message: Any) -> ExamplesCodec:
-            tasks = read_tasks(message.tasks)
-            target = target_of(message.tasks[0])
-            return examples_codec(
-                target=target, examples=message.input, tasks=tasks, encode_response=encode_multi_inference
-            )
-
         return {
-            "Predict": infer("Predict", predict),
-            "Classify": classify_or_regress("Classification", Method.CLASSIFY),
-            "Regress": classify_or_regress("Regression", Method.REGRESS),
-            "MultiInference": infer("MultiInference", multi_inference),
+            "Predict": infer("Predict"),
+            "Classify": infer("Classification"),
+            "Regress": infer("Regression"),
+            "MultiInference": infer("MultiInference"),
             "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), grpc_code),
         }
+
+    def _codec(self, engine: Engine, operation: str, message: Any) -> PredictCodec | ExamplesCodec:
+        if operation == "Predict":
+            target = target_of(message)
+            return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
+        if operation == "MultiInference":
+            tasks, target = read_tasks(message.tasks), target_of(message.tasks[0])
+            encode_response = encode_multi_inference
+        else:
+            tasks, target = [(message.model_spec.signature_name, _METHODS[operation])], target_of(message)
+            encode_response = partial(encode_single_result, message_class(f"{_PACKAGE}.{operation}Response"))
+        return ExamplesCodec(
+            engine=engine,
+            target=target,
+            loading_error=self._loading_error,
+            examples=message.input,
+            tasks=tasks,
+            encode_response=encode_response,
+        )
 
     async def _model_metadata(self, engine: Engine, data: bytes, _: RequestContext) -> bytes:
         request = _parse("GetModelMetadataRequest", data, engine)
