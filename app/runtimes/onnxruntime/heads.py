@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.runtimes.onnxruntime.inspection import Inspection
-from app.runtimes.onnxruntime.layouts.layout import FindObjects, Outline
+from app.runtimes.onnxruntime.layouts.layout import Candidates, Match, Outline
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
@@ -25,92 +25,72 @@ from tasks.text.generation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
-InputT = TypeVar("InputT")
-PredictionT = TypeVar("PredictionT")
 
-
-class OnnxImageModel(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, eq=False):
+class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
     """A model of images. `predict` converts the outputs for one input to its prediction."""
 
     graph: ImageGraph
-    predict: Callable[[InputT, RawOutputs], PredictionT]
-    image_of: Callable[[InputT], Image] = attrgetter("image")
+    match: Match
+    names: Sequence[str]
+    predict: "Callable[[OnnxImageModel, Any, RawOutputs], Any]"
+    image_of: Callable[[Any], Image] = attrgetter("image")
 
-    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         max_images = self.graph.max_images
-        predictions: list[PredictionT] = []
+        predictions: list[Any] = []
         for start in range(0, len(inputs), max_images):
             batch = inputs[start : start + max_images]
             for item, answer in zip(batch, self.graph.run(list(map(self.image_of, batch))), strict=True):
-                predictions.append(self.predict(item, answer))
+                predictions.append(self.predict(self, item, answer))
         return predictions
 
 
-def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel[Any, Any], Any]:
+def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel, Any]:
     """Return the task, its model, and an input with a blank image."""
-    graph, names = inspection.graph, tuple(inspection.description.labels)
-    decode, keypoints = inspection.match.decode, inspection.match.keypoints
+    graph, found = inspection.graph, inspection.match
+    model = partial(OnnxImageModel, graph, found, tuple(inspection.description.labels))
     blank = Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
-    match inspection.match.task_type:
+    match found.task_type:
         case TaskType.IMAGE_CLASSIFICATION:
-            classifier = OnnxImageModel(graph, partial(_classification, names=names, decode=decode))
-            return ImageClassification(), classifier, ClassificationInput(blank, SelectionParameters())
+            return ImageClassification(), model(_classification), ClassificationInput(blank, SelectionParameters())
         case TaskType.OBJECT_DETECTION:
-            detector = OnnxImageModel(graph, partial(_detections, names=names, decode=decode, keypoints=keypoints))
-            return ObjectDetection(keypoints=keypoints), detector, detection
+            return ObjectDetection(keypoints=found.keypoints), model(_detections), detection
         case TaskType.ORIENTED_OBJECT_DETECTION:
-            oriented = OnnxImageModel(graph, partial(_oriented_detections, names=names, decode=decode))
-            return OrientedObjectDetection(), oriented, detection
+            return OrientedObjectDetection(), model(_oriented_detections), detection
         case TaskType.IMAGE_SEGMENTATION:
-            segmenter = OnnxImageModel(graph, partial(_segments, names=names, decode=decode))
-            return ImageSegmentation(), segmenter, SegmentationInput(blank, SegmentationParameters())
+            return ImageSegmentation(), model(_segments), SegmentationInput(blank, SegmentationParameters())
         case TaskType.IMAGE_TEXT_TO_TEXT:
-            reader = OnnxImageModel(graph, partial(_text_answers, decode=decode), _only_image)
-            return ImageTextToText(), reader, PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
+            item = PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
+            return ImageTextToText(), model(_text_answers, _only_image), item
         case _:
             outputs = graph.output_specs()
-            tensors = OnnxImageModel(graph, partial(_tensors, outputs=outputs))
-            return ImageTensorInference(outputs), tensors, ImageTensorInput(blank)
+            return ImageTensorInference(outputs), model(partial(_tensors, outputs=outputs)), ImageTensorInput(blank)
 
 
-def _classification(
-    item: ClassificationInput,
-    answer: RawOutputs,
-    *,
-    names: Sequence[str],
-    decode: Callable[[RawOutputs], NDArray[np.float32]],
-) -> Classification:
+def _classification(model: OnnxImageModel, item: ClassificationInput, answer: RawOutputs) -> Classification:
     del item
-    return Classification(labels=names, scores=decode(answer))
+    return Classification(labels=model.names, scores=model.match.decode(answer))
 
 
-def _detections(
-    item: DetectionInput,
-    answer: RawOutputs,
-    *,
-    names: Sequence[str],
-    decode: FindObjects,
-    keypoints: tuple[int, int] | None,
-) -> Detections:
-    candidates = decode(answer, item.parameters)
-    points = None
-    if keypoints is not None:
-        points = answer.placement.keypoints_to_image(candidates.extras.reshape(-1, *keypoints))
+def _detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> Detections:
+    candidates: Candidates = model.match.decode(answer, item.parameters)
+    keypoints = None
+    if model.match.keypoints is not None:
+        points = candidates.extras.reshape(-1, *model.match.keypoints)
+        keypoints = answer.placement.keypoints_to_image(points)
     return Detections(
-        labels=_names_of(candidates.class_ids.tolist(), names),
+        labels=_names_of(candidates.class_ids.tolist(), model.names),
         scores=candidates.scores,
         boxes=answer.placement.boxes_to_image(candidates.boxes),
-        keypoints=points,
+        keypoints=keypoints,
     )
 
 
-def _oriented_detections(
-    item: DetectionInput, answer: RawOutputs, *, names: Sequence[str], decode: FindObjects
-) -> OrientedDetections:
-    candidates = decode(answer, item.parameters)
+def _oriented_detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> OrientedDetections:
+    candidates: Candidates = model.match.decode(answer, item.parameters)
     return OrientedDetections(
-        labels=_names_of(candidates.class_ids.tolist(), names),
+        labels=_names_of(candidates.class_ids.tolist(), model.names),
         scores=candidates.scores,
         boxes=answer.placement.rotated_boxes_to_image(candidates.boxes),
         width=item.image.width,
@@ -118,15 +98,9 @@ def _oriented_detections(
     )
 
 
-def _segments(
-    item: SegmentationInput,
-    answer: RawOutputs,
-    *,
-    names: Sequence[str],
-    decode: Callable[[RawOutputs, SegmentationInput], Outline],
-) -> Segments:
-    outline = decode(answer, item)
-    labels = _names_of(outline.class_ids.tolist(), names)
+def _segments(model: OnnxImageModel, item: SegmentationInput, answer: RawOutputs) -> Segments:
+    outline: Outline = model.match.decode(answer, item)
+    labels = _names_of(outline.class_ids.tolist(), model.names)
     return Segments(labels=labels, scores=outline.scores, contours=outline.contours)
 
 
@@ -135,13 +109,15 @@ def _only_image(item: PromptedImage) -> Image:
     return item.image
 
 
-def _text_answers(item: PromptedImage, answer: RawOutputs, *, decode: Callable[[RawOutputs], str]) -> Answers:
+def _text_answers(model: OnnxImageModel, item: PromptedImage, answer: RawOutputs) -> Answers:
     """Answer every prompt with the text in the image, which has one line."""
-    return Answers(prompts=item.prompts, answers=[decode(answer)] * len(item.prompts))
+    return Answers(prompts=item.prompts, answers=[model.match.decode(answer)] * len(item.prompts))
 
 
-def _tensors(item: ImageTensorInput, answer: RawOutputs, *, outputs: Sequence[TensorSpec]) -> ImageTensors:
-    del item
+def _tensors(
+    model: OnnxImageModel, item: ImageTensorInput, answer: RawOutputs, *, outputs: Sequence[TensorSpec]
+) -> ImageTensors:
+    del model, item
     return ImageTensors(as_tensors(outputs, answer.outputs))
 
 
