@@ -7,7 +7,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -101,7 +100,7 @@ class Session:
         framework = _framework()
         available = framework.get_available_providers()
         self._instances = [
-            _load_instance(framework, file, external, parse_devices(name, available), settings.threads)
+            _SessionInstance(_load_session(framework, file, external, parse_devices(name, available), settings.threads))
             for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
@@ -157,39 +156,38 @@ class _SessionInstance(msgspec.Struct):
     total_calls: int = 0
 
 
-def _load_instance(
+def _load_session(
     framework: Any, file: Path, external: Mapping[str, Path], devices: Sequence[Device], threads: int
-) -> _SessionInstance:
-    """Load the graph on the first device that works: the framework may support a GPU that the machine lacks."""
-    *preferred, last = devices
-    for device in preferred:
-        with suppress(ModelError):
-            return _load_instance_on(framework, file, external, device, threads)
-    return _load_instance_on(framework, file, external, last, threads)
+) -> Any:
+    """Load the graph on the first device that works: the framework may support a GPU that the machine lacks.
 
-
-def _load_instance_on(
-    framework: Any, file: Path, external: Mapping[str, Path], device: Device, threads: int
-) -> _SessionInstance:
-    options = framework.SessionOptions()
-    # Requests are the unit of parallelism: more threads inside a call would compete for the same cores under load.
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = _SEVERITY_ERROR
-    # Keep the data alive until the session has copied it.
-    data = _read_external(options, file, external)
-    try:
-        session = framework.InferenceSession(str(file), options, providers=list(device.providers))
-    except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base class
-        raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
-    del data
-    # If a provider cannot start, the framework only logs this and continues without it.
-    first_provider, _ = device.providers[0]
-    if first_provider not in session.get_providers():
-        raise ModelError(f"{file} cannot be loaded on {device.name!r}: {first_provider} could not be started")
-    return _SessionInstance(session)
+    Raises:
+        ModelError: if it cannot be loaded on the last device.
+    """
+    reason = ""
+    for device in devices:
+        options = framework.SessionOptions()
+        # Requests are the unit of parallelism: more threads inside a call would compete for the same cores under load.
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = _SEVERITY_ERROR
+        # Keep the data alive until the session has copied it.
+        data = _read_external(options, file, external)
+        try:
+            session = framework.InferenceSession(str(file), options, providers=list(device.providers))
+        except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base class
+            reason = f": {_first_line(error)}"
+            continue
+        finally:
+            del data
+        # If a provider cannot start, the framework only logs this and continues without it.
+        first_provider, _ = device.providers[0]
+        if first_provider in session.get_providers():
+            return session
+        reason = f" on {device.name!r}: {first_provider} could not be started"
+    raise ModelError(f"{file} cannot be loaded{reason}")
 
 
 def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> list[bytes]:
