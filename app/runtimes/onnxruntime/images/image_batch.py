@@ -5,6 +5,7 @@ Images are resized with the filters of Pillow or OpenCV, which give different pi
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import cv2
@@ -98,8 +99,12 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return np.stack(columns, axis=1).astype(np.float32)
 
 
+@lru_cache(maxsize=256)
 def fit(image_size: tuple[int, int], input_size: tuple[int, int], options: Preprocessing) -> Placement:
-    """Compute how an image is resized and placed in the input; both sizes are (height, width) in pixels."""
+    """Compute how an image is resized and placed in the input; both sizes are (height, width) in pixels.
+
+    The results are cached, because the images of most clients have few sizes.
+    """
     image_height, image_width = image_size
     height, width = input_size
     resize = options.resize

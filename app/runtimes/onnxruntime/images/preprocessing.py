@@ -118,7 +118,7 @@ DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize
 """A rule: `input_size` returns the (height, width) of the input for that of an image, pixels; its text is for users."""
 
 
-class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
+class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """``input = (pixel * scale - mean) / std`` for the resized image.
 
     Attributes:
