@@ -1,14 +1,12 @@
 """A recorded inference in a form that does not depend on the protocol."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from metadata.entry import MetadataEntry
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,4 +101,5 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 def format_timestamp(microseconds: int) -> str:
     """Format microseconds since 1970 as ISO 8601 in UTC, such as ``2026-11-05T12:30:00.000000Z``."""
-    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    # Edited exports may have times that are too large for `datetime`.
+    return f"{np.datetime64(microseconds, 'us')}Z"

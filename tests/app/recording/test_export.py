@@ -95,6 +95,13 @@ def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
     assert (second["found"], second["records"], second["label"]) == ("", "", "")
 
 
+def test_csv_has_times_of_any_unit(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", [inference(started=1_793_881_800_123_457_000)])
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert row["started"] == "58815-11-07T20:02:03.457000Z"
+
+
 def test_parquet_has_typed_columns(tmp_path: Path) -> None:
     exported = inference(
         records=[{"label": "a", "score": 1}, {"prompt": "p"}],
