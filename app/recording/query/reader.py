@@ -28,7 +28,6 @@ from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
 _BATCH_SIZE = 500
-_IMPORT_BATCH_SIZE = 1000
 
 _DIALECTS = {
     "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "TEXT"},
@@ -171,8 +170,8 @@ def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
     reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
     weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
     try:
-        for start in range(0, len(inferences), _IMPORT_BATCH_SIZE):
-            store.write([to_rows(inference) for inference in inferences[start : start + _IMPORT_BATCH_SIZE]])
+        for start in range(0, len(inferences), _BATCH_SIZE):
+            store.write([to_rows(inference) for inference in inferences[start : start + _BATCH_SIZE]])
     except StoreError as error:
         raise SettingsError(f"{file} has values that no store holds: {error}") from None
     finally:

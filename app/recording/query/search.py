@@ -32,13 +32,13 @@ def newest_numbers(
     connection: Connection, filters: Sequence[QueryFilter], before: int | None = None, limit: int | None = None
 ) -> Sequence[int]:
     """Return at most `limit` numbers below `before` of the inferences that meet every filter, newest first."""
-    low, high = 0, math.inf if before is None else before - 1
-    time_ranges = [item.alternatives[0] for item in filters if item.is_time_range]
-    for statement in [_NUMBER_RANGE.where(time_range) for time_range in time_ranges] or [_FULL_RANGE]:
-        first, last = connection.execute(statement).one()
-        low, high = (1, 0) if first is None else (max(low, first), min(high, last))
-    if high < low:
+    time_range = next((item.alternatives[0] for item in filters if item.is_time_range), None)
+    statement = _FULL_RANGE if time_range is None else _NUMBER_RANGE.where(time_range)
+    low, high = connection.execute(statement).one()
+    if low is None or (before is not None and before <= low):
         return []
+    high = high if before is None else min(high, before - 1)
+    # Read the rows of the cheapest filter, and test the other filters for each of them.
     driver, parts, lowest_cost = _ALL, _ALL.alternatives, (high - low + 1) * _ORDERED_COST
     for query_filter in filters:
         if not query_filter.indexed:
