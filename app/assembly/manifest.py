@@ -17,7 +17,7 @@ import msgspec
 
 from app.engine.error_text import missing_extra
 from app.runtimes.folder import ModelFile, identity_of, iterate_files
-from app.settings.files import replacing_file
+from app.settings.files import READABLE_BY_ALL, replacing_file
 from app.settings.model import ModelError, ModelSource, read_bounded
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def write_manifest(folder: Path) -> int:
             lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.relative_path}\n")
     if not lines:
         raise ModelError(f"{folder} holds no files to list")
-    with replacing_file(folder / MANIFEST_FILE) as file:
+    with replacing_file(folder / MANIFEST_FILE, READABLE_BY_ALL) as file:
         file.write("".join(lines).encode())
     return len(lines)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app.assembly.quantization import read_own_settings
-from app.settings.files import replacing_file
+from app.settings.files import READABLE_BY_ALL, replacing_file
 from app.settings.model import SETTINGS_FILE, ModelSettings, ModelSource
 
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
@@ -106,7 +106,7 @@ def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> P
     """
     settings = _merged(read_own_settings(source), candidate, workers)
     file = source.folder / SETTINGS_FILE
-    with replacing_file(file) as replacement:
+    with replacing_file(file, READABLE_BY_ALL) as replacement:
         replacement.write(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
     return file
 

@@ -7,10 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+READABLE_BY_ALL = 0o644
+"""Permissions of a file that a server of another user reads."""
+
 
 @contextmanager
-def replacing_file(path: Path) -> Generator[BinaryIO]:
+def replacing_file(path: Path, mode: int | None = None) -> Generator[BinaryIO]:
     """Yield a new file that replaces `path` in one step at the end. After an error, `path` stays as it was.
+
+    Args:
+        path: the file; its folder must exist.
+        mode: the permissions of the new file; by default those of the umask.
 
     Raises:
         OSError: when the file cannot be written.
@@ -19,6 +26,8 @@ def replacing_file(path: Path) -> Generator[BinaryIO]:
     temporary = path.with_name(f".charioteer-{secrets.token_hex(8)}.part")
     try:
         with temporary.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
             os.fsync(file.fileno())

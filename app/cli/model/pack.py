@@ -18,7 +18,7 @@ from rich.filesize import decimal
 from app.cli.model.check import check
 from app.cli.terminal import console, printable, table
 from app.runtimes.folder import is_hidden
-from app.settings.files import replacing_file
+from app.settings.files import READABLE_BY_ALL, replacing_file
 from app.settings.model import SETTINGS_FILE, ModelError
 
 _SUFFIX = ".tar.gz"
@@ -112,7 +112,7 @@ def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path) -> s
     Owners, times and modes are fixed, so that the archive is reproducible. It has no entries for folders.
     """
     with (
-        replacing_file(output) as file,
+        replacing_file(output, READABLE_BY_ALL) as file,
         gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):

@@ -166,8 +166,7 @@ def _edited_keys(path: Path) -> Generator[list[ApiKey]]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    with replacing_file(path) as file:
-        os.fchmod(file.fileno(), _PRIVATE)
+    with replacing_file(path, _PRIVATE) as file:
         if path.exists():
             # Keep the owner and the readers of the file: the server may run as another user.
             status = path.stat()

@@ -199,6 +199,15 @@ def test_file_name_with_a_newline_is_rejected(folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
+def test_manifest_can_be_read_by_the_server_of_another_user(folder: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        write_manifest(folder)
+    finally:
+        os.umask(umask)
+    assert (folder / MANIFEST_FILE).stat().st_mode & 0o777 == 0o644
+
+
 def openssl(*arguments: str, folder: Path) -> None:
     subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
