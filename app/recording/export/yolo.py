@@ -18,7 +18,7 @@ from tasks.shapes import GEOMETRIES, read_shapes
 from tasks.task import Geometry
 
 _ENDINGS = {"jpeg2000": "jp2", "mpo": "jpg"}
-"""The usual endings of Pillow's formats with other names. Phones write JPEGs with several pictures (MPO)."""
+"""The usual endings of Pillow's formats with other names. Phones write JPEGs with several images (MPO)."""
 
 _HALF_PIXEL = 0.5
 """Offset: YOLO measures from the edge of the first pixel, contours from its centre."""

@@ -133,7 +133,7 @@ def test_stored_file_that_is_no_image_is_left_out_of_yolo(tmp_path: Path, images
     assert [item.id for item in read_dataset(tmp_path / "y").items] == [f"images/{digest(1)}.png"]
 
 
-def test_photo_with_several_pictures_is_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
+def test_photo_with_several_images_is_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
     photo = PIL.Image.new("RGB", (WIDTH, HEIGHT))
     photo.save(image_path(images, digest(0)), "MPO", save_all=True, append_images=[photo])
     export([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], tmp_path / "y", "yolo", images=images)
