@@ -178,7 +178,7 @@ def explain_target(
     """
     image = target.image
     masks = masks_for(parameters, image.width, image.height)
-    weighted_masks = WeightedMasks(target.prediction_count, *masks.shape)
+    weighted_masks = WeightedMasks(target.prediction_count, *masks.shape, hides=masks.hides)
     downscaled, scale = _downscale(image.pixels)
     chunk_size = max(1, min(_MAX_CHUNK_SIZE, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
     # RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
@@ -188,10 +188,10 @@ def explain_target(
         drawn = masks.draw(min(chunk_size, samples - weighted_masks.samples))
         copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
         scores = target.scores([Image(copy) for copy in copies], [scale] * len(copies))
-        weighted_masks.add(masks.weights(drawn), scores)
+        weighted_masks.add(drawn, scores)
         if not should_continue():
             break
-    predictions, saliency = target.predictions, masks.saliency(weighted_masks.mean())
+    predictions, saliency = target.predictions, weighted_masks.mean()
     return [
         Explanation(
             label=label,

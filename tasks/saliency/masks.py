@@ -13,37 +13,14 @@ KEEP_PROBABILITY = 0.5
 _PIXELS_PER_CELL = 8
 
 
-class MaskSource:
-    """A source of masks of one size.
-
-    Attributes:
-        shape: rows and columns.
-        count: number of masks; None for an endless source.
-        hides: whether a score counts for the pixels that its mask hides, as a loss, instead of those that it keeps.
-    """
-
-    shape: tuple[int, int]
-    count: int | None = None
-    hides = False
-
-    def draw(self, count: int, /) -> Masks:
-        """Return the next masks, up to `count`."""
-        raise NotImplementedError
-
-    def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
-        """Return the saliency from the mean score of each pixel, weighted by `weights`."""
-        return -mean if self.hides else mean
-
-    def weights(self, masks: Masks, /) -> Masks:
-        """Return the weight of the score of each sample for each pixel."""
-        return 1 - masks if self.hides else masks
-
-
-class RandomMasks(MaskSource):
+class RandomMasks:
     """The masks of RISE: random cells, enlarged with smooth edges and shifted by up to a cell.
 
     Petsiuk, Das, Saenko: RISE, BMVC 2018, section 3.2.
     """
+
+    count: int | None = None
+    hides = False
 
     def __init__(self, cell_rows: int, cell_columns: int, seed: int) -> None:
         self.shape = (cell_rows * _PIXELS_PER_CELL, cell_columns * _PIXELS_PER_CELL)
@@ -51,6 +28,7 @@ class RandomMasks(MaskSource):
         self._rng = np.random.default_rng(seed)
 
     def draw(self, count: int, /) -> Masks:
+        """Return the next masks, up to `count`."""
         cell_rows, cell_columns = self._cells
         masks = np.empty((count, *self.shape), np.float32)
         for mask in masks:
@@ -63,7 +41,7 @@ class RandomMasks(MaskSource):
         return masks
 
 
-class OcclusionMasks(MaskSource):
+class OcclusionMasks:
     """Masks that hide a window of two by two cells, which moves by one cell and half over the border.
 
     The positions come in random order, so that a scan that ends early covers the whole image.
@@ -79,6 +57,7 @@ class OcclusionMasks(MaskSource):
         self._next = 0
 
     def draw(self, count: int, /) -> Masks:
+        """Return the next masks, up to `count`."""
         positions = self._positions[self._next : self._next + count]
         self._next += len(positions)
         masks = np.ones((len(positions), *self.shape), np.float32)
@@ -87,15 +66,21 @@ class OcclusionMasks(MaskSource):
         return masks
 
 
+MaskSource = RandomMasks | OcclusionMasks
+"""Masks of one size: `shape` has their rows and columns, `count` their number, or None without an end. With `hides`, a
+score counts for the pixels that its mask hides, as a loss, instead of those that it keeps."""
+
+
 class WeightedMasks:
     """The weighted mean score for every pixel and every target, over samples that keep the pixel.
 
     RISE (Petsiuk et al. 2018, equation 6) divides the sum of scores times masks by the number of samples and the
     expected value of the masks. This class divides by the sum of the drawn masks for each pixel, which has the same
-    limit and less noise. For occlusion the weights are the hidden parts.
+    limit and less noise. If masks count by what they hide, the weights are the hidden parts.
     """
 
-    def __init__(self, targets: int, rows: int, columns: int) -> None:
+    def __init__(self, targets: int, rows: int, columns: int, *, hides: bool = False) -> None:
+        self._hides = hides
         self._weighted_scores = np.zeros((targets, rows * columns), np.float64)
         self._weights = np.zeros(rows * columns, np.float64)
         self._scores = np.zeros(targets, np.float64)
@@ -103,19 +88,22 @@ class WeightedMasks:
         self.samples = 0
 
     def add(self, masks: Masks, scores: NDArray[np.float32]) -> None:
-        """Add n samples: (n, rows, columns) their weights for each pixel, and (n, targets) their scores."""
-        flat = masks.reshape(len(masks), -1)
+        """Add n samples: their (n, rows, columns) masks, and their (n, targets) scores."""
+        flat = (1 - masks if self._hides else masks).reshape(len(masks), -1)
         self._weighted_scores += scores.T @ flat
         self._weights += flat.sum(axis=0)
         self._scores += scores.sum(axis=0)
         self.samples += len(masks)
 
     def mean(self) -> NDArray[np.float32]:
-        """Return (targets, rows, columns): the weighted mean scores; the plain mean where all weights are 0."""
+        """Return (targets, rows, columns): the weighted mean scores, negative for hidden parts.
+
+        It is the plain mean where all weights are 0.
+        """
         overall = self._scores[:, np.newaxis] / max(self.samples, 1)
         covered = self._weights > 1e-6
         mean = np.where(covered, self._weighted_scores / np.where(covered, self._weights, 1), overall)
-        return mean.reshape(self._shape).astype(np.float32)
+        return (-mean if self._hides else mean).reshape(self._shape).astype(np.float32)
 
 
 def normalize(saliency: NDArray[np.float32]) -> NDArray[np.float32]:

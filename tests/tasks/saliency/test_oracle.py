@@ -18,9 +18,9 @@ UNMASKED_SCORES = np.array([0.9, 0.6], np.float32)
 
 
 def saliency_maps(source: MaskSource, masks: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    sums = WeightedMasks(scores.shape[1], *source.shape)
-    sums.add(source.weights(masks), scores)
-    return np.stack([normalize(values) for values in source.saliency(sums.mean())])
+    sums = WeightedMasks(scores.shape[1], *source.shape, hides=source.hides)
+    sums.add(masks, scores)
+    return np.stack([normalize(values) for values in sums.mean()])
 
 
 def two_classes(masks: NDArray[np.float32]) -> NDArray[np.float32]:
