@@ -160,7 +160,7 @@ def check_json(body: bytes, limits: Limits, path: str = "") -> None:
     unescaped = body.replace(b"\\\\", b"_").replace(b'\\"', b"_") if b"\\" in body else body
     if (
         _count(b"[", unescaped) + _count(b"{", unescaped) > limits.max_json_depth
-        or _count(b":", unescaped) > limits.max_entries
+        or (len(unescaped) > limits.max_entries and _count(b":", unescaped) > limits.max_entries)
         or (len(unescaped) > limits.max_values and unescaped.count(b",") + limits.max_json_depth >= limits.max_values)
     ):
         _check_structure(unescaped, limits, path)
