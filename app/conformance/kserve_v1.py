@@ -1,6 +1,6 @@
 """Check KServe's V1. TensorFlow Serving has the same paths and rows, and uses the functions without an underscore."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.conformance.check import MUST, SHOULD, Check, expect, expect_same
@@ -17,9 +17,16 @@ def model_path(probe: Probe) -> str:
     return f"/v1/models/{model_in_path(probe, '/v1/models')}"
 
 
-def predict(probe: Probe, body: object) -> Exchange:
-    """Send a predict request to the checked model."""
-    return probe.post_json(f"{model_path(probe)}:predict", body)
+def predict(
+    probe: Probe, body: Mapping[str, object], below: str = "", headers: Mapping[str, str] | None = None
+) -> Exchange:
+    """Send a predict request to the checked model, or to a path `below` it.
+
+    Fields of the user's request other than instances and inputs are sent too, because the model may need them.
+    """
+    given = probe.target.request or {}
+    others = {name: value for name, value in given.items() if name not in ("instances", "inputs")}
+    return probe.post_json(f"{model_path(probe)}{below}:predict", {**others, **body}, headers)
 
 
 def post_bad_json(probe: Probe) -> Exchange:
@@ -100,8 +107,7 @@ def _cloud_event(probe: Probe) -> None:
         "ce-source": "conform",
         "ce-type": "org.kubeflow.serving.inference.request",
     }
-    body = {"instances": _instances(probe)}
-    answer = probe.post_json(f"{model_path(probe)}:predict", body, headers)
+    answer = predict(probe, {"instances": _instances(probe)}, headers=headers)
     answer.expect_object()
     if "ce-id" not in answer.headers or "ce-type" not in answer.headers:
         raise ViolationError("Expected an event with ce-id and ce-type, got an answer without them")

@@ -79,7 +79,7 @@ def _version_path(probe: Probe) -> None:
     rows = _instances(probe)
     _predictions(probe, rows)
     version = tfs.versions_of(probe)[0].get("version")
-    probe.post_json(f"{v1.model_path(probe)}/versions/{version}:predict", {"instances": rows}).expect_object()
+    v1.predict(probe, {"instances": rows}, f"/versions/{version}").expect_object()
 
 
 def _both(probe: Probe) -> None:
@@ -136,8 +136,7 @@ CHECKS = (
               probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}).expect_status(400),
           requires=_PREDICTS),
     Check("TFS-017", SHOULD, "An unknown label is answered with 400.", "Its server core",
-          lambda probe: probe.post_json(
-              f"{v1.model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)}).expect_status(400),
+          lambda probe: v1.predict(probe, {"instances": _instances(probe)}, f"/labels/{UNKNOWN}").expect_status(400),
           requires=_PREDICTS),
     Check("TFS-018", MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
           _bad_base64, requires=_PREDICTS),

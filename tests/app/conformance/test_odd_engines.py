@@ -138,6 +138,23 @@ def test_parameters_of_a_given_message_are_sent_with_those_of_checks() -> None:
     assert {name: value.int64_param for name, value in message.parameters.items()} == {"needed": 1, "unknown": 2}
 
 
+@pytest.mark.parametrize(("protocol", "check"), [("v1", "V1-005"), ("tensorflow-serving", "TFS-005")])
+def test_other_fields_of_given_instances_are_sent(protocol: str, check: str) -> None:
+    signatures: dict[str, Any] = {"signature_def": {"signature_def": {}}}
+    metadata = {"model_spec": {"name": "m", "version": "1"}, "metadata": signatures}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=metadata)
+        body = json.loads(request.content)
+        if body.get("signature_name") != "other":
+            return httpx.Response(400, json={"error": "no"})
+        return httpx.Response(200, json={"predictions": body["instances"]})
+
+    request = {"signature_name": "other", "instances": [1, 2]}
+    assert findings(protocol, reply, request=request)[check].verdict is Verdict.PASSED
+
+
 def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tiny_engine(model="org/half") as url:
         conform(url, options=ConformanceOptions(protocol="v1"), all_models=True, json=tmp_path / "report.json")
