@@ -7,7 +7,7 @@ from app.conformance.check import MUST, SHOULD, Check, expect, expect_same
 from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError
 from app.conformance.client.model_names import model_in_path, model_name
 from app.conformance.client.probe import Probe
-from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_error_texts, expect_form, expect_status, is_list
+from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_error_texts, expect_form, expect_statuses, is_list
 
 UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
 
@@ -126,8 +126,8 @@ CHECKS = (
               probe.get("/v1/models").expect_object().get("models"), list[str], "an array of names in models")),
     Check("V1-003", MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
     Check("V1-004", MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving",
-          lambda probe: expect_status(
-              probe.get(UNKNOWN_PATH), probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), status=404)),
+          lambda probe: expect_statuses(
+              [probe.get(UNKNOWN_PATH), probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]})], 404)),
     Check("V1-005", MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
           lambda probe: _predictions(probe, _instances(probe))),
     Check("V1-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict",

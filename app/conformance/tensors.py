@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -47,10 +47,10 @@ def expect_form(value: object, form: type[T], expected: str, where: str = "") ->
         raise ViolationError(f"{where and f'{where}: '}Expected {expected}, got {quote(value)}: {error}") from None
 
 
-def expect_status(*exchanges: Exchange, status: int) -> None:
-    """Raise a `ViolationError` if one of `exchanges` has another status."""
+def expect_statuses(exchanges: Iterable[Exchange], *codes: int | str) -> None:
+    """Raise a `ViolationError` unless the status of each of `exchanges` is one of `codes`."""
     for exchange in exchanges:
-        exchange.expect_status(status)
+        exchange.expect_status(*codes)
 
 
 def expect_error_texts(*exchanges: Exchange) -> None:

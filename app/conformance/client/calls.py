@@ -96,12 +96,6 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
         raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
 
 
-def expect_codes(exchanges: Iterable[GrpcCall], *codes: str) -> None:
-    """Raise a `ViolationError` unless the status of every call is one of `codes`."""
-    for exchange in exchanges:
-        exchange.expect_code(*codes)
-
-
 def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
     """Raise a `ViolationError` if a refused call has no text with its status.
 

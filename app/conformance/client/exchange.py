@@ -107,10 +107,11 @@ class Exchange:
             raise InconclusiveError(f"The engine refuses the request, with {reason}; give a body with --request")
         return self.expect_object()
 
-    def expect_status(self, status: int) -> None:
-        """Raise a `ViolationError` if the status is another one."""
-        if self.status != status:
-            raise ViolationError(f"Expected status {status}, got {self.status} {quote(self.body)}")
+    def expect_status(self, *codes: int | str) -> None:
+        """Raise a `ViolationError` unless the status is one of `codes`, which are names over gRPC."""
+        if self.status not in codes:
+            expected = " or ".join(map(str, codes))
+            raise ViolationError(f"Expected status {expected}, got {self.status} {quote(self.body)}")
 
     def expect_error(self, max_status: int = 499) -> None:
         """Raise a `ViolationError` if the status is not from 400 to `max_status`."""
@@ -157,8 +158,7 @@ class GrpcCall(Exchange):
         Raises:
             ViolationError: the call failed, or the response could not be decoded.
         """
-        if not self.ok:
-            raise ViolationError(f"{self.path}: Expected OK, got {self.code} {quote(self.body)}")
+        self.expect_status("OK")
         if not self.answers:
             raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
         return self.answers[0]
@@ -176,12 +176,12 @@ class GrpcCall(Exchange):
         """Return `object`, which expects the status OK."""
         return self.object()
 
-    def expect_code(self, *codes: str) -> None:
-        """Raise a `ViolationError` unless the status is one of `codes`."""
+    def expect_status(self, *codes: int | str) -> None:
+        """Raise a `ViolationError` unless the name of the status is one of `codes`."""
         if self.code not in codes:
-            got = f"{self.code} {quote(self.body)}"
-            raise ViolationError(f"{self.path}: Expected {' or '.join(codes)}, got {got}")
+            expected = " or ".join(map(str, codes))
+            raise ViolationError(f"{self.path}: Expected {expected}, got {self.code} {quote(self.body)}")
 
     def expect_client_error(self, *also: str) -> None:
         """Raise a `ViolationError` unless the engine blames the client, or the code is one of `also`."""
-        self.expect_code(*_CLIENT_ERRORS, *also)
+        self.expect_status(*_CLIENT_ERRORS, *also)

@@ -9,7 +9,7 @@ from app.conformance.client.exchange import Exchange, ViolationError
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference import rpc
 from app.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
-from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_list
+from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_statuses, flattened, has_fields, is_list
 
 _UNKNOWN_PATH = f"/v2/models/{UNKNOWN}"
 
@@ -110,8 +110,8 @@ CHECKS = (
     Check("V2-018", SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", rpc.unknown_output,
           requires=_INFERS),
     Check("V2-019", MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",
-          lambda probe: expect_status(
-              probe.get(_UNKNOWN_PATH), probe.post_json(f"{_UNKNOWN_PATH}/infer", {"inputs": []}), status=404)),
+          lambda probe: expect_statuses(
+              [probe.get(_UNKNOWN_PATH), probe.post_json(f"{_UNKNOWN_PATH}/infer", {"inputs": []})], 404)),
     Check("V2-020", MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
           lambda probe: expect_error_texts(probe.get(_UNKNOWN_PATH), infer(probe, {"inputs": []}))),
     Check("V2-021", MUST, "Invalid JSON is an error.", f"{_OIP}, errors",

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same
-from app.conformance.client.calls import GrpcCall, call_method, expect_codes, expect_reasons
+from app.conformance.client.calls import GrpcCall, call_method, expect_reasons
 from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference import messages as oip
-from app.conformance.tensors import UNKNOWN
+from app.conformance.tensors import UNKNOWN, expect_statuses
 from app.proto import INFERENCE
 
 
@@ -221,7 +221,7 @@ CHECKS = (
     Check("V2G-017", SHOULD, "Unknown parameters are ignored.",
           f"{_INPUT}, parameters; Triton, KServe and MLServer ignore them",unknown_parameters, requires=_INFERS),
     Check("V2G-018", MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
-          lambda probe: expect_codes(_call_unknown_model(probe), "NOT_FOUND")),
+          lambda probe: expect_statuses(_call_unknown_model(probe), "NOT_FOUND")),
     Check("V2G-019", MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status",
           lambda probe: expect_reasons(_call_unknown_model(probe))),
     Check("V2G-020", SHOULD, "An unknown output is refused as a client error.", _STATUS, unknown_output,

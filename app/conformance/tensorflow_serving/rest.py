@@ -9,7 +9,7 @@ from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expec
 from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.tensorflow_serving import messages as tfs
-from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_object
+from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_statuses, flattened, has_fields, is_object
 
 _STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
 
@@ -122,13 +122,13 @@ CHECKS = (
     Check("TFS-011", MUST, "A body with neither is answered with 400.", "Its handler's tests",
           lambda probe: v1.predict(probe, {"conform": []}).expect_status(400)),
     Check("TFS-012", MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
-          lambda probe: expect_status(
-              v1.predict(probe, {"instances": 1}), v1.predict(probe, {"instances": []}), status=400)),
+          lambda probe: expect_statuses(
+              [v1.predict(probe, {"instances": 1}), v1.predict(probe, {"instances": []})], 400)),
     Check("TFS-013", MUST, "Invalid JSON is answered with 400.", "Its tests",
           lambda probe: v1.post_bad_json(probe).expect_status(400)),
     Check("TFS-014", SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
-          lambda probe: expect_status(
-              probe.get(f"{v1.model_path(probe)}:predict"), probe.get("/v1/conform"), status=400)),
+          lambda probe: expect_statuses(
+              [probe.get(f"{v1.model_path(probe)}:predict"), probe.get("/v1/conform")], 400)),
     Check("TFS-015", MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
           lambda probe: probe.post_json(f"{v1.UNKNOWN_PATH}:predict", {"instances": [1]}).expect_status(404)),
     Check("TFS-016", MUST, "An unknown signature is answered with 400.", "Its predict code",

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
-from app.conformance.client.calls import GrpcCall, call_method, expect_codes, expect_reasons
+from app.conformance.client.calls import GrpcCall, call_method, expect_reasons
 from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.tensorflow_serving import messages as tfs
-from app.conformance.tensors import UNKNOWN
+from app.conformance.tensors import UNKNOWN, expect_statuses
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE
 
 _METHOD = "tensorflow/serving/"
@@ -98,7 +98,7 @@ def _wrong_datatype(probe: Probe) -> None:
     name, tensor = next(iter(tfs.build_request(probe).inputs.items()))
     is_number = tfs.fields_of(tensor)[1]
     dtype, element = (tfs.STRING, b"conform") if is_number else (tfs.FLOAT, 1)
-    tfs.predict(probe, inputs={name: tfs.build_tensor(dtype, [1], [element])}).expect_code(_INVALID)
+    tfs.predict(probe, inputs={name: tfs.build_tensor(dtype, [1], [element])}).expect_status(_INVALID)
 
 
 def _output_filter(probe: Probe) -> None:
@@ -196,7 +196,7 @@ def _context(probe: Probe) -> None:
 
 def _empty_input(probe: Probe) -> None:
     for method, spec in _specs(probe, "Classify", "Regress").items():
-        call_method(probe, PREDICTION_SERVICE, method, model_spec=spec).expect_code(_INVALID)
+        call_method(probe, PREDICTION_SERVICE, method, model_spec=spec).expect_status(_INVALID)
 
 
 _SERVER = "TensorFlow Serving"
@@ -208,19 +208,19 @@ _INVALID, _NOT_FOUND = "INVALID_ARGUMENT", "NOT_FOUND"
 
 CHECKS = (
     Check("TFSG-001", MUST, "A request without the name of a model is INVALID_ARGUMENT.", _CORE,
-          lambda probe: expect_codes(_call_without_name(probe), _INVALID)),
+          lambda probe: expect_statuses(_call_without_name(probe), _INVALID)),
     Check("TFSG-002", MUST, "GetModelStatus returns version, state and status of each version.", _STATUS, _status),
     Check("TFSG-003", MUST, "With a version in the request, only that version is returned.",
           _STATUS, tfs.check_version_alone, requires=("TFSG-002",)),
     Check("TFSG-004", SHOULD, "HandleReloadConfigRequest without a configuration is refused.",
           f"{_SERVER}, model_service_impl.cc",
-          lambda probe: call_method(probe, MODEL_SERVICE, "HandleReloadConfigRequest").expect_code(
+          lambda probe: call_method(probe, MODEL_SERVICE, "HandleReloadConfigRequest").expect_status(
               _INVALID, "UNIMPLEMENTED", "PERMISSION_DENIED")),
     Check("TFSG-005", MUST, "GetModelMetadata returns a SignatureDefMap, with inputs, outputs and methods.",
           f"{_APIS}/get_model_metadata.proto", _metadata),
     Check("TFSG-006", MUST, "Metadata without metadata_field, or of another field, is INVALID_ARGUMENT.",
           f"{_SERVER}, get_model_metadata_impl.cc",
-          lambda probe: expect_codes([tfs.call_metadata(probe), tfs.call_metadata(probe, UNKNOWN)], _INVALID)),
+          lambda probe: expect_statuses([tfs.call_metadata(probe), tfs.call_metadata(probe, UNKNOWN)], _INVALID)),
     Check("TFSG-007", MUST, "Predict returns outputs with the names and datatypes of the signature.",
           _PREDICT, _outputs, requires=_DESCRIBES),
     Check("TFSG-008", MUST, "Elements are in the field of their datatype or in tensor_content, and fit the shape.",
@@ -233,25 +233,25 @@ CHECKS = (
     Check("TFSG-012", MUST, "A version can be requested, and model_spec of the answer names it.",
           f"{_APIS}/model.proto", _version, requires=("TFSG-002", *_PREDICTS)),
     Check("TFSG-013", MUST, "An unknown model is answered with NOT_FOUND.", f"{_SERVER}, its tests",
-          lambda probe: expect_codes(_call_unknown_model(probe), _NOT_FOUND), requires=_DESCRIBES),
+          lambda probe: expect_statuses(_call_unknown_model(probe), _NOT_FOUND), requires=_DESCRIBES),
     Check("TFSG-014", MUST, "An unknown version is answered with NOT_FOUND.", f"{_SERVER}, its tests",
-          lambda probe: expect_codes(_call_unknown_version(probe), _NOT_FOUND), requires=_PREDICTS),
+          lambda probe: expect_statuses(_call_unknown_version(probe), _NOT_FOUND), requires=_PREDICTS),
     Check("TFSG-015", SHOULD, "An unknown label is answered with INVALID_ARGUMENT.", _CORE,
-          lambda probe: tfs.predict(probe, model_spec={"version_label": UNKNOWN}).expect_code(_INVALID),
+          lambda probe: tfs.predict(probe, model_spec={"version_label": UNKNOWN}).expect_status(_INVALID),
           requires=_PREDICTS),
     Check("TFSG-016", MUST, "An unknown signature is answered with FAILED_PRECONDITION.", _PREDICT_CODE,
-          lambda probe: tfs.predict(probe, model_spec={"signature_name": UNKNOWN}).expect_code("FAILED_PRECONDITION"),
+          lambda probe: tfs.predict(probe, model_spec={"signature_name": UNKNOWN}).expect_status("FAILED_PRECONDITION"),
           requires=_PREDICTS),
     Check("TFSG-017", MUST, "An unknown input is INVALID_ARGUMENT.", _PREDICT_CODE,
           lambda probe: tfs.predict(
-              probe, inputs={UNKNOWN: tfs.build_tensor(tfs.FLOAT, [1], [1])}).expect_code(_INVALID),
+              probe, inputs={UNKNOWN: tfs.build_tensor(tfs.FLOAT, [1], [1])}).expect_status(_INVALID),
           requires=_PREDICTS),
     Check("TFSG-018", MUST, "An unknown output in output_filter is INVALID_ARGUMENT.", _PREDICT_CODE,
-          lambda probe: tfs.predict(probe, output_filter=[UNKNOWN]).expect_code(_INVALID), requires=_PREDICTS),
+          lambda probe: tfs.predict(probe, output_filter=[UNKNOWN]).expect_status(_INVALID), requires=_PREDICTS),
     Check("TFSG-019", MUST, "An input of another datatype is INVALID_ARGUMENT.", _PREDICT_CODE,
           _wrong_datatype, requires=_PREDICTS),
     Check("TFSG-020", MUST, "tensor_content of another size than shape has is INVALID_ARGUMENT.", _TENSOR,
-          lambda probe: tfs.call_predict(probe, _with_content(tfs.build_request(probe), b"\0")).expect_code(_INVALID),
+          lambda probe: tfs.call_predict(probe, _with_content(tfs.build_request(probe), b"\0")).expect_status(_INVALID),
           requires=("TFSG-009",)),
     Check("TFSG-021", MUST, "A refusal has a text with its status.", f"{_SERVER}, grpc_status_util.cc",
           lambda probe: expect_reasons([*_call_unknown_model(probe), *_call_without_name(probe)]), requires=_DESCRIBES),
