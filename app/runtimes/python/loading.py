@@ -39,7 +39,7 @@ _open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
-    """Describe a model from its settings and its class. Construct an object only if nothing else declares the task.
+    """Describe a model from its settings and its class. Only a function without a task, or of TENSOR, is called.
 
     Raises:
         ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
@@ -48,7 +48,7 @@ def inspect(source: ModelSource) -> ModelMetadata:
     code, instance = ModelCode(source.folder), ModelInstance(f"model {source.name}")
     try:
         target = _run(source, instance, "importing it", lambda: code.find(implementation))
-        if not isinstance(target, type) and _declared_task(source, target) is None:
+        if not isinstance(target, type) and _declared_task(source, target) in (None, TaskType.TENSOR):
             target = _construct(source, instance, target)
         adapter = _adapter(source, target)
         predict = find_method(target, "predict")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.python.answers.value_parsing import (
     ClassNames,
+    array,
     column,
     columns,
     describe,
@@ -80,7 +81,8 @@ def read_classification(value: object, path: str, item: object, labels: ClassNam
         labelled = LabelledScores(names(*mapping["labels"], labels), scores(*mapping["scores"]))
         labelled.check_lengths(path)
         if isinstance(value, Classification):
-            return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=value.class_ids)
+            class_ids = _class_ids(value.class_ids, f"{path}.class_ids", len(labelled.labels))
+            return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=class_ids)
     elif isinstance(value, Mapping):
         labelled = _by_label(cast("Mapping[object, object]", value), path, labels)
     elif (supervised := read_supervision(value, path, labels)) is not None:
@@ -100,6 +102,17 @@ def read_classification(value: object, path: str, item: object, labels: ClassNam
     known = [number for number in numbered if number is not None]
     class_ids = known if len(known) == len(numbered) and known else None
     return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=class_ids)
+
+
+def _class_ids(value: object, path: str, count: int) -> list[int] | None:
+    """Check the numbers of `count` classes, which are answered as INT32."""
+    if value is None:
+        return None
+    numbered = array(value, path)
+    is_number = numbered.size == 0 or (numbered.dtype.kind in "iu" and 0 <= numbered.min() <= numbered.max() < 2**31)
+    if numbered.shape != (count,) or not is_number:
+        raise invalid_answer(path, f"the numbers of {count} classes", describe(value))
+    return cast("list[int]", numbered.tolist())
 
 
 def _by_label(value: Mapping[object, object], path: str, labels: ClassNames) -> LabelledScores:

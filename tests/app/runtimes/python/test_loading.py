@@ -259,6 +259,17 @@ def test_describe_finds_the_task_of_the_object_that_a_function_makes(tmp_path: P
     assert facts(tmp_path / "m")["is called as"] == "predict(image)"
 
 
+def test_describe_finds_the_tensors_of_the_object_that_a_function_makes(tmp_path: Path) -> None:
+    code = """
+        class Real:
+            inputs = outputs = {"x": ("FP32", (-1, 2))}
+            def predict(self, tensors): return tensors
+        def Model(): return Real()
+    """
+    write_model(tmp_path / "m", code, task_type="TENSOR")
+    assert [spec.name for spec in describe(source_at(tmp_path / "m")).inputs] == ["x"]
+
+
 def test_describe_creates_no_instance(tmp_path: Path) -> None:
     write_model(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
     found = facts(tmp_path / "m")

@@ -106,6 +106,19 @@ def test_error_names_invalid_score(answer: object, error_text: str) -> None:
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize("class_ids", [[1], [0, 1, 2], ["x", "y"], [2**31, 0], [-1, 0], [0.5, 1], 7])
+def test_class_numbers_that_do_not_fit_are_rejected(class_ids: Any) -> None:
+    answer = Classification(labels=["cat", "dog"], scores=np.array([0.5, 0.5], F32), class_ids=class_ids)
+    with pytest.raises(InferenceError, match=r"predict\(\)\.class_ids: Expected the numbers of 2 classes"):
+        read_classification(answer, "predict()", CLASSIFICATION_INPUT, LABELS)
+
+
+@pytest.mark.parametrize("class_ids", [[5, 3], np.array([5, 3]), (5, 3)])
+def test_class_numbers_of_a_classification_are_kept(class_ids: Any) -> None:
+    answer = Classification(labels=["cat", "dog"], scores=np.array([0.5, 0.5], F32), class_ids=class_ids)
+    assert read_classification(answer, "predict()", CLASSIFICATION_INPUT, LABELS).class_ids == [5, 3]
+
+
 def square_with_hole() -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return the mask of a square with a hole."""
     mask = np.zeros((30, 40), np.bool_)
