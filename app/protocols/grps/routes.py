@@ -1,7 +1,7 @@
 """The REST routes of GRPS, under ``/grps/v1``."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -88,7 +88,7 @@ class Grps(HttpProtocol):
                 f"/grps/v1/{call.path}",
                 call.summary,
                 method=method,
-                handle=_plain_handler(engine, call),
+                handle=partial(_answer_plain, engine, call),
                 body=WireMessage if method == "POST" else None,
                 answer=WireMessage,
                 refusal=WireRefusal,
@@ -135,12 +135,9 @@ class Grps(HttpProtocol):
         return await stream_call(call, outputs, lambda error: encode_streamed(error_message(error)), media_type=_BINARY)
 
 
-def _plain_handler(engine: Engine, call: PlainCall) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-    async def handle(request: HttpRequest) -> Response[bytes]:
-        body = await read_body(request, engine) if call.reads_message else b""
-        return json_response(await call.respond(engine, lambda: read_json_message(body, engine.limits)[0], encode_json))
-
-    return handle
+async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -> Response[bytes]:
+    body = await read_body(request, engine) if call.reads_message else b""
+    return json_response(await call.respond(engine, lambda: read_json_message(body, engine.limits)[0], encode_json))
 
 
 def _codec(engine: Engine, head: InferenceHead, body: bytes, query: _Query) -> PredictCodec:

@@ -4,8 +4,9 @@ Calls always have the gRPC status OK; errors are in the status of the message.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -61,7 +62,10 @@ class GrpsGrpc(GrpcProtocol):
 
         streaming_handler = cast("Handler", grpc.unary_stream_rpc_method_handler(cast("Any", predict_streaming)))
         return {
-            **{name: unary_handler(self.name, _plain_method(engine, call)) for name, call in PLAIN_CALLS.items()},
+            **{
+                name: unary_handler(self.name, partial(_answer_plain, engine, call))
+                for name, call in PLAIN_CALLS.items()
+            },
             "Predict": unary_handler(self.name, predict),
             "PredictStreaming": streaming_handler,
         }
@@ -71,14 +75,11 @@ def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
     return PredictCodec(engine.registry, lambda: (parse_message(GrpsMessage, data, engine.limits), False))
 
 
-def _plain_method(engine: Engine, call: PlainCall) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
-    async def method(data: bytes, _: RequestContext) -> bytes:
-        try:
-            return await call.respond(engine, lambda: parse_message(GrpsMessage, data, engine.limits), _serialize)
-        except InferenceError as error:
-            return _serialize(error_message(error))
-
-    return method
+async def _answer_plain(engine: Engine, call: PlainCall, data: bytes, _: RequestContext) -> bytes:
+    try:
+        return await call.respond(engine, lambda: parse_message(GrpsMessage, data, engine.limits), _serialize)
+    except InferenceError as error:
+        return _serialize(error_message(error))
 
 
 def _serialize(message: Any) -> bytes:

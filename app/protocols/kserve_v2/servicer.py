@@ -1,7 +1,7 @@
 """The gRPC service of the Open Inference Protocol, `inference.GRPCInferenceService` with Triton's definitions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from inspect import isawaitable
@@ -212,21 +212,17 @@ class KServeV2Grpc(GrpcProtocol):
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
-            **{name: unary_handler(self.name, _plain_method(engine, name)) for name in _PLAIN_CALLS},
+            **{name: unary_handler(self.name, partial(_answer_plain, engine, name)) for name in _PLAIN_CALLS},
             "ModelInfer": unary_handler(self.name, inferences.infer),
             "ModelStreamInfer": streaming_handler,
         }
 
 
-def _plain_method(engine: Engine, name: str) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
-    """Return a method that is no inference."""
-    request_name, (_, answer) = INFERENCE.methods_by_name[name].input_type.name, _PLAIN_CALLS[name]
-
-    async def method(data: bytes, _: RequestContext) -> bytes:
-        content: Any = answer(engine, read_message(request_name, data))
-        return encode_message(f"{name}Response", await content if isawaitable(content) else content)
-
-    return method
+async def _answer_plain(engine: Engine, name: str, data: bytes, _: RequestContext) -> bytes:
+    """Answer a call that is no inference."""
+    request = read_message(INFERENCE.methods_by_name[name].input_type.name, data)
+    content: Any = _PLAIN_CALLS[name][1](engine, request)
+    return encode_message(f"{name}Response", await content if isawaitable(content) else content)
 
 
 def _check_repository(name: str) -> None:
