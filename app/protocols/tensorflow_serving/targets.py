@@ -80,9 +80,9 @@ def parse_target(method: str, path: str) -> ModelTarget:
     if match["model"] is None:
         raise invalid("Missing model name in request.")
     return ModelTarget(
-        model=_percent_decoded(match["model"]),
+        model=unquote(match["model"]),
         version=version,
-        label=None if match["label"] is None else _percent_decoded(match["label"]),
+        label=None if match["label"] is None else unquote(match["label"]),
         verb=cast("Verb", verb if verb == verb.lower() else "status"),
     )
 
@@ -104,39 +104,34 @@ def _version(digits: str) -> int:
     return int(significant)
 
 
-def _percent_decoded(text: str) -> str:
-    return unquote(text, errors="replace")
-
-
 def loading_error(status: LoadingStatus) -> ErrorKind:
     """Return the kind of error for a model that is loading."""
     return ErrorKind.MODEL_NOT_READY if status == 503 else ErrorKind.MODEL_NOT_FOUND
 
 
-def find_ready_version(
-    registry: Registry, target: ModelTarget, loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND
-) -> Registration:
+def find_ready_version(registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> Registration:
     """Return the registration that serves the request: the requested version, or the latest version that is ready.
 
     Raises:
         InferenceError: `loading_error` when no version is ready and one is loading, NOT_FOUND in the real server;
             MODEL_NOT_FOUND when none is ready or loading; INVALID_REQUEST for an unknown label.
     """
-    registrations, request_text = registry.versions(target.model), f"Latest({target.model})"
+    registrations, version = registry.versions(target.model), None
     if target.label is not None:
         version = registry.version_with_label(target.model, target.label)
         if version is None:
             raise invalid(f"Unrecognized servable version label: {target.label}")
-        registrations, request_text = _with_version(registrations, version), f"Specific({target.model}, {version})"
     elif _names_version(registrations, target):
-        registrations = _with_version(registrations, str(target.version))
-        request_text = f"Specific({target.model}, {target.version})"
+        version = str(target.version)
+    if version is not None:
+        registrations = _with_version(registrations, version)
     for registration in registrations:
         if registration.servable is not None:
             return registration
     loading = any(registration.state is ModelState.LOADING for registration in registrations)
     error_kind = loading_error if loading else ErrorKind.MODEL_NOT_FOUND
-    raise InferenceError(error_kind, f"Servable not found for request: {request_text}")
+    requested = f"Latest({target.model})" if version is None else f"Specific({target.model}, {version})"
+    raise InferenceError(error_kind, f"Servable not found for request: {requested}")
 
 
 def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registration]:
