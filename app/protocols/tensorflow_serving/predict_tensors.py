@@ -84,15 +84,11 @@ def with_canonical_names(members: Mapping[str, ValueT], signature: Signature) ->
 
 
 def _check_batch_size(tensors: Sequence[Tensor]) -> None:
-    expected_size = None
     for tensor in tensors:
-        shape = tensor.shape
-        if not shape:
+        if not tensor.shape:
             raise invalid(f"Tensor name: {tensor.name} has no shape information ")
-        if expected_size is None:
-            expected_size = shape[0]
-        if shape[0] != expected_size:
-            sizes = f"{shape[0]} expecting: {expected_size}"
+        if tensor.shape[0] != tensors[0].shape[0]:
+            sizes = f"{tensor.shape[0]} expecting: {tensors[0].shape[0]}"
             raise invalid(f"Tensor name: {tensor.name} has inconsistent batch size: {sizes}")
 
 
