@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import msgspec
 import pytest
 
 from app.assembly.drift_monitoring import load_embedder
 from app.cli.recorded.drift import drift
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.measurement import BUNDLED
+from app.recording.inference import RecordedImage, RecordedInference
 from tests.support.drift_samples import sample
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
@@ -109,6 +111,38 @@ def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: 
     assert "1 images not readable as images" in captured.err
     assert run("check", out, good, "--model", MODELS / "classifier") == 0
     assert "chi-square" in capsys.readouterr().out
+
+
+def recorded(number: int, model: str, task_type: str, *, has_image: bool = True) -> RecordedInference:
+    return RecordedInference(
+        id=str(number),
+        protocol="kserve-v2",
+        model=model,
+        version="1",
+        task_type=task_type,
+        started=number,
+        duration=1,
+        records=[{"label": "cat", "score": number / 50}],
+        image=RecordedImage(digest="0" * 64, width=8, height=8, size=1) if has_image else None,
+    )
+
+
+def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, out = tmp_path / "recorded.jsonl", tmp_path / "b.npz"
+    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
+    inferences += [recorded(40, "detector", "OBJECT_DETECTION", has_image=False)]
+    inferences += [recorded(41, "classifier", "IMAGE_CLASSIFICATION")]
+    store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
+    assert run("baseline", store, "--out", out) == 2
+    tasks = "several tasks, IMAGE_CLASSIFICATION, OBJECT_DETECTION: choose a model (classifier, detector)"
+    assert tasks in capsys.readouterr().err
+    assert run("baseline", store, "--out", out, "--recorded-model", "missing") == 2
+    assert "There are no recordings of answered image requests" in capsys.readouterr().err
+    assert run("baseline", store, "--out", out, "--recorded-model", "detector") == 0
+    captured = capsys.readouterr()
+    assert "40 images, 3 numbers, 0 of an embedding" in captured.out
+    assert "1 images of no image, or explanations" in captured.err
+    assert "40 images without their pixels" in captured.err
 
 
 def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
