@@ -275,18 +275,6 @@ def example(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tupl
     return sent, exchange.object()
 
 
-def readiness_after(probe: Probe, method: str) -> Exchange:
-    """Return the readiness response after the engine is set online or offline, and restore the previous state."""
-    was_ready = succeeds(call_method(probe, "CheckReadiness"))
-    try:
-        success(call_method(probe, method))
-        return call_method(probe, "CheckReadiness")
-    finally:
-        exchanges = list(probe.exchanges)
-        call_method(probe, "Online" if was_ready else "Offline")
-        probe.exchanges[:] = exchanges
-
-
 def split_messages(body: bytes) -> list[dict[str, Any]]:
     """Return JSON objects that are concatenated, with only white space between them."""
     text, messages = body.decode(errors="replace").strip(), list[dict[str, Any]]()
