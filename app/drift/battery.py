@@ -184,7 +184,7 @@ def describe_change(baseline: Mapping[str, int], production: Mapping[str, int]) 
 
 def quote_names(names: Sequence[str]) -> str:
     """List names of clients for one line of a log or terminal: few, shortened, without control characters."""
-    printable = [name if name.isprintable() else repr(name) for name in names[:_MAX_NAMES]]
+    printable = [name if name and name.isprintable() else repr(name) for name in names[:_MAX_NAMES]]
     quoted = [name if len(name) <= _MAX_LENGTH else f"{name[:_MAX_LENGTH]}..." for name in printable]
     return ", ".join(quoted) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 

@@ -48,7 +48,7 @@ class Recorder:
     @property
     def unavailable_reason(self) -> str:
         """The error that every request gets now; empty if the store works or answers do not wait for it."""
-        fault = self.writer.unavailable_reason if self.acknowledge else None
+        fault = self.writer.unavailable_reason
         return "" if fault is None else str(not_recorded(fault))
 
     def record(self, event: RequestContext, /) -> "Future[None] | None":

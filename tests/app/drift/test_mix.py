@@ -115,3 +115,4 @@ def with_cameras(cameras: np.ndarray[tuple[int], np.dtype[np.int64]], count: int
 def test_names_of_clients_are_printable_and_short() -> None:
     change = describe_change({"a": 10}, {"a": 5, "\x1b[31m": 3, "x" * 100: 2})
     assert change == f"new '\\x1b[31m', {'x' * 60}..."
+    assert describe_change({"a": 5, "": 5}, {"a": 10}) == "gone ''"
