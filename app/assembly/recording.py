@@ -50,7 +50,7 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     )
     redacted_keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
     converter = RowConverter(Redaction(redacted_keys), keep_images=folder is not None)
-    recorder = Recorder(converter, writer, recording_metrics, settings.record_sample, acknowledge=acknowledging)
+    recorder = Recorder(converter, writer, recording_metrics, settings.record_sample)
     try:
         recorder.start()
     except StoreError as error:

@@ -24,17 +24,15 @@ class Recorder:
 
     Args:
         row_converter: converts an inference into rows.
-        writer: writes the rows.
+        writer: writes the rows, and decides whether answers wait for it.
         metrics: counts requests that are not recorded.
         fraction: share of requests to record, 0..1.
-        acknowledge: whether answers wait until they are recorded. A request that cannot be recorded then fails.
     """
 
     row_converter: RowConverter
     writer: Writer
     metrics: RecordingMetrics
     fraction: float
-    acknowledge: bool
 
     def start(self) -> None:
         """Open the store.
@@ -54,7 +52,7 @@ class Recorder:
     def record(self, event: RequestContext, /) -> "Future[None] | None":
         if not is_sampled(event.id, self.fraction):
             return None
-        recorded: Future[None] | None = Future() if self.acknowledge else None
+        recorded: Future[None] | None = Future() if self.writer.acknowledge else None
         try:
             request = self.row_converter(event)
         except Exception:

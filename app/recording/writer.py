@@ -37,7 +37,7 @@ class Writer:
         folder: the folder for images, if they are stored.
         retention: deletes expired recordings.
         metrics: receives metrics and log records.
-        acknowledge: whether clients wait until their requests are written.
+        acknowledge: whether clients wait until their requests are written. A request that cannot be written then fails.
         max_queued: maximum number of queued requests.
         write_timeout: timeout in seconds after which waiting clients get an error, even if the write succeeds later.
     """
@@ -57,7 +57,7 @@ class Writer:
         self._folder = folder
         self._retention = retention
         self._metrics = metrics
-        self._acknowledge = acknowledge
+        self.acknowledge = acknowledge
         self._max_queued = max_queued
         self._write_timeout = write_timeout
         self._changed = threading.Condition()
@@ -85,13 +85,13 @@ class Writer:
         """
         self._thread.start()
         self._opened.result()
-        if self._acknowledge:
+        if self.acknowledge:
             threading.Thread(target=self._watch_timeouts, name="recording-watch", daemon=True).start()
 
     @property
     def unavailable_reason(self) -> str | None:
         """The reason to reject new requests now, or None."""
-        if self._acknowledge and self._fault is not None and time.monotonic() < self._retry_at:
+        if self.acknowledge and self._fault is not None and time.monotonic() < self._retry_at:
             return self._fault
         return None
 
@@ -154,7 +154,7 @@ class Writer:
                 self._folder.open()
             self._store.open()
         except StoreError as error:
-            if self._acknowledge:
+            if self.acknowledge:
                 raise
             self._metrics.failed(error)
 
@@ -169,7 +169,7 @@ class Writer:
             if not self._queue:
                 return ()
         # A commit costs as much as a dozen inferences. Under load, requests within this interval share a commit.
-        interval = _COMMIT_INTERVAL if self._acknowledge else _UNACKNOWLEDGED_COMMIT_INTERVAL
+        interval = _COMMIT_INTERVAL if self.acknowledge else _UNACKNOWLEDGED_COMMIT_INTERVAL
         self._closing.wait(max(0.0, self._batch_started + interval - time.monotonic()))
         with self._changed:
             batch: list[PendingRequest] = []
@@ -203,7 +203,7 @@ class Writer:
     def _handle_failure(self, fault: StoreFault, until: float | None = None) -> bool:
         """Handle a failed store: reject all requests `until` then, or pause. Return whether the batch is finished."""
         pause, self._pause = self._pause, min(2 * self._pause, _MAX_PAUSE)
-        if self._acknowledge:
+        if self.acknowledge:
             with self._changed:
                 rejected = self._take_waiting()
                 self._fault, self._retry_at = fault, until or time.monotonic() + pause

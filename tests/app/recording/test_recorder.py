@@ -50,7 +50,7 @@ class Recording:
             write_timeout=longest_write,
         )
         conversion = RowConverter(Redaction(()), keep_images=images is not None)
-        self.recorder = Recorder(conversion, writer, report, fraction, acknowledge=acknowledging)
+        self.recorder = Recorder(conversion, writer, report, fraction)
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.get_sample_value(f"charioteer_recording_{name}", labels)
