@@ -63,13 +63,7 @@ _CLIP = Preprocessor(
 _SIGLIP = Preprocessor(size=224, resample=_BICUBIC, image_mean=HALVES, image_std=HALVES)
 _VIT = Preprocessor(size=224, resample=_BILINEAR, image_mean=HALVES, image_std=HALVES)
 
-_FAMILIES: Mapping[str, Preprocessor] = {
-    "CLIP": _CLIP,
-    "Llava": _CLIP,
-    "Siglip": _SIGLIP,
-    "ViT": _VIT,
-    "": _VIT,
-}
+_FAMILIES: Mapping[str, Preprocessor] = {"CLIP": _CLIP, "Llava": _CLIP, "Siglip": _SIGLIP, "ViT": _VIT, "": _VIT}
 """The defaults of image processors that convert an image to one array."""
 _DECLARABLE = ("interpolation", "antialias", "fill", "scale", "mean", "std")
 
@@ -147,16 +141,24 @@ def _from_file(config: Preprocessor, path: Path) -> Preprocessing:
         resize = "letterbox"
     elif resized.sides not in (None, tuple(side * shorter_side // min(size) for side in size)):
         raise ModelError(f"{path} resizes to {resized} and cuts out {size} of other proportions, not supported yet")
-    mean, std = as_triple(config.image_mean) or ZEROS, as_triple(config.image_std) or ONES
-    normalised = config.do_normalize is not False
+    mean, std = _statistics(config, path)
     return msgspec.structs.replace(
         _recipe(size, resize, shorter_side),
         interpolation=_filter(config.resample, path),
-        fill=tuple(int(value * 255) for value in mean),
+        fill=tuple(min(max(int(value * 255), 0), 255) for value in mean),
         scale=1.0 if config.do_rescale is False else config.rescale_factor or BYTE,
-        mean=mean if normalised else ZEROS,
-        std=std if normalised else ONES,
+        mean=ZEROS if config.do_normalize is False else mean,
+        std=std,
     )
+
+
+def _statistics(config: Preprocessor, path: Path) -> tuple[Triple, Triple]:
+    """Return the means of R, G and B, and the divisors after they are subtracted; by default 0.5."""
+    mean = as_triple(config.image_mean) or HALVES
+    std = ONES if config.do_normalize is False else as_triple(config.image_std) or HALVES
+    if not all(map(math.isfinite, (*mean, *std))) or 0 in std:
+        raise ModelError(f"{path} gives the mean {mean} and the standard deviation {std}, which make no finite numbers")
+    return mean, std
 
 
 def _filter(number: int | str | None, path: Path) -> Interpolation:
@@ -229,7 +231,7 @@ class TiledImageProcessor:
         self._edge = _longest_edge(config.max_image_size, _TILE_EDGE, path)
         self._splits = config.do_image_splitting is not False
         self._resample = PILLOW_FILTERS[_filter(_LANCZOS if config.resample is None else config.resample, path)]
-        self._values = _values(config)
+        self._values = _values(config, path)
 
     def __call__(self, image: Image) -> Tiles:
         import PIL.Image
@@ -253,14 +255,13 @@ class TiledImageProcessor:
         )
 
 
-def _values(config: Preprocessor) -> NDArray[np.float32]:
+def _values(config: Preprocessor, path: Path) -> NDArray[np.float32]:
     """Return the input of the network for each of 256 values of R, G and B, (256, 3)."""
     factor = 1.0 if config.do_rescale is False else config.rescale_factor or 1 / 255
     values = np.repeat((np.arange(256) * factor).astype(np.float32)[:, np.newaxis], 3, axis=1)
     if config.do_normalize is False:
         return values
-    mean = 0.5 if config.image_mean is None else config.image_mean
-    std = 0.5 if config.image_std is None else config.image_std
+    mean, std = _statistics(config, path)
     return (values - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
 
 

@@ -149,6 +149,24 @@ def test_unknown_filter_is_rejected(tmp_path: Path) -> None:
         TiledImageProcessor((config, tmp_path / "preprocessor_config.json"), tmp_path)
 
 
+@pytest.mark.parametrize("changes", [{"image_mean": [float("nan")] * 3}, {"image_std": 0}, {"image_std": float("inf")}])
+def test_statistics_that_make_no_numbers_are_rejected(tmp_path: Path, changes: dict[str, object]) -> None:
+    path = tmp_path / "preprocessor_config.json"
+    error_text = r"preprocessor_config.json gives the mean .* and the standard deviation"
+    path.write_text(json.dumps({**CONFIGS[0], **changes}))
+    with pytest.raises(ModelError, match=error_text):
+        decide_recipe(read_processor_configuration(tmp_path), PreprocessingSettings(), tmp_path)
+    path.write_text(json.dumps({"image_processor_type": "Idefics3ImageProcessor", **changes}))
+    with pytest.raises(ModelError, match=error_text):
+        TiledImageProcessor(read_processor_configuration(tmp_path), tmp_path)
+
+
+def test_background_of_means_in_bytes_is_a_byte(tmp_path: Path) -> None:
+    config = {**CONFIGS[4], "do_pad": True, "do_rescale": False, "image_mean": [123, 0, -1], "image_std": 1}
+    pixel_values = pixel_values_of(tmp_path, config, Image(np.zeros((8, 16, 3), np.uint8)))
+    assert pixel_values[0, :, 0, 0].tolist() == [255 - 123, 0, 1]
+
+
 def test_padding_is_declared(tmp_path: Path) -> None:
     recipe, _ = decide_recipe(None, PreprocessingSettings(size=(8, 8), resize="pad", fill=51), tmp_path)
     pixel_values = single_image_processor(recipe)(Image(np.zeros((8, 4, 3), np.uint8))).pixel_values
