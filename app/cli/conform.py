@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from app.cli.terminal import FAILED, console, progress, stop
+from app.cli.terminal import FAILED, check_output, console, progress, stop
 from app.conformance.client.model_names import list_models
 from app.conformance.client.probe import RequestLimitError
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
@@ -16,6 +16,7 @@ from app.conformance.output.reports import html_report, json_report, junit_repor
 from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError
+from app.settings.model import ModelError
 
 _VIOLATED = 1
 
@@ -55,6 +56,7 @@ def conform(
     files = ((json, json_report), (junit, junit_report), (html, html_report))
     statuses: list[int] = []
     try:
+        check_output(json, junit, html)
         for name in _models(url, options, all_models=all_models):
             report = _run_checks(url, replace(options, model=name))
             print_report(report, console(), everything=everything)
@@ -62,7 +64,7 @@ def conform(
                 if path:
                     _write(path, render(report), name if all_models else None)
             statuses.append(_status(report))
-    except (UnreachableError, OptionsError, RequestLimitError) as error:
+    except (UnreachableError, OptionsError, RequestLimitError, ModelError) as error:
         stop(str(error))
     if any(statuses):
         # A failure is more important than a missing result.

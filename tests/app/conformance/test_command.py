@@ -107,9 +107,8 @@ def test_checks_are_listed_without_an_engine() -> None:
     assert "GRPS-001" in result.stdout
 
 
-def test_unwritable_report_exits_with_status_2(tmp_path: Path) -> None:
-    with tiny_engine() as url:
-        result = conform(url, "--protocol", "v1", "--json", tmp_path / "nowhere" / "report.json")
+def test_unwritable_report_is_refused_before_any_request(tmp_path: Path) -> None:
+    result = conform("http://127.0.0.1:1", "--protocol", "v1", "--json", tmp_path / "nowhere" / "report.json")
     assert result.returncode == 2
-    assert "cannot write the report" in result.stderr
+    assert "there is no folder" in result.stderr
     assert "Traceback" not in result.stderr
