@@ -1,20 +1,18 @@
 """TOKEN_CLASSIFICATION: find the named entities of a text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
 from tasks.saliency.probe import best_match, probe_parameters, select_targets, take
 from tasks.saliency.words import Span, shifted
-from tasks.task import InputGroup, Model, TaskType
-from tasks.text.request import TEXT_INPUT, TextInput, text_groups
-from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, reject_candidate_labels, select
+from tasks.task import Model, TaskType
+from tasks.text.request import LabelTask, TextInput
+from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 
@@ -83,12 +81,11 @@ TaggedText = TextInput[TokenParameters]
 TokenClassifier = Model[TaggedText, Entities]
 
 
-class TokenClassification:
+class TokenClassification(LabelTask[TokenParameters]):
     """Return entities in the order of the text; `top_k` selects those with the highest scores."""
 
     task_type = TaskType.TOKEN_CLASSIFICATION
     parameters_type = TokenParameters
-    inputs = (TEXT_INPUT,)
     outputs = (
         TensorSpec(name="num_entities", datatype=Datatype.INT32, shape=(-1,)),
         TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
@@ -96,11 +93,6 @@ class TokenClassification:
         TensorSpec(name="words", datatype=Datatype.BYTES, shape=(-1, -1)),
         TensorSpec(name="spans", datatype=Datatype.INT32, shape=(-1, -1, 2)),
     )
-
-    def decode(
-        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
-    ) -> Sequence[InputGroup[TaggedText]]:
-        return text_groups(request, defaults, limits, TokenParameters, reject_candidate_labels)
 
     def postprocess(self, item: TaggedText, prediction: Entities, /) -> Entities:
         return take(prediction, sorted(select(prediction.scores, prediction.labels, item.parameters)))

@@ -16,12 +16,14 @@ from tasks.inference.limits import Limits, check_text
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
+from tasks.vision.filtering import SelectionParameters, reject_candidate_labels
 from tasks.vision.request import check_count
 
 TEXT_INPUT = TensorSpec(name="args", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of text tasks: any number of texts, with the name of mlserver-huggingface."""
 
 ParametersT = TypeVar("ParametersT", bound=msgspec.Struct)
+SelectionT = TypeVar("SelectionT", bound=SelectionParameters)
 
 
 class TextItem(msgspec.Struct, frozen=True, eq=False):
@@ -89,6 +91,18 @@ def text_groups(
         ]
         groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
+
+
+class LabelTask(Generic[SelectionT]):
+    """The part of a task that is the same for all tasks that find labels in texts."""
+
+    parameters_type: type[SelectionT]
+    inputs = (TEXT_INPUT,)
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> list[InputGroup[TextInput[SelectionT]]]:
+        return text_groups(request, defaults, limits, self.parameters_type, reject_candidate_labels)
 
 
 def _strings(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[str]:
