@@ -98,7 +98,7 @@ async def answer_inference(
 
 
 async def answer_call(engine: Engine, context: RequestContext, call: InferenceCall) -> Response[bytes]:
-    """Answer an inference.
+    """Answer the inference of `call`.
 
     Raises:
         InferenceError: for every failure, with the path in terms of the protocol.
@@ -134,7 +134,7 @@ async def stream_call(
     call: InferenceCall,
     outputs: AsyncGenerator[bytes],
     encode_error: Callable[[InferenceError], bytes],
-    encode_end: Callable[[], bytes] = bytes,
+    encode_end: Callable[[], bytes] = lambda: b"",
     media_type: str = EVENT_STREAM,
 ) -> Stream:
     """Return a response that streams `outputs`, and after them the result of `encode_end`; empty ones are left out.

@@ -54,7 +54,7 @@ _STATUS_KEY = "triton_grpc_error"
 
 
 class _Inferences:
-    """The inferences over an engine."""
+    """Answer inferences with an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -168,7 +168,7 @@ _PLAIN_CALLS: Mapping[str, tuple[Permission, Callable[[Engine, Any], object]]] =
     "RepositoryModelUnload": ("admin", _unload),
     **{name: ("infer", partial(_refuse, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
 }
-"""The calls that are no inferences, with their permissions. Each returns the content of its response or awaits it."""
+"""The permission of each call that is no inference, and the function that returns or awaits the response's content."""
 
 
 class KServeV2Grpc(GrpcProtocol):
@@ -220,8 +220,8 @@ class KServeV2Grpc(GrpcProtocol):
 
 async def _answer_plain(engine: Engine, name: str, data: bytes, _: RequestContext) -> bytes:
     """Answer a call that is no inference."""
-    request = read_message(INFERENCE.methods_by_name[name].input_type.name, data)
-    content: Any = _PLAIN_CALLS[name][1](engine, request)
+    answer = _PLAIN_CALLS[name][1]
+    content: Any = answer(engine, read_message(INFERENCE.methods_by_name[name].input_type.name, data))
     return encode_message(f"{name}Response", await content if isawaitable(content) else content)
 
 

@@ -106,7 +106,7 @@ class _Codec(Generic[WireT]):
         return HttpAnswer(content=content)
 
     def encode_chunk(self, chunk: Chunk) -> bytes:
-        """Return the events for a chunk of a answer; empty if it adds nothing. The last chunk sets `last_events`."""
+        """Return the events of a chunk, empty if it adds nothing to the answer. The last chunk sets `last_events`."""
         events = self._encode_part(chunk, self.first_delta) if self.first_delta and not self._has_chunk else b""
         self._has_chunk = True
         if chunk.text:
