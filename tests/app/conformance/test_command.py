@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.conformance.tiny_engine import tiny_engine
 from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT, run_server
 
