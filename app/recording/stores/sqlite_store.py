@@ -16,6 +16,8 @@ from app.recording.stores.tables import schema_version
 from app.settings.server import SettingsError
 
 _BUSY_TIMEOUT = 3.0
+_FIRST_ANALYSIS = 1000
+_MAX_BETWEEN_ANALYSES = 1_000_000
 
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
@@ -53,6 +55,8 @@ class SqliteStore(Store):
         self._inode = 0
         # Whether the last write failed. Part of it may have been written.
         self._last_write_failed = False
+        self._written = 0
+        self._next_analysis = _FIRST_ANALYSIS
 
     def open(self) -> None:
         with self._converted_errors():
@@ -61,13 +65,17 @@ class SqliteStore(Store):
     def write(self, rows: Sequence[Rows]) -> None:
         super().write(rows)
         self._last_write_failed = False
+        self._written += len(rows)
+        if self._written >= self._next_analysis:
+            # The rows are already committed, so a failure here does not matter.
+            with suppress(StoreError):
+                self._analyse()
 
     def close(self) -> None:
         if self._connection is None:
             return
-        # Statistics for SQL of users. Filters do not need them.
         with suppress(StoreError):
-            self._transaction(lambda connection: connection.exec_driver_sql("ANALYZE"))
+            self._analyse()
         self._disconnect()
 
     def _number(self, connection: Connection, rows: Sequence[Rows]) -> Sequence[tuple[int, Rows]]:
@@ -124,6 +132,11 @@ class SqliteStore(Store):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _analyse(self) -> None:
+        """Update the statistics of the planner. Without them, a query with two filters may take minutes."""
+        self._next_analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MAX_BETWEEN_ANALYSES)
+        self._transaction(lambda connection: connection.exec_driver_sql("ANALYZE"))
 
     @contextmanager
     def _converted_errors(self) -> Generator[None]:
