@@ -84,11 +84,12 @@ def with_canonical_names(members: Mapping[str, ValueT], signature: Signature) ->
 
 
 def _check_batch_size(tensors: Sequence[Tensor]) -> None:
-    for tensor in tensors:
-        if not tensor.shape:
+    shapes = [tensor.shape for tensor in tensors]
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        if not shape:
             raise invalid(f"Tensor name: {tensor.name} has no shape information ")
-        if tensor.shape[0] != tensors[0].shape[0]:
-            sizes = f"{tensor.shape[0]} expecting: {tensors[0].shape[0]}"
+        if shape[0] != shapes[0][0]:
+            sizes = f"{shape[0]} expecting: {shapes[0][0]}"
             raise invalid(f"Tensor name: {tensor.name} has inconsistent batch size: {sizes}")
 
 

@@ -10,7 +10,6 @@ from app.runtimes.label_files import format_labels
 from app.runtimes.onnxruntime.files.location import find_component_graphs, locate_graph
 from app.runtimes.onnxruntime.files.model_files import read_model_files
 from app.runtimes.onnxruntime.heads import as_tensors, task_and_model
-from app.runtimes.onnxruntime.image_text_to_text import assembly
 from app.runtimes.onnxruntime.images.inputs import is_single_image
 from app.runtimes.onnxruntime.inspection import inspect_model
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
@@ -32,7 +31,10 @@ def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMe
         ModelError: if its task or layout cannot be determined, or a file is missing.
     """
     if open_graph is None and find_component_graphs(source):
-        return assembly.assemble(source)[1]
+        # Import late: most models have one graph, and the server starts faster.
+        from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
+
+        return assemble(source)[1]
     session = (open_graph or open_session)(source)
     if _is_tensor_model(source, session):
         return _describe_tensor_model(source, session)
@@ -48,7 +50,10 @@ def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
         ModelError: if its task or layout cannot be determined, a file is missing, or the test fails.
     """
     if open_graph is None and find_component_graphs(source):
-        return assembly.load(source)
+        # Import late, as above.
+        from app.runtimes.onnxruntime.image_text_to_text.assembly import load as load_parts
+
+        return load_parts(source)
     session = (open_graph or open_session)(source)
     if _is_tensor_model(source, session):
         task = TensorInference(session.inputs, session.outputs)
