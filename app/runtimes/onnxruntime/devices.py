@@ -30,6 +30,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     providers: Sequence[tuple[str, Mapping[str, str]]]
 
+    @property
+    def memory(self) -> tuple[str, int] | None:
+        """Return ONNX Runtime's name and number of the device memory for inputs; None for main memory."""
+        _, options = self.providers[0]
+        return ("cuda", int(options["device_id"])) if "device_id" in options else None
+
 
 _CPU: tuple[str, Mapping[str, str]] = (_KINDS["cpu"], {})
 CPU = Device(name="cpu", providers=[_CPU])

@@ -100,7 +100,7 @@ class Session:
         framework = _framework()
         available = framework.get_available_providers()
         self._instances = [
-            _SessionInstance(_load_session(framework, file, external, parse_devices(name, available), settings.threads))
+            _load_instance(framework, file, external, parse_devices(name, available), settings.threads)
             for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
@@ -128,6 +128,8 @@ class Session:
         try:
             if self._has_bfloat:
                 return self._run_values(instance.session, feeds, names)
+            if instance.memory is not None:
+                return run_bound(instance.session, instance.memory, self._framework.OrtValue, feeds, names)
             return instance.session.run(names, feeds)
         except Exception as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
@@ -149,16 +151,17 @@ class Session:
 
 
 class _SessionInstance(msgspec.Struct):
-    """A session of ONNX Runtime, and its numbers of calls: in flight, and ever."""
+    """A session of ONNX Runtime, the memory of its `Device`, and its numbers of calls: in flight, and ever."""
 
     session: Any
+    memory: tuple[str, int] | None
     calls: int = 0
     total_calls: int = 0
 
 
-def _load_session(
+def _load_instance(
     framework: Any, file: Path, external: Mapping[str, Path], devices: Sequence[Device], threads: int
-) -> Any:
+) -> _SessionInstance:
     """Load the graph on the first device that works: the framework may support a GPU that the machine lacks.
 
     Raises:
@@ -185,7 +188,7 @@ def _load_session(
         # If a provider cannot start, the framework only logs this and continues without it.
         first_provider, _ = device.providers[0]
         if first_provider in session.get_providers():
-            return session
+            return _SessionInstance(session, device.memory)
         reason = f" on {device.name!r}: {first_provider} could not be started"
     raise ModelError(f"{file} cannot be loaded{reason}")
 
@@ -208,6 +211,22 @@ def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> li
         sizes = [len(content) for content in contents]
         options.add_external_initializers_from_files_in_memory(list(external), contents, sizes)
     return contents
+
+
+def run_bound(
+    session: Any, memory: tuple[str, int], ort_value: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
+) -> list[NDArray[Any]]:
+    """Run a session with IOBinding, which copies inputs and outputs once each, and return the outputs `names`.
+
+    `memory` is that of a `Device`, and `ort_value` is ONNX Runtime's class `OrtValue`.
+    """
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_ortvalue_input(name, ort_value.ortvalue_from_numpy(np.ascontiguousarray(array), *memory))
+    for name in names:
+        binding.bind_output(name, "cpu")
+    session.run_with_iobinding(binding)
+    return binding.copy_outputs_to_cpu()
 
 
 def _array(value: Any) -> NDArray[Any]:

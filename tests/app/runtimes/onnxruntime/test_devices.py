@@ -10,7 +10,7 @@ import pytest
 
 from app.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
 from app.runtimes.onnxruntime.loading import load
-from app.runtimes.onnxruntime.session import Session
+from app.runtimes.onnxruntime.session import Session, run_bound
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
 
@@ -27,6 +27,8 @@ def test_gpu_is_numbered_and_falls_back_to_cpu() -> None:
     second = parse_device("cuda:1", CUDA)
     assert second.providers == [("CUDAExecutionProvider", {"device_id": "1"}), ("CPUExecutionProvider", {})]
     assert parse_device("cuda", CUDA).providers[0] == ("CUDAExecutionProvider", {"device_id": "0"})
+    assert second.memory == ("cuda", 1)
+    assert CPU.memory is None
 
 
 def test_auto_prefers_gpu_but_not_tensorrt() -> None:
@@ -103,3 +105,14 @@ def test_every_instance_runs_a_blank_image_before_the_model_is_ready(
     file = graphs.channel_means(tmp_path / "model.onnx")
     load(graphs.source(file, onnxruntime={"instances": 3}))
     assert len(called) == 3
+
+
+def test_io_binding_gives_same_answers(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    plain = Session(file)
+    feeds = {plain.inputs[0].name: np.random.default_rng(0).random((2, 3, 8, 8), np.float32).transpose(0, 1, 3, 2)}
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [output.name for output in plain.outputs]
+    bound = run_bound(session, ("cpu", 0), onnxruntime.OrtValue, feeds, names)
+    for plain_output, bound_output in zip(plain.run(feeds), bound, strict=True):
+        np.testing.assert_array_equal(plain_output, bound_output)
