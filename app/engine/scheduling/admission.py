@@ -161,7 +161,7 @@ class Admission:
             return _overload(self._full_message(self.in_flight + arriving))
         if model is None:
             return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
-        return self._refusal(model)
+        return self._refusal(model, self._limited_wait(model))
 
     def check(self, model: str) -> None:
         """Refuse a request that `acquire` would refuse now.
@@ -169,7 +169,7 @@ class Admission:
         Raises:
             InferenceError: OVERLOADED.
         """
-        if (error := self._refusal(model)) is not None:
+        if (error := self._refusal(model, self._limited_wait(model))) is not None:
             raise error
 
     def deadline(self, context: RequestContext) -> float | None:
@@ -200,17 +200,19 @@ class Admission:
         """
         if (body_arrived := BODY_ARRIVED.get()) is not None:
             body_arrived()
-        must_wait, max_seconds = self.in_flight >= self._workers, self._queue_limits.max_queue_seconds
+        wait: float | None = 0.0
         if self.clients.max_in_flight is not None:
             self.clients.acquire(context)
-        if must_wait and (error := self._refusal(model, deadline)) is not None:
-            self.clients.release(context)
-            raise error
+        if self.in_flight >= self._workers:
+            wait = self._limited_wait(model, deadline)
+            if (error := self._refusal(model, wait, deadline)) is not None:
+                self.clients.release(context)
+                raise error
         self.last_admitted = time.monotonic()
         with self._lock:
             self.in_flight += 1
             self._in_flight_by_model[model] += 1
-        return max_seconds if must_wait and max_seconds is not None and self._expected_wait(model) > 0 else None
+        return self._queue_limits.max_queue_seconds if wait else None
 
     def release(self, model: str, context: RequestContext) -> None:
         """Stop counting a request for `model`."""
@@ -227,21 +229,27 @@ class Admission:
             del arriving[first]
         return len(arriving)
 
-    def _refusal(self, model: str, deadline: float | None = None) -> InferenceError | None:
-        """Return the error of a request that is refused now; None if it is admitted."""
+    def _limited_wait(self, model: str, deadline: float | None = None) -> float | None:
+        """Return the seconds that a request is likely to wait; None if neither a limit nor its deadline needs them."""
+        is_limited = self._queue_limits.max_queue_seconds is not None or deadline is not None
+        return self._expected_wait(model) if is_limited else None
+
+    def _refusal(self, model: str, wait: float | None, deadline: float | None = None) -> InferenceError | None:
+        """Return the error of a request that is refused now; None if it is admitted. `wait` is `_limited_wait`."""
         limits, in_flight = self._queue_limits, self._in_flight_by_model.get(model, 0)
-        max_seconds = limits.max_queue_seconds
         if self.in_flight >= self._workers + limits.max_waiting:
             reason = self._full_message(self.in_flight)
         elif in_flight > self._workers and in_flight >= self._workers + self._max_waiting(model):
             reason = f"The server has {in_flight} requests for {model!r} in flight and takes no more of them"
-        elif max_seconds is not None and (wait := self._expected_wait(model)) > max_seconds:
+        elif wait is None:
+            return None
+        elif limits.max_queue_seconds is not None and wait > limits.max_queue_seconds:
             reason = f"A request would have to wait for about {wait:.3g} s"
-        elif deadline is not None and (wait := self._expected_wait(model)) > deadline - time.monotonic():
+        elif deadline is not None and wait > deadline - time.monotonic():
             reason = f"A request would have to wait for about {wait:.3g} s, longer than its timeout"
         else:
             return None
-        return _overload(reason, self._expected_wait(model))
+        return _overload(reason, self._expected_wait(model) if wait is None else wait)
 
     def _full_message(self, count: int) -> str:
         return f"The server has {count} {self._unit} in flight and takes no more"

@@ -125,7 +125,6 @@ class Connection(PipelinedProtocol):
     def _on_body(self, body: bytes) -> None:
         size = len(body)
         self.parser.body_bytes += size
-        self.parser.missing_bytes -= size
         newest = self.newest
         if self.draining or newest is None or newest.response_complete:
             return

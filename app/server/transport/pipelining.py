@@ -79,11 +79,12 @@ class PipelinedProtocol(asyncio.Protocol):
         if self._unparsed:
             self._unparsed += data
             return
-        view, start, size = memoryview(data), 0, len(data)
+        parser, view, start, size = self.parser, memoryview(data), 0, len(data)
         while start < size and not self.transport.is_closing():
             # In each part, one request begins at most. Bodies are not searched.
-            if self.parser.missing_bytes > 0:
-                end = start + self.parser.missing_bytes
+            missing = 0 if parser.in_head else (parser.body_length or 0) - parser.body_bytes
+            if missing > 0:
+                end = start + missing
             elif len(self.pipeline) < _MAX_QUEUED:
                 blank_line = data.find(_BLANK_LINE, start)
                 end = size if blank_line < 0 else blank_line + len(_BLANK_LINE)

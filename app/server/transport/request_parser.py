@@ -118,7 +118,6 @@ class RequestParser:
         in_head: whether its request line and headers are incomplete.
         in_message: whether it is incomplete.
         body_bytes: received bytes of its body, which `on_body` counts.
-        missing_bytes: bytes that are left of its body, which `on_body` counts; not positive if the length is unknown.
     """
 
     def __init__(
@@ -132,8 +131,9 @@ class RequestParser:
         self._max_bytes, self._max_fields = max_bytes, max_fields
         self._on_head, self.on_body, self._on_end = on_head, on_body, on_end
         self.url, self.headers = b"", list[tuple[bytes, bytes]]()
-        self.message_count = self.body_bytes = self.missing_bytes = self._overhead_bytes = self._received_bytes = 0
+        self.message_count = self.body_bytes = self._overhead_bytes = self._received_bytes = 0
         self.in_head = self.in_message = self._is_resuming = False
+        self.body_length: int | None = None
         self._parser = self._new_parser()
 
     def _new_parser(self) -> httptools.HttpRequestParser:
@@ -240,7 +240,6 @@ class RequestParser:
         if hosts != 1 and (hosts or self.version == "1.1"):
             raise RefusedError(400, f"Expected one Host header, got {hosts or 'none'}", "malformed")
         self.body_length = int(content_length) if transfer_encoding is None else None
-        self.missing_bytes = self.body_length or 0
         if transfer_encoding is not None:
             if self.version == "1.0":
                 raise RefusedError(400, "HTTP/1.0 knows no Transfer-Encoding", "malformed")
