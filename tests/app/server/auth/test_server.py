@@ -134,8 +134,9 @@ def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, serv
         client.get(f"/metrics?api_key={key}", auth=("", key))
     metrics = client.get("/metrics", headers=bearer_header(READ_KEY)).text
     command = Path(f"/proc/{server.process.pid}/cmdline").read_text()
-    # Info lines are delayed; this warning flushes them.
+    # Info lines are delayed; this warning flushes them. The server writes its lines in another thread.
     client.get("/metrics", headers=bearer_header(WRONG))
+    wait_until(lambda: '"client":"owner"' in "".join(server.log))
     log = "".join(server.log)
     assert '"client":"owner"' in log
     assert '"event":"audit"' in log
