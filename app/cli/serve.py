@@ -79,7 +79,7 @@ def serve(
     configure_process()
     configure_logging(settings.log_format)
     faulthandler.enable(2)
-    # To list all options takes a twentieth of the start.
+    # Listing all options delays the start.
     if any(variable.startswith(_PREFIX) for variable in os.environ):
         for variable, nearest in unknown_variables(command.assemble_argument_collection()):
             _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})

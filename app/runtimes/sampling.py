@@ -78,7 +78,7 @@ class Sampler:
         return highest[np.argsort(np.negative(logits[highest]), kind="stable")]
 
 
-# The quotes defer the import of NumPy's generators, which costs 2 MB.
+# The quotes defer the import of NumPy's generators, which few servers need.
 def _draw(weights: NDArray[np.float64], top_p: float, random: "np.random.Generator") -> int:
     """Draw an index of the descending `weights` from the first ones that sum to `top_p` of the total."""
     cumulative = np.cumsum(weights)
