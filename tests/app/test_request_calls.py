@@ -90,8 +90,14 @@ def test_request_of_each_protocol_calls_a_bounded_number_of_python_functions(
     assert len(calls) <= max_calls, "\n".join(f"{call.file}:{call.line} {call.function}" for call in calls)
 
 
-def test_architecture_page_lists_the_files_of_a_request(detection: Trace) -> None:
-    section = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("### Its files")[2]
-    listed = re.findall(r"`([\w/]+\.py)`", section.partition("\n## ")[0])
-    files = [call.file.removeprefix(f"{ROOT}/") for call in detection.calls]
-    assert listed == list(dict.fromkeys(file for file in files if file.startswith(("app/", "metadata/", "tasks/"))))
+def test_architecture_page_lists_the_way_of_a_request(detection: Trace) -> None:
+    section = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("### Its functions")[2]
+    table, _, rest = section.partition("\n## ")[0].partition("Helpers:")
+    listed: list[tuple[str, str]] = []
+    for row in re.findall(r"`([\w/]+\.py)` \|(.*)\|", table):
+        listed += [(row[0], function) for function in re.findall(r"`([^`]+)`", row[1])]
+    way = detection.way()
+    assert listed == way
+    assert len(way) <= 50
+    assert len({file for file, _ in way}) <= 25
+    assert sorted(re.findall(r"`([\w/]+\.py)`", rest)) == sorted(set(detection.own_files()) - {file for file, _ in way})

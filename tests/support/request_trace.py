@@ -23,12 +23,21 @@ _HEADERS = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """A call of a Python function: its file, its qualified name, its first line and its thread."""
+    """A call of a Python function.
+
+    Attributes:
+        file: the absolute path of its file.
+        function: its qualified name.
+        line: its first line.
+        thread: the name of the thread.
+        caller: file and function of the nearest caller in this project; both empty if there is none.
+    """
 
     file: str
     function: str
     line: int
     thread: str
+    caller: tuple[str, str]
 
 
 class Trace(msgspec.Struct):
@@ -43,6 +52,20 @@ class Trace(msgspec.Struct):
 
     calls: list[Call]
     c_calls: int
+
+    def own_files(self) -> list[str]:
+        """Return the files of this project, relative to the repository, in the order of their first call."""
+        return list(dict.fromkeys(call.file.removeprefix(f"{ROOT}/") for call in self.calls if _is_own(call.file)))
+
+    def way(self) -> list[tuple[str, str]]:
+        """Return file and function of all functions that call a function of another file, in order of first call."""
+        leaving = {call.caller for call in self.calls if _is_own(call.file) and call.caller[0] not in ("", call.file)}
+        functions = dict.fromkeys((call.file, call.function) for call in self.calls)
+        return [(file.removeprefix(f"{ROOT}/"), name) for file, name in functions if (file, name) in leaving]
+
+
+def _is_own(file: str) -> bool:
+    return file.startswith(tuple(f"{ROOT}/{package}/" for package in ("app", "metadata", "tasks")))
 
 
 def trace_request(
@@ -120,8 +143,18 @@ def main() -> None:
     for call in trace.calls:
         file = call.file.removeprefix(f"{ROOT}/")
         print(f"{call.thread:14} {file}:{call.line} {call.function}")  # noqa: T201
-    files = {call.file for call in trace.calls if call.file.startswith(str(ROOT)) and "site-packages" not in call.file}
-    print(json.dumps({"calls": len(trace.calls), "c_calls": trace.c_calls, "files": len(files)}))  # noqa: T201
+    way = trace.way()
+    print("\nFunctions that call another file:")  # noqa: T201
+    for file, function in way:
+        print(f"{file} {function}")  # noqa: T201
+    counts = {
+        "calls": len(trace.calls),
+        "c_calls": trace.c_calls,
+        "files": len(trace.own_files()),
+        "functions_of_the_way": len(way),
+        "files_of_the_way": len({file for file, _ in way}),
+    }
+    print(json.dumps(counts))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from types import FrameType
 
 _CONTROL = "trace-control"
 _THREADS = ("MainThread", "inference")
+_PACKAGES = tuple(f"{Path(__file__).parents[3] / package}/" for package in ("app", "metadata", "tasks"))
 
 
 def _is_periodic(frame: FrameType | None) -> bool:
@@ -26,10 +27,18 @@ def _is_periodic(frame: FrameType | None) -> bool:
     return False
 
 
+def _caller_of(frame: FrameType) -> tuple[str, str]:
+    """Return the file and the name of the function of this project that has called `frame`; empty if none has."""
+    caller = frame.f_back
+    while caller is not None and not caller.f_code.co_filename.startswith(_PACKAGES):
+        caller = caller.f_back
+    return ("", "") if caller is None else (caller.f_code.co_filename, caller.f_code.co_qualname)
+
+
 class _Recorder:
     def __init__(self) -> None:
         self.is_on = False
-        self.calls: list[tuple[str, str, int, str]] = []
+        self.calls: list[tuple[str, str, int, str, tuple[str, str]]] = []
         self.c_calls = 0
 
     def profile(self, frame: FrameType, event: str, _: object) -> None:
@@ -37,7 +46,7 @@ class _Recorder:
         if self.is_on and thread.startswith(_THREADS) and not _is_periodic(frame):
             if event == "call":
                 code = frame.f_code
-                self.calls.append((code.co_filename, code.co_qualname, code.co_firstlineno, thread))
+                self.calls.append((code.co_filename, code.co_qualname, code.co_firstlineno, thread, _caller_of(frame)))
             elif event == "c_call":
                 self.c_calls += 1
 
