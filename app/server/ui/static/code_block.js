@@ -44,10 +44,12 @@ export function codeBlock(name, language = "json") {
   const code = make("code");
   const pre = make("pre", { tabindex: "0", role: "group", "aria-label": name }, code);
   const hint = make("p.hint", { hidden: "" });
+  let labelTimer;
   const copyButton = button("Copy", async () => {
     await navigator.clipboard.writeText((await loadFull?.()) ?? code.textContent);
     setText(copyButton, "Copied");
-    setTimeout(() => setText(copyButton, "Copy"), 2000);
+    clearTimeout(labelTimer);
+    labelTimer = setTimeout(() => setText(copyButton, "Copy"), 2000);
   });
   copyButton.setAttribute("aria-label", `Copy: ${name}`);
   let loadFull = null;
