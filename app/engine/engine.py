@@ -13,7 +13,7 @@ from app.engine.executor import Executor, Explanations
 from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
-from app.engine.request_job import DeadlineTimer, RequestJob, wait_recorded, watch_disconnect
+from app.engine.request_job import DeadlineTimer, DisconnectWatch, RequestJob, wait_recorded
 from app.engine.scheduling.admission import Admission, ClientLimit, QueueLimits
 from app.engine.scheduling.thread_pool import ThreadPool
 from app.engine.statistics import Statistics
@@ -142,10 +142,9 @@ class Engine(Readiness):
         Raises:
             InferenceError: for every failure. No other exception except cancellation is raised.
         """
-        done = asyncio.Event()
-        job = self.submit(context, model_name, decode, encode, lambda _: done.set())
-        with watch_disconnect(context, job.cancel):
-            return await self._wait(job, done)
+        done = asyncio.get_running_loop().create_future()
+        job = self.submit(context, model_name, decode, encode, partial(_set_done, done))
+        return await self._wait(job, done)
 
     def submit(
         self,
@@ -213,7 +212,7 @@ class Engine(Readiness):
         try:
             with (
                 closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
-                watch_disconnect(context, lambda: bridge.cancel(disconnected=True)),
+                closing(DisconnectWatch(context, lambda: bridge.cancel(disconnected=True))),
             ):
                 while (item := await bridge.next_item()) is not None:
                     yield item
@@ -244,16 +243,17 @@ class Engine(Readiness):
                 explanations wait.
         """
         context.explanation = True
-        queue, executor, done = self._admit(context, model_name), self._executor, asyncio.Event()
+        queue, executor = self._admit(context, model_name), self._executor
+        done = asyncio.get_running_loop().create_future()
 
         def should_continue() -> bool:
             return not self._draining and context.cancellation is None
 
         work = partial(executor.explain, context, decode, encode, should_continue)
         release = partial(self._explanations.release, queue, context)
-        job = RequestJob(context, queue, work, lambda _: done.set(), executor.report, self._explanation_pool, release)
-        with watch_disconnect(context, job.cancel):
-            return await self._wait(job, done)
+        on_done = partial(_set_done, done)
+        job = RequestJob(context, queue, work, on_done, executor.report, self._explanation_pool, release)
+        return await self._wait(job, done)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.
@@ -325,14 +325,15 @@ class Engine(Readiness):
         self._executor.start(context)
         return queue
 
-    async def _wait(self, job: RequestJob[WireT], done: asyncio.Event) -> WireT:
-        """Return the result of a job when it is done; cancel the job if the coroutine is cancelled.
+    async def _wait(self, job: RequestJob[WireT], done: asyncio.Future[None]) -> WireT:
+        """Return the result of a job when it is done; cancel it if the client leaves, or with the coroutine.
 
         Raises:
             InferenceError: for every failure.
         """
+        watch = DisconnectWatch(job.context, job.cancel)
         try:
-            await done.wait()
+            await done
         except asyncio.CancelledError:
             # gRPC cancels the handler when a client disconnects, and the server when it must stop.
             aborted = self._is_aborted(job.context)
@@ -342,8 +343,16 @@ class Engine(Readiness):
             if aborted:
                 raise stopping_error() from None
             raise
+        finally:
+            watch.close()
         return job.result()
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""
         return self._draining and context.disconnected is not None
+
+
+def _set_done(done: asyncio.Future[None], _: object) -> None:
+    # It is cancelled with the coroutine that waited for it.
+    if not done.done():
+        done.set_result(None)

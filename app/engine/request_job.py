@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from app.engine.cancellation import stopping_error
@@ -181,27 +180,26 @@ async def wait_recorded(context: RequestContext) -> None:
         await asyncio.shield(asyncio.wrap_future(context.recorded))
 
 
-@contextmanager
-def watch_disconnect(context: RequestContext, on_disconnected: Callable[[], None]) -> Generator[None]:
-    """Call `on_disconnected` once, after the client has disconnected. Enter it in an event loop."""
-    if (wait_disconnected := context.disconnected) is None:
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    task: asyncio.Task[None] | None = None
+class DisconnectWatch:
+    """Call `on_disconnected` once, after the client of a request has disconnected. Create it in an event loop."""
 
-    async def watch() -> None:
-        await wait_disconnected()
-        on_disconnected()
+    def __init__(self, context: RequestContext, on_disconnected: Callable[[], None]) -> None:
+        self._on_disconnected = on_disconnected
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        if context.disconnected is not None:
+            self._timer = asyncio.get_running_loop().call_later(_WATCH_DELAY, self._start, context.disconnected)
 
-    def start() -> None:
-        nonlocal task
-        task = loop.create_task(watch())
+    def close(self) -> None:
+        """Stop watching."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    timer = loop.call_later(_WATCH_DELAY, start)
-    try:
-        yield
-    finally:
-        timer.cancel()
-        if task is not None:
-            task.cancel()
+    def _start(self, disconnected: Callable[[], Awaitable[None]]) -> None:
+        self._task = asyncio.ensure_future(self._watch(disconnected))
+
+    async def _watch(self, disconnected: Callable[[], Awaitable[None]]) -> None:
+        await disconnected()
+        self._on_disconnected()

@@ -60,7 +60,7 @@ class GrpcProtocol(Protocol):
 
 def metadata_of(call: Call) -> Mapping[str, str]:
     """Return a call's metadata; if a key appears twice, the last value."""
-    pairs = cast("tuple[tuple[str, str | bytes], ...]", call.invocation_metadata() or ())
+    pairs: Any = call.invocation_metadata() or ()
     return {key: value for key, value in pairs if isinstance(value, str)}
 
 
@@ -68,20 +68,20 @@ def read_call_info(call: Call, protocol: str) -> RequestContext:
     """Return information about a call. Make a request id if none was sent; trailing metadata returns both ids."""
     metadata = metadata_of(call)
     context = new_context(metadata, protocol, address_of_call(call))
-    context.timeout = _timeout(context.timeout, cast("float | None", call.time_remaining()))
+    remaining: Any = call.time_remaining()
+    if remaining is not None:
+        context.timeout = _timeout(context.timeout, remaining)
     context.client = CLIENT.get()
     set_trailing_metadata(call, context)
     return context
 
 
-def _timeout(requested: float | None, remaining: float | None) -> float | None:
-    """Return the shorter of the timeout in a call's metadata and its remaining time, in seconds; None without both.
+def _timeout(requested: float | None, remaining: float) -> float:
+    """Return the shorter of the timeout in a call's metadata, if any, and its remaining time, in seconds.
 
     The metadata is checked as over HTTP. The remaining time is limited to the maximum, because many libraries send a
     deadline of years for clients without one.
     """
-    if remaining is None:
-        return requested
     remaining = min(remaining, MAX_TIMEOUT_SECONDS)
     if requested is None:
         return remaining
@@ -95,7 +95,8 @@ def address_of_call(call: Call) -> str:
     peer = call.peer()
     if not peer.startswith(("ipv4:", "ipv6:")):
         return ""
-    return unquote(peer[5:]).rpartition(":")[0].strip("[]")
+    address = peer[5:].rpartition(":")[0]
+    return (unquote(address) if "%" in address else address).strip("[]")
 
 
 def set_trailing_metadata(call: Call, context: RequestContext, error: InferenceError | None = None) -> None:
@@ -124,7 +125,8 @@ def unary_handler(
         context = read_call_info(call, protocol)
         try:
             response = await method(data, context)
-            set_trailing_metadata(call, context)
+            if context.response_headers:
+                set_trailing_metadata(call, context)
             return response
         except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
             failure = error

@@ -71,7 +71,7 @@ def check_shape(shape: Sequence[int], path: str) -> None:
     """
     if len(shape) > _MAX_DIMENSIONS:
         raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
-    if any(size < 0 for size in shape):
+    if shape and min(shape) < 0:
         raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
 
 
@@ -95,9 +95,10 @@ def refuse_shared_memory(parameters: Collection[str], path: str) -> None:
     Raises:
         InferenceError: INVALID_REQUEST naming the parameter under `path`.
     """
-    name = next((name for name in _SHARED_MEMORY if name in parameters), None)
-    if name is not None:
-        raise invalid("Expected tensors in the request and response; shared memory is not supported", f"{path}.{name}")
+    for name in _SHARED_MEMORY:
+        if name in parameters:
+            message = "Expected tensors in the request and response; shared memory is not supported"
+            raise invalid(message, f"{path}.{name}")
 
 
 def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence[int], path: str) -> NDArray[Any]:

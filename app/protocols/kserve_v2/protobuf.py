@@ -24,6 +24,7 @@ from app.protocols.kserve_v2.binary import (
 )
 from app.protocols.kserve_v2.rendering import (
     OutputSelection,
+    RequestedOutput,
     output_parameters,
     render,
     requested_output,
@@ -104,10 +105,10 @@ def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceR
         parameters=parameters,
         timeout=read_timeout(parameters),
     )
-    outputs = [
-        requested_output(output.name, _parameters(output.parameters, f"{path}.parameters"), path)
-        for path, output in ((f"outputs[{index}]", output) for index, output in enumerate(message.outputs))
-    ]
+    outputs: list[RequestedOutput] = []
+    for index, output in enumerate(message.outputs):
+        path = f"outputs[{index}]"
+        outputs.append(requested_output(output.name, _parameters(output.parameters, f"{path}.parameters"), path))
     return inference_request, select_outputs(servable, outputs, parameters.get("output_format"), binary=bool(raw))
 
 
@@ -165,7 +166,7 @@ def _encode_chunk(chunk: Chunk, *, last: bool, raw: bool) -> bytes:
 
 
 def _add_output(message: Any, tensor: Tensor, parameters: Mapping[str, object], *, raw: bool) -> None:
-    output = message.outputs.add(name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape)
+    output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
     for name, value in parameters.items():
         _set_parameter(output.parameters[name], value)
     if raw:
@@ -232,7 +233,9 @@ def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[An
 
 def _parameters(messages: Mapping[str, Any], path: str) -> Mapping[str, object]:
     parameters: dict[str, object] = {}
-    for name, message in messages.items():
+    # Iterating protobuf's maps by item would call Python for each.
+    for name in messages:
+        message = messages[name]
         kind = message.WhichOneof("parameter_choice")
         if kind is None:
             raise invalid("Expected a value, got none", f"{path}.{name}")
