@@ -58,7 +58,6 @@ class PredictCodec:
         self._parameter_paths = {name: f"query.{name}" for name in self._parameters}
         self._inputs_path = ""
         self._echoes: Mapping[str, str] = {}
-        self._chunk_writer = ChunkWriter("", {})
 
     def decode(self) -> InferenceRequest:
         message, is_ndarray = self._read_message()
@@ -80,7 +79,6 @@ class PredictCodec:
                 raise invalid("Expected gtensors: ndarray is for JSON over HTTP", "ndarray")
             case _:
                 raise invalid("Expected str_data, bin_data, gtensors, ndarray or gmap, got none of them")
-        self._chunk_writer = ChunkWriter(self._data_kind, self._echoes)
         inputs = tuple(self._inputs)
         return InferenceRequest(
             id="", model_name=name, model_version=version, inputs=inputs, parameters=self._parameters
@@ -109,9 +107,13 @@ class PredictCodec:
         self, engine: Engine, context: RequestContext, model: str, serialize: Callable[[Any], bytes]
     ) -> AsyncGenerator[bytes]:
         """Return the messages of a streamed response: the chunks of a text, or the response."""
+        writer: ChunkWriter | None = None
 
         def encode_chunk(chunk: Chunk) -> bytes | None:
-            message = self._chunk_writer.message(chunk)
+            nonlocal writer
+            # The request is decoded before the first chunk.
+            writer = writer or ChunkWriter(self._data_kind, self._echoes)
+            message = writer.message(chunk)
             return None if message is None else serialize(with_success_status(message))
 
         return engine.stream_outputs(
@@ -221,10 +223,11 @@ def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
     Raises:
         InferenceError: MODEL_NOT_FOUND.
     """
-    kind, message = ErrorKind.MODEL_NOT_FOUND, f"Model {quote_value(model)} is not known"
     if registry.has_model(model):
         return model, None
-    if not model:
+    if model:
+        kind, message = ErrorKind.MODEL_NOT_FOUND, f"Model {quote_value(model)} is not known"
+    else:
         try:
             return registry.default_name(), None
         except InferenceError as error:
