@@ -34,7 +34,7 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
                 check = finding.check
                 lines = (check.sentence, finding.reason, describe_readers(finding, report.protocol.needs))
                 table.add_row(
-                    check.id, check.level, _coloured(finding.verdict), escape("\n".join(filter(None, lines))),
+                    check.id, check.level, _coloured(finding.verdict), _printable("\n".join(filter(None, lines))),
                     ", ".join(check.needed_for),
                 )  # fmt: skip
     if table.row_count:
@@ -73,7 +73,18 @@ def _folded(findings: Sequence[Finding]) -> Sequence[str]:
     levels = Counter(finding.check.level for finding in findings)
     ids = ", ".join(finding.check.id for finding in findings)
     level = "\n".join(f"{levels[level]} {level}" for level in Level if levels[level])
-    return f"{len(findings)} checks", level, _coloured(Verdict.NOT_TESTED), escape(f"{findings[0].reason}\n{ids}"), ""
+    return (
+        f"{len(findings)} checks",
+        level,
+        _coloured(Verdict.NOT_TESTED),
+        _printable(f"{findings[0].reason}\n{ids}"),
+        "",
+    )
+
+
+def _printable(text: str) -> str:
+    """Return text from an engine without markup, and with control characters as visible escapes."""
+    return escape("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text))
 
 
 def _coloured(verdict: Verdict) -> str:

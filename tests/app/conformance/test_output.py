@@ -187,6 +187,13 @@ def test_untested_must_check_is_not_shown_as_passed(index: int, message: str) ->
     assert ("conforms but for 1 MUST not tested</h1>" in html_report(result).decode()) is (index == 3)
 
 
+def test_table_shows_control_characters_of_an_engine_as_escapes() -> None:
+    written = io.StringIO()
+    print_report(report(), Console(file=written, width=200))
+    assert HOSTILE.replace("\x00", r"\x00").replace("\x1b", r"\x1b") in written.getvalue()
+    assert "\x1b" not in written.getvalue()
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_checks_of_each_protocol_are_listed(protocol: Protocol) -> None:
     written = io.StringIO()
