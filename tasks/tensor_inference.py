@@ -13,7 +13,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_valu
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
-from tasks.task import InputGroup, Model, TaskType
+from tasks.task import InputGroup, TaskType
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -78,10 +78,6 @@ class ImageTensorInput(msgspec.Struct, frozen=True, eq=False):
     """One image."""
 
     image: Image
-
-
-TensorModel = Model[TensorsInput, Tensors]
-ImageTensorModel = Model[ImageTensorInput, ImageTensors]
 
 
 class NoParameters(msgspec.Struct, frozen=True):

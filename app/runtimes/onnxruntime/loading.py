@@ -83,7 +83,7 @@ def open_session(source: ModelSource) -> Session:
 
 
 def _predict(session: GraphSession, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
-    """Return the outputs of any graph: a `TensorModel`."""
+    """Return the outputs of any graph for each input."""
     return [Tensors(as_tensors(session.outputs, session.run(item.tensors))) for item in inputs]
 
 

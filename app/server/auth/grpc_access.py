@@ -1,6 +1,6 @@
 """Authorize gRPC calls."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -16,8 +16,6 @@ from app.server.auth.credentials import AccessError
 from app.server.grpc.own_services import HEALTH, REFLECTION_METHODS
 
 Metadata = Sequence[tuple[str, str | bytes]]
-Details = grpc.HandlerCallDetails
-Continuation = Callable[[Details], Awaitable[Any]]
 
 
 def required_permissions(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Permission]:
