@@ -1,12 +1,19 @@
 """A recorded inference in a form that does not depend on the protocol."""
 
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from metadata.entry import MetadataEntry
+
+# Checked when an edited export is read: the integers of the tables and of Parquet.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Count64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Time = Annotated[int, msgspec.Meta(ge=-(2**63) + 1, le=2**63 - 1)]
 
 
 class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,9 +29,9 @@ class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     digest: str
-    width: int
-    height: int
-    size: int
+    width: _Count
+    height: _Count
+    size: _Count64
     kept: bool = False
 
 
@@ -56,14 +63,14 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     base_id: str | None = None
     request_id: str = ""
-    input: int = 0
-    datum: int = 0
+    input: _Count = 0
+    datum: _Count = 0
     protocol: str
     model: str
     version: str = ""
     task_type: str = ""
-    started: int
-    duration: int
+    started: _Time
+    duration: _Count64
     parameters: Mapping[str, object] = {}
     metadata: Sequence[MetadataEntry] = ()
     records: Sequence[Mapping[str, object]] | None = None
@@ -71,6 +78,22 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     message: str = ""
     explanation: bool = False
+
+
+def check_numbers(inference: RecordedInference) -> RecordedInference:
+    """Return an inference of an edited export, whose types were checked, if 64-bit floats can hold its numbers.
+
+    Raises:
+        ValueError: with the field.
+    """
+    for index, entry in enumerate(inference.metadata):
+        if isinstance(entry.value, float) and not math.isfinite(entry.value):
+            raise ValueError(f"Expected a finite number - at `$.metadata[{index}].value`")
+    for index, record in enumerate(inference.records or ()):
+        for name, value in record.items():
+            if isinstance(value, int) and abs(value) > sys.float_info.max:
+                raise ValueError(f"Expected a number of 64 bits - at `$.records[{index}].{name}`")
+    return inference
 
 
 def image_columns(image: RecordedImage | None) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from app.recording.inference import Batches, Exported, RecordedInference, image_columns, image_from_columns
+from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, check_numbers, image_columns
 from app.settings.server import SettingsError
-from metadata.entry import MetadataEntry
 
 # pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
@@ -49,6 +48,7 @@ SCHEMA: Any = _arrow.schema(
 )
 """`records` and `parameters` are JSON. `text` of a metadata entry has values other than 64-bit ints and floats."""
 
+_EXPECTED = "Expected the values of an export of inferences"
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -71,37 +71,59 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
     """
     try:
         table = _parquet.read_table(file)
-    except _arrow.ArrowInvalid as error:
+    except (_arrow.ArrowException, OSError) as error:
         raise SettingsError(f"{file} is not a Parquet file: {error}") from None
     if missing := sorted(set(SCHEMA.names) - set(table.schema.names)):
         raise SettingsError(f"{file}: Expected the columns of an export of inferences, without {', '.join(missing)}")
+    columns = {field.name: _cast(file, table.column(field.name), field) for field in SCHEMA}
+    columns["started"] = columns["started"].cast(_INTEGER)
+    inferences: list[RecordedInference] = []
+    for number, row in enumerate(_arrow.table(columns).to_pylist(), 1):
+        try:
+            inferences.append(check_numbers(msgspec.convert(_fields(row), RecordedInference)))
+        except ValueError as error:
+            raise SettingsError(f"{file}: row {number}: {_EXPECTED}: {error}") from None
+    return inferences
+
+
+def _cast(file: Path, column: Any, field: Any) -> Any:
+    """Convert a column to the type of the schema, such as integers that pandas wrote as floats."""
     try:
-        table = table.select(SCHEMA.names).cast(SCHEMA)
-        started = table.column("started").cast(_INTEGER)
-        rows = table.set_column(SCHEMA.names.index("started"), "started", started).to_pylist()
-        return [_inference(row) for row in rows]
-    except (_arrow.ArrowException, msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise SettingsError(f"{file}: Expected the values of an export of inferences: {error}") from None
+        return column.cast(field.type)
+    except _arrow.ArrowException:
+        pass
+    for number in range(len(column)):
+        try:
+            column.slice(number, 1).cast(field.type)
+        except _arrow.ArrowException as error:
+            raise SettingsError(f"{file}: row {number + 1}: {_EXPECTED}: {field.name}: {error}") from None
+    raise SettingsError(f"{file}: {_EXPECTED}: {field.name}: Expected {field.type}, got {column.type}")
 
 
-def _inference(row: Mapping[str, Any]) -> RecordedInference:
-    records = row["records"]
+def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:
     fields: dict[str, Any] = {name: row[name] for name in RecordedInference.__struct_fields__ if name in row}
-    fields |= {
+    image = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
+    return fields | {
         "duration": row["duration_us"],
-        "image": image_from_columns(row),
-        "records": None if records is None else msgspec.json.decode(records),
-        "parameters": msgspec.json.decode(row["parameters"]),
-        "metadata": [MetadataEntry(entry["key"], entry["type"], _entry_value(entry)) for entry in row["metadata"]],
+        "image": None if image["digest"] is None else image,
+        "records": None if row["records"] is None else _decode(row["records"], "records"),
+        "parameters": _decode(row["parameters"], "parameters"),
+        "metadata": row["metadata"] and [entry and _entry(entry) for entry in row["metadata"]],
     }
-    return RecordedInference(**fields)
 
 
-def _entry_value(entry: Mapping[str, Any]) -> Any:
-    for name in ("int", "float"):
-        if entry[name] is not None:
-            return entry[name]
-    return entry["text"] if entry["type"] == "str" else msgspec.json.decode(entry["text"])
+def _entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = entry["float"] if entry["int"] is None else entry["int"]
+    if value is None:
+        value = entry["text"] if entry["type"] == "str" else _decode(entry["text"], "metadata.text")
+    return {"key": entry["key"], "type": entry["type"], "value": value}
+
+
+def _decode(text: str | None, field: str) -> object:
+    try:
+        return msgspec.json.decode(text or "")
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"{field}: {error}") from None
 
 
 def _row(inference: RecordedInference) -> dict[str, Any]:

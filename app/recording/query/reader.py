@@ -13,7 +13,7 @@ from sqlalchemy.engine import RowMapping
 
 from app.engine.error_text import missing_extra
 from app.recording.images import read_image
-from app.recording.inference import RecordedInference, image_from_columns
+from app.recording.inference import RecordedInference, check_numbers, image_from_columns
 from app.recording.query.connection import QueryRunner
 from app.recording.query.filters import query_filters
 from app.recording.query.search import newest_numbers
@@ -173,7 +173,7 @@ def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
         for start in range(0, len(inferences), _BATCH_SIZE):
             store.write([to_rows(inference) for inference in inferences[start : start + _BATCH_SIZE]])
     except StoreError as error:
-        raise SettingsError(f"{file} has values that no store holds: {error}") from None
+        raise SettingsError(f"{file} cannot be searched: {error}") from None
     finally:
         store.close()
     return reader
@@ -202,11 +202,17 @@ def _inference(row: RowMapping) -> RecordedInference:
 
 
 def _read_lines(file: Path) -> Sequence[RecordedInference]:
-    try:
-        with file.open("rb") as lines:
-            return [msgspec.json.decode(line, type=RecordedInference) for line in lines if line.strip()]
-    except msgspec.DecodeError as error:
-        raise SettingsError(f"{file}: Expected one recorded inference on each line: {error}") from None
+    inferences: list[RecordedInference] = []
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                if line.strip():
+                    inferences.append(check_numbers(msgspec.json.decode(line, type=RecordedInference)))
+            except (RecursionError, ValueError) as error:
+                raise SettingsError(
+                    f"{file}: line {number}: Expected one recorded inference on each line: {error}"
+                ) from None
+    return inferences
 
 
 def _read_parquet(file: Path) -> Sequence[RecordedInference]:

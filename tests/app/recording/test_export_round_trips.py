@@ -176,14 +176,28 @@ def test_parquet_of_something_else_is_rejected(tmp_path: Path) -> None:
         open_recordings(str(tmp_path / "other.parquet"))
 
 
-@pytest.mark.parametrize(("column", "value"), [("parameters", None), ("records", "{"), ("started", "soon")])
-def test_parquet_with_other_values_is_rejected(tmp_path: Path, column: str, value: str | None) -> None:
+@pytest.mark.parametrize(
+    ("column", "value", "field"),
+    [
+        ("parameters", None, "parameters"),
+        ("records", "{", "records"),
+        ("records", '[{"score":1' + "0" * 400 + "}]", r"records\[0\].score"),
+        ("started", "soon", "started"),
+        ("image_width", 2**40, "image_width"),
+        ("image_height", -5, "image.height"),
+        ("metadata", [None], "metadata"),
+        ("metadata", [{"key": "k", "type": "float", "int": None, "float": math.inf, "text": None}], "metadata"),
+    ],
+)
+def test_edited_parquet_is_rejected_with_row_and_field(tmp_path: Path, column: str, value: object, field: str) -> None:
     file = tmp_path / "found.parquet"
     export([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], file, "parquet")
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     table = parquet.read_table(file)
-    parquet.write_table(table.set_column(table.schema.names.index(column), column, arrow.array([value])), file)
-    with pytest.raises(SettingsError, match="Expected the values of an export of inferences"):
+    kept = table.schema.field(column).type if column == "metadata" else None
+    index = table.schema.names.index(column)
+    parquet.write_table(table.set_column(index, column, arrow.array([value], kept)), file)
+    with pytest.raises(SettingsError, match=rf"found\.parquet: row 1: Expected the values .*{field}"):
         open_recordings(str(file))
 
 
@@ -195,11 +209,26 @@ def test_joined_exports_may_overlap(tmp_path: Path) -> None:
     assert open_recordings(str(tmp_path / "all.jsonl")).page(InferenceQuery(), 10).inferences == inferences
 
 
-def test_jsonl_with_values_that_no_store_holds_is_rejected(tmp_path: Path) -> None:
-    inferences = [RecordedInference(id="x", protocol="p", model="m", started=2**63, duration=0)]
-    export([inferences], tmp_path / "found.jsonl", "jsonl")
-    with pytest.raises(SettingsError, match="has values that no store holds"):
-        open_recordings(str(tmp_path / "found.jsonl"))
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('"started":1', f'"started":{2**63}', "started"),
+        ('"width":200', '"width":-200', "image.width"),
+        ('"score":0.5', '"score":1' + "0" * 400, r"records\[0\].score"),
+        ('"score":0.5', '"score":NaN', "malformed"),
+        ('"label":"car"', '"label":' + "[" * 5000, "recursion depth"),
+        ('"message":""', '"message":1', "message"),
+        ("}\n", "", "truncated"),
+    ],
+)
+def test_edited_jsonl_is_rejected_with_line_and_field(tmp_path: Path, old: str, new: str, field: str) -> None:
+    file = tmp_path / "found.jsonl"
+    export([[inference(index, TaskType.OBJECT_DETECTION, BOX) for index in range(2)]], file, "jsonl")
+    first, second = file.read_text().splitlines(keepends=True)
+    assert old in second
+    file.write_text(first + second.replace(old, new))
+    with pytest.raises(SettingsError, match=rf"found\.jsonl: line 2: Expected one recorded inference .*{field}"):
+        open_recordings(str(file))
 
 
 def test_jsonl_of_something_else_is_rejected(tmp_path: Path) -> None:
