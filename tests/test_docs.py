@@ -73,9 +73,20 @@ def test_every_model_setting_is_documented(kind: type[msgspec.Struct]) -> None:
     assert [name for name in names if f"`{name}`" not in MODELS] == []
 
 
-def test_the_readme_names_every_protocol_and_task_type() -> None:
+def test_the_readme_names_every_protocol() -> None:
     assert [protocol.name for protocol in PROTOCOLS if protocol.name not in README] == []
-    assert [task_type for task_type in TaskType if f"`{task_type}`" not in README] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/kserve_v2.md", "docs/explanations.md"])
+def test_every_task_type_is_named(page: str) -> None:
+    assert [task_type for task_type in TaskType if f"`{task_type}`" not in (ROOT / page).read_text()] == []
+
+
+def test_every_path_in_the_contributing_guide_exists() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:app|deploy|docs|fixtures|metadata|tasks|tests)/[\w/.]+)`", guide)
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_every_guarantee_names_existing_tests() -> None:

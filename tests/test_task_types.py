@@ -89,6 +89,8 @@ def test_geometry_is_that_of_the_records(task_type: TaskType) -> None:
         [geometry_fields[task_type.geometry]] if task_type.geometry else []
     )
     assert task_type.returns != "classes" or fields == ("label", "score")
+    # The page, metrics, drift and explanations read both.
+    assert task_type.takes != "image" or {"label", "score"} <= set(fields)
 
 
 @every_task_type
