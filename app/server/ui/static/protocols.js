@@ -163,8 +163,8 @@ function fitsQuery(value) {
 // OpenAI's API has no vision or tensor models.
 function openai({ model, data: values, parameters: { prompts, max_new_tokens, ...parameters } }) {
   const path = "openai/v1/chat/completions";
+  if (model.returns !== "texts") return json(path, {}, { refusal: ONLY_TEXTS });
   const isQuestion = model.takes === "question";
-  if (!isQuestion && model.task_type !== "TEXT_GENERATION") return json(path, {}, { refusal: ONLY_TEXTS });
   const content = isQuestion
     ? [
         ...values.map((image, index) => {
