@@ -8,6 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 _OVERLAP_CELLS = 256
+_MAX_DISTANCE = 1e6
+"""Maximum distance of points from the image, in pixels: OpenCV needs seconds to draw farther ones."""
+_MAX_PIXELS = 1 << 28
+"""Maximum size of a mask, so that it fits into memory."""
 
 Contour = NDArray[np.float32]
 """(P, 2) x, y of pixel centres in pixels, y down; closed, without a repeated first point."""
@@ -43,7 +47,7 @@ def simplify(contours: Sequence[Contour], epsilon: float) -> list[Contour]:
     return [_points(cv2.approxPolyDP(contour.reshape(-1, 1, 2), epsilon, True)) for contour in contours]
 
 
-def mask_of_contours(contours: Sequence[Contour], width: int, height: int) -> NDArray[np.uint8]:
+def mask_of_contours(contours: Sequence[NDArray[np.floating[Any]]], width: int, height: int) -> NDArray[np.uint8]:
     """Return a (height, width) mask of 0 and 1: the pixels inside an odd number of contours, including boundaries.
 
     The boundary of a hole belongs to the object, because OpenCV traces holes along the object's pixels.
@@ -54,6 +58,20 @@ def mask_of_contours(contours: Sequence[Contour], width: int, height: int) -> ND
         cv2.fillPoly(mask, rounded, 1)
         cv2.drawContours(mask, rounded, -1, 1, 1)
     return mask
+
+
+def contours_inside(contours: Sequence[NDArray[np.float64]], width: int, height: int) -> list[NDArray[np.float64]]:
+    """Return the contours of the pixels of an object that lie in an image; `contours` if all of them do.
+
+    Without such pixels there are no contours. The same holds in an image that is too large for a mask.
+    """
+    points = np.concatenate(contours)
+    if width * height > _MAX_PIXELS:
+        return []
+    if np.all(points >= 0) and np.all(points <= (width - 1, height - 1)):
+        return list(contours)
+    near = [np.clip(contour, -_MAX_DISTANCE, _MAX_DISTANCE) for contour in contours]
+    return [contour.astype(np.float64) for contour in contours_of_mask(mask_of_contours(near, width, height))]
 
 
 def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, format_timestamp
 from tasks.shapes import GEOMETRIES, read_shapes
 from tasks.task import Geometry
-from tasks.vision.contours import mask_of_contours
+from tasks.vision.contours import contours_inside, mask_of_contours
 
 _HALF_PIXEL = 0.5
 """Offset: COCO measures from the edge of the first pixel, contours from its centre."""
-_Corners = NDArray[np.float64]
+_Points = NDArray[np.float64]
 
 
 def write_coco(batches: Batches, file: BinaryIO) -> Exported:
@@ -77,28 +77,28 @@ def _annotations(
 ) -> Iterator[dict[str, Any]]:
     for shape in read_shapes(geometry, records):
         rings = shape.rings(image.width, image.height)
+        if rings and geometry == "contour":
+            rings = contours_inside(rings, image.width, image.height)
         if rings:
             place = _place_of_outlines(rings, image) if geometry == "contour" else _place_of_box(rings[0])
             yield {"label": shape.label, "score": shape.score, **place, "iscrowd": 0}
 
 
-def _place_of_box(corners: _Corners) -> dict[str, Any]:
+def _place_of_box(corners: _Points) -> dict[str, Any]:
     """Return `bbox`, `area` and `segmentation` of a box from its corners in order."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     segmentation = [corners.ravel().tolist()]
     return {"bbox": [*low.tolist(), *(high - low).tolist()], "area": _area(corners), "segmentation": segmentation}
 
 
-def _place_of_outlines(rings: Sequence[_Corners], image: RecordedImage) -> dict[str, Any]:
+def _place_of_outlines(outlines: Sequence[_Points], image: RecordedImage) -> dict[str, Any]:
     """Return `bbox`, `area` and `segmentation` of an object from its outlines through the centres of pixels.
 
     Area and box are those of its pixels. COCO polygons cannot have holes, and cannot be lines or points.
     """
-    # A mask of an outline far outside the image, as of edited records, would not fit into memory.
-    outlines = [np.clip(ring, 0, (image.width - 1, image.height - 1)) for ring in rings]
     low = np.floor(np.concatenate(outlines).min(axis=0))
     width, height = (np.ceil(np.concatenate(outlines).max(axis=0)) - low + 1).astype(int).tolist()
-    shifted = [(outline - low).astype(np.float32) for outline in outlines]
+    shifted = [outline - low for outline in outlines]
     mask = mask_of_contours(shifted, width, height)
     segmentation: object = [(outline + _HALF_PIXEL).ravel().tolist() for outline in outlines]
     if min(map(len, outlines)) < 3 or (len(outlines) > 1 and _have_holes(shifted, mask)):
@@ -110,7 +110,7 @@ def _place_of_outlines(rings: Sequence[_Corners], image: RecordedImage) -> dict[
     }
 
 
-def _have_holes(outlines: Sequence[NDArray[np.float32]], mask: NDArray[np.uint8]) -> bool:
+def _have_holes(outlines: Sequence[_Points], mask: NDArray[np.uint8]) -> bool:
     """Return whether the even-odd rule removes pixels from the union of the outlines."""
     union = np.zeros_like(mask)
     for outline in outlines:
@@ -118,13 +118,13 @@ def _have_holes(outlines: Sequence[NDArray[np.float32]], mask: NDArray[np.uint8]
     return not np.array_equal(union, mask)
 
 
-def _runs(outlines: Sequence[_Corners], width: int, height: int) -> list[int]:
+def _runs(outlines: Sequence[_Points], width: int, height: int) -> list[int]:
     """Encode COCO's uncompressed run lengths of pixels in column-major order: alternating runs of 0 and 1, 0 first."""
-    pixels = mask_of_contours([outline.astype(np.float32) for outline in outlines], width, height).ravel("F")
+    pixels = mask_of_contours(outlines, width, height).ravel("F")
     edges = np.flatnonzero(np.diff(pixels, prepend=np.uint8(0), append=np.uint8(0)))
     return np.diff(edges, prepend=0, append=pixels.size).tolist()
 
 
-def _area(corners: _Corners) -> float:
+def _area(corners: _Points) -> float:
     x, y = corners.T
     return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)

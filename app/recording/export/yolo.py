@@ -16,6 +16,7 @@ from app.recording.inference import Batches, Exported, RecordedImage
 from app.settings.server import SettingsError
 from tasks.shapes import GEOMETRIES, read_shapes
 from tasks.task import Geometry
+from tasks.vision.contours import contours_inside
 
 _ENDINGS = {"jpeg2000": "jp2", "mpo": "jpg"}
 """The usual endings of Pillow's formats with other names. Phones write JPEGs with several images (MPO)."""
@@ -81,7 +82,10 @@ def _lines(
     """Return the lines of an image: the number of a label, and fractions of width and height."""
     lines: list[str] = []
     for shape in read_shapes(geometry, records):
-        ring = max(shape.rings(image.width, image.height), key=len, default=np.empty((0, 2)))
+        rings = shape.rings(image.width, image.height)
+        if rings and geometry == "contour":
+            rings = contours_inside(rings, image.width, image.height)
+        ring = max(rings, key=len, default=np.empty((0, 2)))
         if len(ring) < 3:
             continue
         points = np.clip((ring + (_HALF_PIXEL if geometry == "contour" else 0)) / (image.width, image.height), 0, 1)

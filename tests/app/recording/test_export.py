@@ -225,7 +225,19 @@ def test_outlines_far_outside_the_image_are_cut_at_its_border(tmp_path: Path, fa
     write(tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, record)])
     (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
     assert (annotation["bbox"], annotation["area"]) == ([50, 20, 150, 80], 150 * 80)
-    assert annotation["segmentation"] == [[50.5, 20.5, 199.5, 20.5, 199.5, 99.5, 50.5, 99.5]]
+    assert annotation["segmentation"] == [[50.5, 20.5, 50.5, 99.5, 199.5, 99.5, 199.5, 20.5]]
+
+
+@pytest.mark.parametrize("far", [300, 300_000])
+def test_outline_that_leaves_the_image_keeps_its_edges(tmp_path: Path, far: int) -> None:
+    outlines = [[(50, 50), (50 - 2 * far, 50 - far), (-far, 50)], [(-9, 5), (-5, far)]]
+    records: list[dict[str, object]] = [
+        {"label": "a", "score": 1.0, "contour": [[{"x": x, "y": y} for x, y in outline]]} for outline in outlines
+    ]
+    write(tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, *records)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    assert annotation["bbox"] == [0, 25, 51, 26]
+    assert math.isclose(annotation["area"], 26 * 26, rel_tol=0.05)
 
 
 def test_polygon_covers_its_object(tmp_path: Path) -> None:
