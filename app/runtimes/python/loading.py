@@ -33,6 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SECONDS_AT_EXIT = 5.0
+_MAX_LABELS = 1_000_000
 _ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust its author"
 
 _open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
@@ -171,7 +172,10 @@ def _labels(source: ModelSource, target: object) -> Sequence[str]:
     if isinstance(declared, Mapping):
         by_number = cast("Mapping[Any, object]", declared)
         with suppress(TypeError):  # keys that are not numbers
-            declared = [by_number.get(number, str(number)) for number in range(max(by_number, default=-1) + 1)]
+            count = max(by_number, default=-1) + 1
+            if count > _MAX_LABELS:
+                raise _error(source, f"labels: Expected numbers of classes below {_MAX_LABELS}, got {count - 1}")
+            declared = [by_number.get(number, str(number)) for number in range(count)]
     if not isinstance(declared, (list, tuple)) or not all(
         isinstance(label, str) for label in cast("list[object]", declared)
     ):

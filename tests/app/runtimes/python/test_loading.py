@@ -176,6 +176,10 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
         (f"class Model:\n    labels = [1, 2]\n{PREDICT}", "labels: Expected a list of class names"),
         (f"class Model:\n    labels = {{'0': 'cat'}}\n{PREDICT}", "labels: Expected a list of class names"),
         (
+            f"class Model:\n    labels = {{2**40: 'cat'}}\n{PREDICT}",
+            "labels: Expected numbers of classes below 1000000",
+        ),
+        (
             f"import numpy\nclass Model:\n    labels = numpy.array(['a', 'b'])\n{PREDICT}",
             "labels: Expected a list of class names",
         ),
