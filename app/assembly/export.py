@@ -38,16 +38,16 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
         file: the ONNX graph.
         any_size: whether the graph takes inputs of any size.
         comparisons: one comparison for each test image.
-        scores: the largest difference between the scores of both models when they are served with their own
+        score_difference: the largest difference between the scores of both models when they are served with their own
             preprocessing; None if one of them returns more results than the other.
-        tied: the share of the original model's scores that differ from another one by at most the tolerance.
+        tied_share: the share of the original model's scores that differ from another one by at most the tolerance.
     """
 
     file: Path
     any_size: bool
     comparisons: Sequence[ExportComparison]
-    scores: float | None
-    tied: float
+    score_difference: float | None
+    tied_share: float
 
     @property
     def max_difference(self) -> float:
@@ -81,9 +81,13 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
         raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
     image = _test_image(np.random.default_rng(3), *comparisons[0].size)
     original, exported = _served_scores(exporter.source, image), _served_scores(_single_source(file), image)
-    scores = float(np.abs(original - exported).max(initial=0)) if len(original) == len(exported) else None
+    same_count = len(original) == len(exported)
     return ExportResult(
-        file=file, any_size=any_size, comparisons=comparisons, scores=scores, tied=_tied(original, tolerance)
+        file=file,
+        any_size=any_size,
+        comparisons=comparisons,
+        score_difference=float(np.abs(original - exported).max(initial=0)) if same_count else None,
+        tied_share=_tied_share(original, tolerance),
     )
 
 
@@ -99,7 +103,8 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportCo
             return None
         expected = exporter.outputs_for(pixels)
         actual = {spec.name: array for spec, array in zip(session.outputs, arrays, strict=True)}
-        if len(exporter.outputs) > 1:
+        is_detector = len(exporter.outputs) > 1
+        if is_detector:
             actual = _reorder_queries(expected, actual)
         differences = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
         comparisons.append(ExportComparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), differences=differences))
@@ -114,7 +119,7 @@ def _served_scores(source: ModelSource, image: Image) -> NDArray[np.float64]:
     return np.sort([float(getattr(record, "score", 0.0)) for record in records])
 
 
-def _tied(scores: NDArray[np.float64], tolerance: float) -> float:
+def _tied_share(scores: NDArray[np.float64], tolerance: float) -> float:
     """Return the share of ascending scores that are within the tolerance of a neighbour."""
     if len(scores) < 2:
         return 0.0
@@ -137,11 +142,9 @@ def _test_images(*, square: bool) -> list[Image]:
 
 def _test_image(random: np.random.Generator, height: int, width: int) -> Image:
     """Return noise added to a brightness gradient, so that every region is different."""
-    slope = (
-        np.linspace(0, 160, width)[np.newaxis, :, np.newaxis] * np.linspace(0.3, 1, height)[:, np.newaxis, np.newaxis]
-    )
+    gradient = np.outer(np.linspace(0.3, 1, height), np.linspace(0, 160, width))[:, :, np.newaxis]
     noise = random.integers(0, 96, (height, width, 3))
-    return Image((slope + noise).astype(np.uint8))
+    return Image((gradient + noise).astype(np.uint8))
 
 
 def _reorder_queries(
@@ -153,11 +156,11 @@ def _reorder_queries(
     """
     if any(expected[name].shape != actual[name].shape for name in expected):
         return actual
-    first = np.concatenate([expected[name][0] for name in expected], axis=1)
-    second = np.concatenate([actual[name][0] for name in expected], axis=1)
+    expected_queries = np.concatenate([expected[name][0] for name in expected], axis=1)
+    actual_queries = np.concatenate([actual[name][0] for name in expected], axis=1)
     order: list[int] = []
-    for row in first:
-        distances = np.abs(second - row).max(axis=1)
+    for query in expected_queries:
+        distances = np.abs(actual_queries - query).max(axis=1)
         distances[order] = np.inf
         order.append(int(distances.argmin()))
     return {name: actual[name][:, order] for name in expected}

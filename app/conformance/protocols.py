@@ -32,7 +32,7 @@ class Protocol:
 
     @property
     def needs(self) -> Sequence[Need]:
-        """Return what depends on the checks."""
+        """Return the features that depend on at least one check."""
         return [need for need in Need if any(need in check.needed_for for check in self.checks)]
 
 

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class InferenceObserver(Protocol):
-    """Receive the event of every inference after it has ended and is recorded. Implementations never block or raise.
+    """Receive every inference after it has ended and is recorded. Implementations never block or raise.
 
     Called from any thread: the worker, the thread of the record sink, or the event loop.
     """
@@ -61,8 +61,8 @@ class OutputAnnotator(Protocol):
 class BatchedObservers:
     """Pass finished requests to observers: to some at once, to others a few times a second.
 
-    Nothing is delayed before `flushing` is entered, and no failed request. Delayed requests keep no inputs and no
-    predictions.
+    Requests are delayed only while `flushing` is entered, and only if they succeed. Delayed requests keep no inputs and
+    no predictions.
 
     Args:
         immediate_observers: receive every request at once.

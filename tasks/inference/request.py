@@ -70,8 +70,10 @@ class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if match is None or int(match["index"]) >= len(self.inputs):
             return error
         name = match["name"]
-        shared_value, own_value = self.parameters.get(name), self.inputs[int(match["index"])].parameters.get(name)
-        if shared_value is None or not (_is_null(own_value) or own_value is shared_value):
+        shared_value = self.parameters.get(name)
+        own_value = self.inputs[int(match["index"])].parameters.get(name)
+        is_inherited = shared_value is not None and (_is_null(own_value) or own_value is shared_value)
+        if not is_inherited:
             return error
         return InferenceError(error.kind, error.message, match["path"])
 
@@ -141,17 +143,17 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
             value out of range.
     """
     values: dict[str, object] = {}
-    is_text_list = _fields(parameters_type)
+    is_list_by_field = _is_list_by_field(parameters_type)
     for layer in layers:
         for name, value in layer.items():
-            if value is not None and name in is_text_list:
+            if value is not None and name in is_list_by_field:
                 values[name] = value  # noqa: PERF403  a comprehension is one more call for each request
     if not values:
         return parameters_type()
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
-        if isinstance(value, str) and is_text_list[name]:
+        if isinstance(value, str) and is_list_by_field[name]:
             values[name] = _text_list(value, f"{path}.{name}")
     return convert(values, parameters_type, path)
 
@@ -169,8 +171,8 @@ def _text_list(value: str, path: str) -> object:
 
 
 @cache
-def _fields(parameters_type: type[Any]) -> Mapping[str, bool]:
-    """Return for each field whether it is a `TextList`."""
+def _is_list_by_field(parameters_type: type[Any]) -> Mapping[str, bool]:
+    """Return, for each field by name, whether it is a `TextList`."""
     return {
         field.name: field.type == TextList or TextList in get_args(field.type)
         for field in msgspec.structs.fields(parameters_type)

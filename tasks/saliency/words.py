@@ -33,7 +33,7 @@ class TextExplanationParameters(TargetParameters, frozen=True, kw_only=True):
 
     Attributes:
         method: only occlusion.
-        samples: maximum number of copies of a text. A text with more words has them in groups of neighbours.
+        samples: maximum number of copies of a text. In a longer text, neighbouring words form groups.
     """
 
     method: Literal["occlusion"] = "occlusion"
@@ -107,10 +107,10 @@ def explain_words(
             record=record,
             words=[text[start:end] for start, end in spans],
             spans=spans,
-            importances=float(score) - without,
+            importances=float(score) - scores_without,
             samples=done,
         )
-        for label, score, record, without in zip(
+        for label, score, record, scores_without in zip(
             predictions.labels, predictions.scores, predictions.records(), scores.T, strict=True
         )
     ]

@@ -41,14 +41,15 @@ def export(
     terminal.print(differences)
     sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
     terminal.print(f"Wrote {printable(export_result.file)}, which takes images {sizes}.")
-    if export_result.scores is None:
+    score_difference = export_result.score_difference
+    if score_difference is None:
         terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
     else:
-        terminal.print(f"When served, their scores differ by at most {export_result.scores:.2e}.")
-    differs = export_result.scores is None or max(export_result.scores, export_result.max_difference) > tolerance
-    if differs and export_result.tied > _MANY_TIES:
+        terminal.print(f"When served, their scores differ by at most {score_difference:.2e}.")
+    differs = score_difference is None or max(score_difference, export_result.max_difference) > tolerance
+    if differs and export_result.tied_share > _MANY_TIES:
         terminal.print(
-            f"[yellow]{export_result.tied:.0%} of the original model's scores are equal to another one within "
+            f"[yellow]{export_result.tied_share:.0%} of the original model's scores are equal to another one within "
             f"{tolerance:g}, as with random weights. Rounding decides the order of equal scores, and which queries a "
             f"detector selects: compare a trained model.[/yellow]"
         )

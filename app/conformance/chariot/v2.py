@@ -93,6 +93,7 @@ def _several_lines(probe: Probe) -> None:
     expect(len(lines) == 2 and all(map(is_list, together)), "two lines of output", exchange.body)
     separate = [probe_image(probe, image).raw_items for image in images]
     if is_similar(separate[0], separate[1], 0.1):
+        # Equal answers do not show the order.
         return
     if is_similar(together[0], separate[1], 0.05) and is_similar(together[1], separate[0], 0.05):
         raise ViolationError("Expected the answers in the order of the lines, got the reverse order")

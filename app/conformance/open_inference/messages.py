@@ -125,6 +125,8 @@ def infer(probe: Probe, request: Mapping[str, Any], *, fresh: bool = False) -> E
 def answer_of(probe: Probe, **fields: Any) -> Any:
     """Return the response to a request that the model can answer: a message, or over REST an `Answer`.
 
+    A check also calls it to be inconclusive for an engine that rejects all requests.
+
     Raises:
         InconclusiveError: the engine rejects the request.
         ViolationError: there are no outputs, or they have another form.

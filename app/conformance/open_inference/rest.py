@@ -1,4 +1,4 @@
-"""Check the Open Inference Protocol, V2, over REST."""
+"""Check the Open Inference Protocol, V2, over REST. The checks of `rpc` are the same over both transports."""
 
 from typing import Any
 

@@ -52,8 +52,8 @@ def test_exported_model_gives_the_same_answers(
     assert exported.max_difference < TOLERANCE
     assert exported.any_size is any_size
     assert len({comparison.size for comparison in exported.comparisons}) == (4 if any_size else 1)
-    assert exported.scores is not None
-    assert exported.scores < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
+    assert exported.score_difference is not None
+    assert exported.score_difference < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
     (source,) = discover(tmp_path / "onnx")
     metadata = describe(source)
     assert (metadata.platform, metadata.task_type, tuple(metadata.labels)) == ("onnx", task_type, LABELS)
@@ -85,8 +85,8 @@ def test_runtime_settings_are_not_copied_to_the_export(tmp_path: Path) -> None:
     (folder / "model-settings.json").write_text(json.dumps({**runtime_settings, **copied}))
     exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
     assert exported.max_difference < TOLERANCE
-    assert exported.scores is not None
-    assert exported.scores < TOLERANCE
+    assert exported.score_difference is not None
+    assert exported.score_difference < TOLERANCE
     assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == copied
     (source,) = discover(tmp_path / "onnx")
     assert tuple(describe(source).labels) == ("x", "y", "z")
