@@ -67,7 +67,7 @@ def test_variant_that_changes_answers_too_much_is_refused(tmp_path: Path, capsys
     data.mkdir()
     for name in ("a.jpg", "b.jpg"):
         shutil.copy(IMAGES / "scene.jpg", data / name)
-    # The first image calibrates. A black one is a bad calibration: it knows none of the values of a scene.
+    # The first image calibrates. A black image is a bad calibration: it has none of the values of a scene.
     black, _ = choose_images(data, 2)
     black.write_bytes(encode_image(np.zeros((64, 64, 3), np.uint8), "JPEG"))
     tune(MODELS / "detector", data=data, options=TuningOptions(**FAST, precisions=("int8",), decodes=("full",)))
@@ -99,8 +99,8 @@ def test_narrow_terminal_breaks_no_number() -> None:
 
 
 def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = f"tune {folder} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
-    cli(line.split(), result_action="return_value")
+    command = f"tune {folder} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
+    cli(command.split(), result_action="return_value")
     assert len(re.findall(r"onnxruntime │ +fp32", capsys.readouterr().out)) == 4
 
 

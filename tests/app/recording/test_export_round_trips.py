@@ -46,7 +46,7 @@ def digest(number: int) -> str:
 
 def inference(number: int, task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
     image = RecordedImage(digest=digest(number), width=WIDTH, height=HEIGHT, size=len(png(number)), kept=True)
-    defaults: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": f"{number}-0-0",
         "metadata": [],
         "protocol": "kserve-v2",
@@ -54,9 +54,10 @@ def inference(number: int, task_type: TaskType, *records: dict[str, object], **f
         "started": number,
         "duration": 1,
         "image": image,
+        "task_type": task_type.value,
+        "records": list(records),
     }
-    samples: dict[str, Any] = {"task_type": task_type.value, "records": list(records)}
-    return RecordedInference(**(defaults | samples | fields))
+    return RecordedInference(**(values | fields))
 
 
 def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:

@@ -36,7 +36,7 @@ def test_messages_of_image_decoders_are_written_as_complete_lines() -> None:
 
 
 _ARENAS = """
-import ctypes, re, threading
+import ctypes, threading
 from app.server.process_setup import configure_process
 configure_process()
 library = ctypes.CDLL(None)

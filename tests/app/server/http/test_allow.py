@@ -83,10 +83,10 @@ def test_allow_of_tensorflow_serving_depends_on_the_path(
 ) -> None:
     response = tensorflow_serving.options(path, headers={"origin": "http://a.test"})
     assert listed_methods(response.headers["allow"]) == allowed
-    for method in METHODS:
-        method_response = tensorflow_serving.request(method, path)
-        is_refused = "Malformed request" in method_response.text or "Missing model name" in method_response.text
-        assert is_refused is (method not in allowed) or method == "HEAD"
+    # A response to HEAD has no body that shows a refusal.
+    for method in set(METHODS) - {"HEAD"}:
+        text = tensorflow_serving.request(method, path).text
+        assert ("Malformed request" in text or "Missing model name" in text) is (method not in allowed), method
 
 
 def test_allow_of_refused_connect_names_the_server_methods() -> None:

@@ -64,16 +64,16 @@ def test_warning_is_written_at_once_after_earlier_lines() -> None:
 def test_shutdown_of_logging_writes_pending_lines() -> None:
     file = CountingFile()
     lines = LogLines(file, delay=60)
-    lines.info(b"last words")
+    lines.info(b"pending")
     logging.shutdown()
-    assert file.getvalue() == b"last words\n"
+    assert file.getvalue() == b"pending\n"
 
 
 def test_broken_pipe_raises_nothing() -> None:
     file = BrokenPipeFile()
     lines = LogLines(file, delay=60)
-    lines.info(b"to missing")
-    lines.warning(b"to missing either")
+    lines.info(b"lost")
+    lines.warning(b"also lost")
     lines.flush()
     assert file.attempts > 0
 
