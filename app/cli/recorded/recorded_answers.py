@@ -13,6 +13,7 @@ from app.recording.stores.store import parse_dsn
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 
 _Index = Mapping[str, Sequence[Item]]
+_CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
 """Metadata keys that clients use for the name of an image."""
 
@@ -69,11 +70,13 @@ def match_recorded(
             if item.id not in latest or latest[item.id].started <= record.started:
                 latest[item.id] = record
     if not latest:
+        of_model = "" if model is None else f" with the model {model}"
         raise EvaluationError(
-            f"None of the {len(dataset.items)} images was recorded, by file or by name in the metadata"
+            f"None of the {len(dataset.items)} images was recorded{of_model}, by file or by name in the metadata"
         )
     if len(models) > 1:
-        raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; choose with --name")
+        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else _CHOOSE_VERSION
+        raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")
     records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
     failures = {item.id: "was not recorded" for item in dataset.items if item.id not in latest}
     return CollectedAnswers(records, failures), models.pop(), len(repeated)

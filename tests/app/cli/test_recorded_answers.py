@@ -84,6 +84,12 @@ def test_recordings_of_several_models_need_a_choice(tmp_path: Path) -> None:
     assert match_recorded(data, recordings, "other")[0].records == {"1.png": DOG}
 
 
+def test_recordings_of_several_versions_name_the_way_to_one(tmp_path: Path) -> None:
+    recordings = [recorded(CAT, name="0.png"), recorded(DOG, name="1.png", version="2")]
+    with pytest.raises(EvaluationError, match="got classifier:1, classifier:2; export one .* --model-version"):
+        match_recorded(dataset(tmp_path), recordings, "classifier")
+
+
 def test_recordings_match_by_question(tmp_path: Path) -> None:
     image = write_image(tmp_path / "a.png")
     items = tuple(Item(id=f"a#{q}", image=image, question=q, answers=("x",)) for q in ("What?", "How many?"))
