@@ -102,7 +102,7 @@ def test_invalid_filter_is_reported_by_name(browser: Browser, server: str) -> No
         page.get_by_label("Metadata").fill("altitude >> 5")
         page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("alert")).to_contain_text("where: Expected")
-        expect(page.get_by_text("No recorded inference matches these filters.")).to_be_hidden()
+        expect(page.get_by_role("region", name="Recorded inferences")).to_be_hidden()
 
 
 def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server: str) -> None:

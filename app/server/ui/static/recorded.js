@@ -99,9 +99,7 @@ export function open(main, tools) {
       setText(status, "");
       message.showError(failure);
       if (after) return;
-      show({ inferences: [], next: null }, false);
-      setText(status, "");
-      empty.hidden = true;
+      results.hidden = true;
     }
   }
 
@@ -112,6 +110,7 @@ export function open(main, tools) {
     const rows = answer.inferences.map((inference, index) => createRow(inference, first + index));
     if (append) body.append(...rows);
     else body.replaceChildren(...rows);
+    results.hidden = false;
     table.hidden = !inferences.length;
     empty.hidden = inferences.length > 0;
     older.hidden = next === null;
