@@ -183,7 +183,10 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
             # Use KServe's message for errors of the body as a whole.
             if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
                 raise
-            raise invalid(f"Unrecognized request format: {error.message}") from None
+            # curl names an image a form unless it gets a header.
+            is_undeclared = self.media_type != "application/json" and IMAGE_INPUT in self.servable.inputs
+            advice = "; send an image with its Content-Type, such as image/jpeg" if is_undeclared else ""
+            raise invalid(f"Unrecognized request format: {error.message}{advice}") from None
 
     def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
         self.mode = EventMode.STRUCTURED

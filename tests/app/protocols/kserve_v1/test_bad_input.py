@@ -84,6 +84,12 @@ def test_bad_body_is_rejected(client: Client, body: object, message: str) -> Non
     assert_still_serving(client)
 
 
+def test_image_without_its_content_type_is_rejected_with_advice(client: Client) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}  # curl's default
+    rejected = post(client, "detector", encode_image(rectangle()), **form)
+    assert_rejected(rejected, "send an image with its Content-Type, such as image/jpeg")
+
+
 ROWS: list[tuple[str, str, list[object], str]] = [
     ("text for a number", "half_plus_two", [1, "1"], "instances[1]: Expected FP32 numbers, got str"),
     ("true for a number", "half_plus_two", [True], "instances[0]: Expected FP32 numbers, got bool"),
