@@ -70,6 +70,8 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     elif _is_model(path):
         sources = [_source(path, shared, path.resolve().name, "1")]
     else:
+        if any(_sources_in(folder) for folder in _model_folders(path)):
+            raise ModelError(f"{path} is a folder of models, not a model; give one of them, or use --model-repository")
         raise ModelError(
             f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them{advice_in(path)}"
         )
@@ -92,9 +94,7 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
     """
     if not repository.is_dir():
         raise ModelError(f"{repository} is not a folder")
-    folders = [path for path in sorted(repository.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    # Volumes have a folder lost+found that only root can read.
-    folders = [path for path in folders if os.access(path, os.R_OK | os.X_OK, effective_ids=True)]
+    folders = _model_folders(repository)
     sources = [source for folder in folders for source in _sources_in(folder)]
     if not sources:
         advice = next((advice for folder in (repository, *folders) if (advice := advice_in(folder))), "")
@@ -113,6 +113,12 @@ def name_only_model(sources: Sequence[ModelSource], name: str) -> Sequence[Model
     if len({source.name for source in sources}) > 1:
         return sources
     return [msgspec.structs.replace(source, name=name) for source in sources]
+
+
+def _model_folders(repository: Path) -> Sequence[Path]:
+    folders = [path for path in sorted(repository.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    # Volumes have a folder lost+found that only root can read.
+    return [path for path in folders if os.access(path, os.R_OK | os.X_OK, effective_ids=True)]
 
 
 def _sources_in(folder: Path) -> Sequence[ModelSource]:

@@ -199,6 +199,9 @@ def test_path_without_a_model_is_rejected(tmp_path: Path) -> None:
         model_at(tmp_path)
     with pytest.raises(ModelError, match="neither a model file nor a folder"):
         discover(tmp_path / "nowhere")
+    create_files(tmp_path, "a/model.onnx")
+    with pytest.raises(ModelError, match="is a folder of models, not a model; give one of them, or use --model-repo"):
+        model_at(tmp_path)
 
 
 def test_options_select_the_models(tmp_path: Path) -> None:
