@@ -64,19 +64,22 @@ def results_of(probe: Probe) -> Sequence[ProbeResult]:
     """Return all images with items, at the engine's default threshold, or else at a low one.
 
     Raises:
-        InconclusiveError: the model finds nothing in any image.
+        InconclusiveError: no image is answered with items; it has the reason.
     """
     images = (*probe.target.images, *SAMPLE_IMAGES)
+    reason = ""
     for parameters in ({}, {"score_threshold": _LOW_THRESHOLD}):
         collected: list[ProbeResult] = []
         for image in images:
             try:
                 collected.append(probe_image(probe, image, parameters))
-            except InconclusiveError:
-                continue
+            except InconclusiveError as error:
+                reason = str(error)
         if with_items := [result for result in collected if result.raw_items]:
             return with_items
-    raise InconclusiveError("The model finds nothing in any image; give others with --image")
+        if collected:
+            reason = "The model finds nothing in any image; give others with --image"
+    raise InconclusiveError(reason)
 
 
 def task_type_of(probe: Probe) -> str | None:

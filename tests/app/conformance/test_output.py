@@ -290,6 +290,17 @@ def test_engine_without_the_service_does_not_conform(protocol: Protocol) -> None
     assert "UNIMPLEMENTED" in result.findings[0].reason
 
 
+@pytest.mark.parametrize("name", ["chariot-v2-kserve", "chariot-v2"])
+def test_engine_that_answers_no_image_is_not_reported_to_find_nothing(name: str) -> None:
+    (protocol,) = [protocol for protocol in PROTOCOLS if protocol.name == name]
+    transport = httpx.MockTransport(lambda _: httpx.Response(404))
+    with httpx.Client(transport=transport) as client:
+        result = run_checks(protocol, Probe(client, Target(url="http://engine.local", model="m")))
+    reasons = {finding.reason for finding in result.findings}
+    assert any("was answered with status 404" in reason for reason in reasons)
+    assert not any("finds nothing" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_checks_are_well_formed(protocol: Protocol) -> None:
     known: set[str] = set()
