@@ -163,7 +163,8 @@ class _MaiteModel:
             return int(label)
         if class_index is None:
             raise ValueError(
-                f"{self._model.source.name}: {label!r} is not among the model's labels and has no class index"
+                f"{self._model.source.name}: {label!r} is not among the model's labels and has no class index; "
+                "declare labels in model-settings.json"
             )
         return class_index
 

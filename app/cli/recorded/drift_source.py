@@ -146,12 +146,13 @@ def _measure_recordings(
     if len(inferences) < len(answered):
         skipped["of no image, or explanations"] = len(answered) - len(inferences)
     if not inferences:
-        raise DriftError("There are no recordings of answered image requests")
+        model = f" of the model {options.recorded_model!r}" if options.recorded_model else ""
+        raise DriftError(f"There are no recordings of answered image requests{model}")
     task_type, *others = sorted({inference.task_type for inference in inferences.values()})
     if others:
         names = ", ".join(sorted({inference.model for inference in inferences.values()}))
         tasks = ", ".join([task_type, *others])
-        raise DriftError(f"The recordings are of several tasks, {tasks}: choose a model ({names})")
+        raise DriftError(f"The recordings are of several tasks, {tasks}: choose one of {names} with --recorded-model")
 
     def image_of(inference: RecordedInference) -> Image | None:
         if (data := reader.image(inference)) is not None:

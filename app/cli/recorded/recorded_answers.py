@@ -33,7 +33,7 @@ def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str,
         "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
     ]
     if repeated:
-        notes.append(f"{repeated} images were recorded more than once; the latest prediction counts.")
+        notes.append(f"Images recorded more than once: {repeated}; their latest predictions count.")
     return f"{recorded_model}, as recorded in {name}", collected, notes
 
 

@@ -134,10 +134,10 @@ def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.Cap
     inferences += [recorded(41, "classifier", "IMAGE_CLASSIFICATION")]
     store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
     assert run("baseline", store, "--out", out) == 2
-    tasks = "several tasks, IMAGE_CLASSIFICATION, OBJECT_DETECTION: choose a model (classifier, detector)"
+    tasks = "several tasks, IMAGE_CLASSIFICATION, OBJECT_DETECTION: choose one of classifier, detector with"
     assert tasks in capsys.readouterr().err
     assert run("baseline", store, "--out", out, "--recorded-model", "missing") == 2
-    assert "There are no recordings of answered image requests" in capsys.readouterr().err
+    assert "There are no recordings of answered image requests of the model 'missing'" in capsys.readouterr().err
     assert run("baseline", store, "--out", out, "--recorded-model", "detector") == 0
     captured = capsys.readouterr()
     assert "40 images, 3 numbers, 0 of an embedding" in captured.out

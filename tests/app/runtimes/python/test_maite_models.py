@@ -115,6 +115,13 @@ def test_classes_with_equal_names_keep_their_positions(tmp_path: Path) -> None:
     assert classifier([np.zeros((3, 4, 5), np.uint8)])[0].tolist() == [0.25, 0.5, 0.75]
 
 
+def test_label_without_a_number_is_reported_with_advice(tmp_path: Path) -> None:
+    code = "class Model:\n    def predict(self, image): return {'cat': 1}"
+    write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    with pytest.raises(ValueError, match=r"'cat' is not among the model's labels.*; declare labels in model-settings"):
+        as_maite(tmp_path / "m", allow_code=True)([np.zeros((3, 4, 5), np.uint8)])
+
+
 def test_maite_predict_runs_our_model(tmp_path: Path) -> None:
     from maite.tasks import predict
 
