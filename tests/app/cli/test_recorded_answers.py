@@ -86,7 +86,7 @@ def test_recordings_of_several_models_need_a_choice(tmp_path: Path) -> None:
 
 def test_recordings_of_several_versions_name_the_way_to_one(tmp_path: Path) -> None:
     recordings = [recorded(CAT, name="0.png"), recorded(DOG, name="1.png", version="2")]
-    with pytest.raises(EvaluationError, match="got classifier:1, classifier:2; export one .* --model-version"):
+    with pytest.raises(EvaluationError, match=r"got classifier:1, classifier:2; export one .* --model-version"):
         match_recorded(dataset(tmp_path), recordings, "classifier")
 
 
