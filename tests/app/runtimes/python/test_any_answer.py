@@ -11,33 +11,14 @@ from hypothesis.extra import numpy as arrays
 
 from app.runtimes.python.answers.value_parsing import ClassNames
 from app.runtimes.python.task_adapters import TASK_ADAPTERS, task_adapter
-from tasks.image_classification import ClassificationInput
-from tasks.image_segmentation import SegmentationInput, SegmentationParameters
-from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TaskType
-from tasks.text.request import TextItem
-from tasks.text_classification import ClassifiedText
-from tasks.text_generation import ContinuedText, TextGenerationParameters
-from tasks.token_classification import TaggedText, TokenParameters
-from tasks.vision.filtering import SelectionParameters
+from tasks.text.request import TextInput, TextItem
 from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 
 IMAGE = Image(np.zeros((3, 4, 3), np.uint8))
-DETECTION = DetectionInput(IMAGE, DetectionParameters())
-TEXT = TextItem("a text", "")
-ITEMS: dict[TaskType, Any] = {
-    TaskType.IMAGE_CLASSIFICATION: ClassificationInput(IMAGE, SelectionParameters()),
-    TaskType.OBJECT_DETECTION: DETECTION,
-    TaskType.ORIENTED_OBJECT_DETECTION: DETECTION,
-    TaskType.IMAGE_SEGMENTATION: SegmentationInput(IMAGE, SegmentationParameters()),
-    TaskType.IMAGE_TEXT_TO_TEXT: PromptedImage((IMAGE,), ["a", "b"], GenerationParameters()),
-    TaskType.TEXT_CLASSIFICATION: ClassifiedText(TEXT, SelectionParameters()),
-    TaskType.TOKEN_CLASSIFICATION: TaggedText(TEXT, TokenParameters()),
-    TaskType.TEXT_GENERATION: ContinuedText(TEXT, TextGenerationParameters()),
-    TaskType.TENSOR: None,
-}
 SPECS = {"inputs": {"x": ("FP32", (-1,))}, "outputs": {"y": ("FP32", (-1,)), "s": ("BYTES", (-1,)), "n": ("INT8", ())}}
 
 FIELDS = [
@@ -70,12 +51,25 @@ answers = st.recursive(
 )
 
 
+def item_for(task_type: TaskType, parameters: Any) -> Any:
+    """Return an input of a model."""
+    match task_type.takes:
+        case "image":
+            return ImageItem(IMAGE, parameters)
+        case "question":
+            return PromptedImage((IMAGE,), ["a", "b"], parameters)
+        case "text":
+            return TextInput(TextItem("a text", ""), parameters)
+        case "tensor":
+            return None
+
+
 @pytest.mark.parametrize("task_type", [*TASK_ADAPTERS, TaskType.TENSOR])
 @pytest.mark.filterwarnings("error")
 @given(answer=answers)
 def test_any_answer_is_read_or_rejected(task_type: TaskType, answer: object) -> None:
     adapter = task_adapter(task_type, type("Model", (), SPECS))
-    item = ITEMS[task_type]
+    item = item_for(task_type, adapter.task.parameters_type())
     try:
         prediction: Any = adapter.parse(answer, "predict()", item, ClassNames(("a", "b")))
     except InferenceError as error:
