@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT
-from app.runtimes.sampling import TokenPicker
+from app.runtimes.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, TokenPicker
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.sampling import ForcedTokens, Sampler
+from app.runtimes.generation import ForcedTokens, Sampler
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind, InferenceError
 

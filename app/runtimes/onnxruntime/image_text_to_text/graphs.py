@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.runtimes.generation import TokenPicker
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.session import Session
-from app.runtimes.sampling import TokenPicker
 from app.settings.model import ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import TensorSpec

@@ -8,11 +8,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.generation import EncodedPrompt, PromptedImageModel
+from app.runtimes.generation import EncodedPrompt, PromptedImageModel, TokenPicker
 from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEncoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder, PromptIds
-from app.runtimes.sampling import TokenPicker
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.vision.image import Image

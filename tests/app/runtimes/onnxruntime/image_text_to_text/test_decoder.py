@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.runtimes.generation import Sampler
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
 from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder
 from app.runtimes.onnxruntime.session import Session
-from app.runtimes.sampling import Sampler
 from app.settings.model import ModelError
 from tasks.image_text_to_text import GenerationParameters
 
