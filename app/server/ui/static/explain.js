@@ -21,7 +21,7 @@ const NOTHING = "The model returned no results for this image, so there is nothi
 
 export const open = modelView({
   title: "Explain",
-  none: "No model can be explained. Load a model for image classification, detection or segmentation.",
+  none: "No model can be explained here. Load a model for image classification, detection or segmentation.",
   select: (catalogue) =>
     readyModels(catalogue).filter(({ takes, explained_by }) => takes === "image" && explained_by === "pixels"),
   create: createExplainView,
@@ -231,7 +231,8 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
       const name = parameters.get("model") ?? session.model;
       model.value = (model.find(name) ?? models[0]).name;
       // Keep the warning visible with the first image, which is for another model.
-      warning = parameters.has("model") && !model.find(name) ? `No model called ${name} can be explained` : "";
+      const advice = "Choose a model for image classification, detection or segmentation.";
+      warning = parameters.has("model") && !model.find(name) ? `${name} cannot be explained here. ${advice}` : "";
       message.showError(warning);
       const value = (key) => parameters.get(key) ?? DEFAULTS[key];
       [samples.value, grid.value, seed.value] = ["samples", "grid", "seed"].map(value);
