@@ -25,7 +25,7 @@ _ALLOWED = {
     "app/protocols/openai_models.py": "when the server started, for clients",
     "app/recording/query/filters.py": "the time that `--since 1h` means",
     "app/recording/retention.py": "which records are too old; a clock that jumps ahead is ignored",
-    "app/runtimes/onnxruntime/image_text_to_text/chat_template.py": "today's date, if a template uses it",
+    "app/runtimes/onnxruntime/image_text_to_text/prompting.py": "today's date, if a template uses it",
     "app/server/auth/api_keys.py": "whether a key has expired",
     "app/server/auth/jwt_validator.py": "whether a token has expired",
     "app/server/transport/pipelining.py": "the header Date of responses",

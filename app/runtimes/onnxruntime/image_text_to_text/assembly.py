@@ -16,7 +16,6 @@ from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.files.hugging_face import Preprocessor, read_json
 from app.runtimes.onnxruntime.files.location import find_component_graphs
-from app.runtimes.onnxruntime.image_text_to_text.chat_template import PlainTemplate, load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     GenerationConfiguration,
     ModelConfiguration,
@@ -32,7 +31,7 @@ from app.runtimes.onnxruntime.image_text_to_text.pixels import (
     read_processor_configuration,
     single_image_processor,
 )
-from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
+from app.runtimes.onnxruntime.image_text_to_text.prompting import PlainTemplate, PromptEncoder, load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer

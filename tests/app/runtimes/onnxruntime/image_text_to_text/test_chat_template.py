@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
-from app.runtimes.onnxruntime.image_text_to_text.chat_template import load_chat_template
+from app.runtimes.onnxruntime.image_text_to_text.prompting import load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_tokenizer_configuration
 from tasks.text.generation import question
 
