@@ -12,9 +12,8 @@ import numpy as np
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.runtimes.label_files import format_labels
 from app.runtimes.onnxruntime.files.model_files import ModelFiles, read_model_files
-from app.runtimes.onnxruntime.graph import ImageGraph
+from app.runtimes.onnxruntime.graph import ImageGraph, ImageInputs, read_inputs
 from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
-from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.runtimes.onnxruntime.session import GraphSession

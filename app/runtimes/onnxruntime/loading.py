@@ -9,8 +9,8 @@ from app.runtimes.folder import resolve_confined
 from app.runtimes.label_files import format_labels
 from app.runtimes.onnxruntime.files.location import find_component_graphs, locate_graph
 from app.runtimes.onnxruntime.files.model_files import read_model_files
+from app.runtimes.onnxruntime.graph import is_single_image
 from app.runtimes.onnxruntime.heads import as_tensors, task_and_model
-from app.runtimes.onnxruntime.images.inputs import is_single_image
 from app.runtimes.onnxruntime.inspection import inspect_model
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.runtimes.onnxruntime.session import GraphSession, Session

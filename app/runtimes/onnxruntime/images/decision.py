@@ -9,7 +9,7 @@ import msgspec
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.hugging_face import processor_preprocessing, processor_size, timm_preprocessing
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.runtimes.onnxruntime.images.inputs import ImageInputs
+from app.runtimes.onnxruntime.graph import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     IMAGENET_MEAN,

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.inputs import ImageInputs
+from app.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
-from app.runtimes.onnxruntime.image_text_to_text.prompting import load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_tokenizer_configuration
+from app.runtimes.onnxruntime.image_text_to_text.prompting import load_chat_template
 from tasks.text.generation import question
 
 TEMPLATES = [

@@ -15,8 +15,8 @@ from app.runtimes.onnxruntime.files.hugging_face import (
 )
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
+from app.runtimes.onnxruntime.graph import ImageInputs
 from app.runtimes.onnxruntime.images.decision import decide_preprocessing
-from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
 from tasks.inference.tensor import Datatype, TensorSpec

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from app.runtimes.onnxruntime.files.hugging_face import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.runtimes.onnxruntime.images.image_batch import fit
-from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output

@@ -10,7 +10,7 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.hugging_face import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.runtimes.onnxruntime.images.inputs import ImageInputs
+from app.runtimes.onnxruntime.graph import ImageInputs
 from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.settings.model import ModelError, ModelSettings

@@ -7,7 +7,7 @@ import pytest
 
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
+from app.runtimes.onnxruntime.graph import ImageInputs, read_inputs
 from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
 from tasks.inference.tensor import Datatype, TensorSpec
 
