@@ -21,14 +21,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from app.engine.error_text import printable_text
 from app.settings.model import ModelError
 
 FAILED = 2
 """Exit status of a command that could not do its work."""
 
 _FALLBACK_WIDTH = 160
-_HARMLESS = "\n\xa0\u200c\u200d"
-"""Line ends, spaces and joiners, which are not printable for `str.isprintable`."""
 
 
 def console() -> Console:
@@ -46,11 +45,7 @@ def error_console() -> Console:
 
 def printable(value: object) -> str:
     """Return the text of a value for a console: without markup, and with control characters as visible escapes."""
-    characters = (
-        character if character.isprintable() or character in _HARMLESS else repr(character)[1:-1]
-        for character in str(value)
-    )
-    return escape("".join(characters))
+    return escape(printable_text(value))
 
 
 def table(*headings: str, title: str | None = None) -> Table:

@@ -1,4 +1,4 @@
-"""Error texts: for clients without the paths of the server's files, and for missing extras."""
+"""Error texts: for clients without the paths of the server's files, for terminals, and for missing extras."""
 
 import re
 
@@ -6,6 +6,17 @@ from app.settings.model import ModelSource
 
 _ABSOLUTE = re.compile(r"""(?<![\w.~:/-])/(?:[^\s/'"<>|:;,()\[\]{}]+/)+""")
 """The folders of an absolute path, without its last name. URLs and relative paths do not match."""
+
+_HARMLESS = "\n\xa0\u200c\u200d"
+"""Line ends, spaces and joiners, which are not printable for `str.isprintable`."""
+
+
+def printable_text(value: object) -> str:
+    """Return the text of a value for a terminal, with control characters as visible escapes."""
+    return "".join(
+        character if character.isprintable() or character in _HARMLESS else repr(character)[1:-1]
+        for character in str(value)
+    )
 
 
 def redact_paths(reason: str, source: ModelSource) -> str:

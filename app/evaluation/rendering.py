@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from app import __version__
+from app.engine.error_text import printable_text
 from app.evaluation.dataset import LabelledObject, Ring
 from app.evaluation.masks import decode_mask
 from app.evaluation.report import Confusion, EvaluationReport, Mistake, Table
@@ -85,18 +86,18 @@ def json_report(report: EvaluationReport) -> bytes:
 def print_report(report: EvaluationReport, console: Console) -> None:
     """Print the report. Long tables are truncated."""
     items = "questions" if report.measures.figures[0].name == "exact_match" else "images"
-    console.print(f"{escape(report.source)} on {escape(report.dataset)} ({report.format}): {report.task}")
+    console.print(f"{_printable(report.source)} on {_printable(report.dataset)} ({report.format}): {report.task}")
     console.print(f"{report.measured} of {report.images} {items} measured")
     figures = RichTable("figure", "value", "")
     for figure in report.measures.figures:
-        figures.add_row(figure.name, format_cell(figure.value), escape(figure.title))
+        figures.add_row(figure.name, format_cell(figure.value), _printable(figure.title))
     console.print(figures)
     for table in report.measures.tables:
         _print_table(table, console)
     for name, reason in list(report.failures.items())[:_MAX_PRINTED_FAILURES]:
-        console.print(f"[red]not answered[/red] {escape(name)}: {escape(reason)}")
+        console.print(f"[red]not answered[/red] {_printable(name)}: {_printable(reason)}")
     for note in report.notes:
-        console.print(f"- {escape(note)}")
+        console.print(f"- {_printable(note)}")
 
 
 def format_cell(value: str | float | int | None) -> str:
@@ -197,10 +198,14 @@ def _mistake(mistake: Mistake) -> dict[str, Any]:
     }
 
 
+def _printable(text: str) -> str:
+    return escape(printable_text(text))
+
+
 def _print_table(table: Table, console: Console) -> None:
-    rich_table = RichTable(*table.columns, title=escape(table.title), title_justify="left")
+    rich_table = RichTable(*table.columns, title=_printable(table.title), title_justify="left")
     for row in table.rows[:_MAX_PRINTED_ROWS]:
-        rich_table.add_row(*(escape(format_cell(cell)) for cell in row))
+        rich_table.add_row(*(_printable(format_cell(cell)) for cell in row))
     if console.measure(rich_table).maximum >= console.width:
         # Without lines, a narrow terminal cuts off no numbers.
         rich_table.box, rich_table.padding, rich_table.collapse_padding = SIMPLE_HEAD, (0, 1), True

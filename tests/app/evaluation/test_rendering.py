@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -86,6 +87,14 @@ def test_table_shows_figures_and_failures(tmp_path: Path) -> None:
     assert HOSTILE in text
     assert "2 of 3 images measured" in text
     assert "not answered c.png" in text
+
+
+def test_control_characters_are_printed_as_escapes(tmp_path: Path) -> None:
+    written = io.StringIO()
+    result = msgspec.structs.replace(report(tmp_path), failures={"a.png": "\x1b[31mno answer"}, notes=["\x1b[2J"])
+    print_report(result, Console(file=written, width=200))
+    assert "\x1b" not in written.getvalue()
+    assert r"\x1b[31mno answer" in written.getvalue()
 
 
 def test_narrow_table_shows_whole_numbers(tmp_path: Path) -> None:
