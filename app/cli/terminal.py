@@ -49,8 +49,8 @@ def printable(value: object) -> str:
 
 
 def table(*headings: str, title: str | None = None) -> Table:
-    """Return a table. In a narrow terminal, its cells continue on the next line and keep all text."""
-    new_table = Table(title=None if title is None else printable(title), title_justify="left")
+    """Return a table as wide as its title. In a narrow terminal, its texts continue on the next line."""
+    new_table = Table(title=printable(title or "") or None, title_justify="left", min_width=len(title or ""))
     for heading in headings:
         new_table.add_column(printable(heading), overflow="fold")
     return new_table

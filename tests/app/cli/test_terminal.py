@@ -20,6 +20,12 @@ def test_table_keeps_all_text_in_a_narrow_terminal() -> None:
     ]
 
 
+def test_title_wider_than_its_table_stays_on_one_line() -> None:
+    written = io.StringIO()
+    Console(file=written, width=60).print(table("file", title="a-folder/with-a-long-name/model.tar.gz"))
+    assert written.getvalue().startswith("a-folder/with-a-long-name/model.tar.gz\n")
+
+
 def test_markup_and_control_characters_are_printed_as_they_are() -> None:
     written = io.StringIO()
     terminal = Console(file=written, width=60)
