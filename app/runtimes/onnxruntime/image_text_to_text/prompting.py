@@ -92,9 +92,6 @@ class ChatTemplate(msgspec.Struct, frozen=True):
         return "".join(chunks)
 
 
-QuestionTemplate = ChatTemplate | PlainTemplate
-
-
 def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[ChatTemplate, str] | None:
     """Find and compile the chat template of a model: its own file first, then the tokenizer's.
 
@@ -186,7 +183,7 @@ class PromptEncoder:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        template: QuestionTemplate,
+        template: ChatTemplate | PlainTemplate,
         image_id: int,
         end_tokens: frozenset[int],
         first_token: str | None,
