@@ -1,7 +1,6 @@
 """A recorded inference in a form that does not depend on the protocol."""
 
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -14,6 +13,8 @@ from metadata.entry import MetadataEntry
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Count64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Time = Annotated[int, msgspec.Meta(ge=-(2**63) + 1, le=2**63 - 1)]
+_MAX_NUMBER = 1e100
+"""Maximum number of a record. The area of a larger box may be infinite."""
 
 
 class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_numbers(inference: RecordedInference) -> RecordedInference:
-    """Return an inference of an edited export, whose types were checked, if 64-bit floats can hold its numbers.
+    """Return an inference of an edited export, whose types were checked, if exports can compute with its numbers.
 
     Raises:
         ValueError: with the field.
@@ -91,8 +92,8 @@ def check_numbers(inference: RecordedInference) -> RecordedInference:
             raise ValueError(f"Expected a finite number - at `$.metadata[{index}].value`")
     for index, record in enumerate(inference.records or ()):
         for name, value in record.items():
-            if isinstance(value, int) and abs(value) > sys.float_info.max:
-                raise ValueError(f"Expected a number of 64 bits - at `$.records[{index}].{name}`")
+            if isinstance(value, int | float) and abs(value) > _MAX_NUMBER:
+                raise ValueError(f"Expected a number within {_MAX_NUMBER:g} of 0 - at `$.records[{index}].{name}`")
     return inference
 
 

@@ -216,6 +216,7 @@ def test_joined_exports_may_overlap(tmp_path: Path) -> None:
         ('"started":1', f'"started":{2**63}', "started"),
         ('"width":200', '"width":-200', "image.width"),
         ('"score":0.5', '"score":1' + "0" * 400, r"records\[0\].score"),
+        ('"xmin":10.0', '"xmin":-1.7e308', r"records\[0\].xmin"),
         ('"score":0.5', '"score":NaN', "malformed"),
         ('"label":"car"', '"label":' + "[" * 5000, "recursion depth"),
         ('"message":""', '"message":1', "message"),
