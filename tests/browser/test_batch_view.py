@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
 from tests.browser.zero_shot import open_zero_shot, sent_labels
@@ -34,8 +34,8 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def names(page: Page) -> list[str]:
-    return page.locator("tbody .col-name").all_inner_texts()
+def names(page: Page) -> Locator:
+    return page.locator("tbody .col-name")
 
 
 def send_folder(page: Page, folder: Path) -> None:
@@ -50,9 +50,8 @@ def test_every_image_of_a_folder_is_sent_and_listed(browser: Browser, server: st
         send_folder(page, folder)
         assert len(requests) == 5
         expect(page.get_by_text("Skipped 1 file that is not an image")).to_be_visible()
-        assert names(page) == [
-            f"north/{name}" for name in (f"deeper/{FORMULA}", "deeper/again.jpg", "photo.jpg", "scene.jpg", "torn.jpg")
-        ]
+        files = (f"deeper/{FORMULA}", "deeper/again.jpg", "photo.jpg", "scene.jpg", "torn.jpg")
+        expect(names(page)).to_have_text([f"north/{file}" for file in files])
         scene = page.get_by_role("row", name="north/scene.jpg")
         expect(scene.locator(".col-label")).to_have_text(
             "yellow circle, purple star, green circle, blue square, yellow square"
@@ -77,18 +76,18 @@ def test_table_is_sorted_searched_and_filtered(browser: Browser, server: str, fo
         page.get_by_role("button", name="Results").click()
         found = page.get_by_role("columnheader", name="Results")
         expect(found).to_have_attribute("aria-sort", "descending")
-        assert [name.rsplit("/", 1)[1] for name in names(page)][-1] == "torn.jpg"
-        assert page.locator("tbody .col-found").all_inner_texts() == ["5", "5", "1", "0", ""]
+        expect(names(page).last).to_have_text("north/torn.jpg")
+        expect(page.locator("tbody .col-found")).to_have_text(["5", "5", "1", "0", ""])
         page.get_by_role("button", name="Results").click()
         expect(found).to_have_attribute("aria-sort", "ascending")
-        assert page.locator("tbody .col-found").all_inner_texts() == ["0", "1", "5", "5", ""]
+        expect(page.locator("tbody .col-found")).to_have_text(["0", "1", "5", "5", ""])
         page.get_by_label("Search").fill("YELLOW")
         expect(page.get_by_text("2 of 5 images")).to_be_visible()
         page.get_by_label("Search").fill("")
         page.get_by_label("Show").select_option("Failed")
-        assert names(page) == ["north/torn.jpg"]
+        expect(names(page)).to_have_text(["north/torn.jpg"])
         page.get_by_label("Show").select_option("Without results")
-        assert names(page) == ["north/photo.jpg"]
+        expect(names(page)).to_have_text(["north/photo.jpg"])
         page.get_by_label("Show").select_option("All")
         page.get_by_label("Confidence threshold").press("End")
         expect(page.get_by_role("row", name="north/scene.jpg").locator(".col-found")).to_have_text("0")
@@ -154,9 +153,9 @@ def test_long_batch_is_shown_in_parts_and_can_be_stopped(browser: Browser, serve
     with open_page(browser, f"{server}/#batch?model=classifier") as page:
         page.locator("input[accept]").last.set_input_files(sorted(tmp_path.glob("*.jpg")))
         expect(page.get_by_text("150 answered in")).to_be_visible()
-        assert len(names(page)) == 100
+        expect(names(page)).to_have_count(100)
         page.get_by_role("button", name="Show more").click()
-        assert len(names(page)) == 150
+        expect(names(page)).to_have_count(150)
         page.route("**/infer", lambda route: None)
         page.get_by_label("Model").select_option("detector")
         page.get_by_role("button", name="Stop").click()
