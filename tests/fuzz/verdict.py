@@ -85,7 +85,11 @@ def _status_fault(request: Http, status: int) -> str | None:
         return None
     if status == 503 and SPARE.encode() in unquote_to_bytes(request.target):
         return None
-    if status == 504 and any(name in _TIMEOUT_HEADERS for name, _ in request.headers):
+    if status == 504 and (
+        any(name in _TIMEOUT_HEADERS for name, _ in request.headers)
+        # The parameter of Triton, in the body or in V2's JSON before the bytes of tensors.
+        or b'"timeout"' in request.head
+    ):
         return None
     return f"status {status}"
 
