@@ -63,8 +63,9 @@ class InProcessModel:
             parameters: request parameters, such as ``score_threshold``.
 
         Raises:
-            InferenceError: when an image or a parameter is invalid, or the model fails.
+            InferenceError: when an image or a parameter is invalid, a parameter is unknown, or the model fails.
         """
+        self._servable.check_parameters(parameters)
         inputs = [_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images)]
         return self._predict(inputs)
 
@@ -72,7 +73,7 @@ class InProcessModel:
         """Return the records for one image; takes the same images and parameters as `predict`.
 
         Raises:
-            InferenceError: when the image or a parameter is invalid, or the model fails.
+            InferenceError: when the image or a parameter is invalid, a parameter is unknown, or the model fails.
         """
         (prediction,) = self.predict([image], **parameters)
         return prediction.records()
@@ -81,8 +82,9 @@ class InProcessModel:
         """Return the records for one text, from a text model.
 
         Raises:
-            InferenceError: when a parameter is invalid, or the model fails.
+            InferenceError: when a parameter is invalid or unknown, or the model fails.
         """
+        self._servable.check_parameters(parameters)
         tensor = BytesTensor(name="args", shape=(1,), elements=[StringElement(text)], parameters=parameters)
         return self._predict([tensor])[0].records()
 

@@ -17,7 +17,8 @@ fixtures, records = Path("fixtures"), {}
 scene = decode_image((fixtures / "images" / "scene.jpg").read_bytes()).pixels
 for name in ("classifier", "detector", "oriented-detector", "segmenter", "vlm"):
     model = InProcessModel(fixtures / "models" / name)
-    records[model.description.task_type] = len(model.ask(scene, score_threshold=0))
+    parameters = {} if name == "vlm" else {"score_threshold": 0}
+    records[model.description.task_type] = len(model.ask(scene, **parameters))
 print(json.dumps(records))
 """
 _IMAGE_TASKS = {

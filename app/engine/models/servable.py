@@ -1,7 +1,7 @@
 """Servables: a model together with its task, ready to answer requests."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
@@ -15,7 +15,7 @@ from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import TextStream
 from app.settings.model import ModelError
 from metadata.entry import output_parameters
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
@@ -165,6 +165,18 @@ class Servable:
             message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         return self._streaming
+
+    def check_parameters(self, names: Iterable[str]) -> None:
+        """Reject parameters that its task does not have. Requests of clients may have others, which are ignored.
+
+        Raises:
+            InferenceError: INVALID_REQUEST, with the name as its path.
+        """
+        known = self.parameters_type.__struct_fields__
+        for name in names:
+            if name not in known:
+                expected = f"one of {', '.join(known)}" if known else "no parameters"
+                raise invalid(f"Expected {expected}; a model of {self.task.task_type} has no parameter {name!r}", name)
 
     def check_explained(self, model_name: str) -> None:
         """Check that its answers can be explained.

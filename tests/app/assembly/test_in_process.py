@@ -55,3 +55,18 @@ def test_model_may_be_named_by_text_and_takes_tensors_only_for_its_task() -> Non
     model = InProcessModel(str(DEMO_MODELS / "detector"))
     with pytest.raises(InferenceError, match="Expected a model of TENSOR, got one of OBJECT_DETECTION"):
         model.run({"image": SCENE})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("detector", "scorethreshold: Expected one of action, score_threshold, top_k, labels, .*OBJECT_DETECTION"),
+        ("half_plus_three", "scorethreshold: Expected no parameters; a model of TENSOR"),
+    ],
+)
+def test_unknown_parameter_is_rejected_with_the_known_ones(name: str, message: str) -> None:
+    model = InProcessModel(DEMO_MODELS / name)
+    with pytest.raises(InferenceError, match=message):
+        model.ask(SCENE, scorethreshold=0.9)
+    with pytest.raises(InferenceError, match=message):
+        model.ask_text("a text", scorethreshold=0.9)
