@@ -75,8 +75,11 @@ def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
     items = _items(path, file, objects, options.images or _folder(path, file), errors)
     crowds = sum(label.ignored for item in items for label in item.objects)
     notes = (f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find",) if crowds else ()
-    outlined = any(label.rings or label.mask for item in items for label in item.objects)
-    tasks = (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION) if outlined else (TaskType.OBJECT_DETECTION,)
+    tasks = (TaskType.OBJECT_DETECTION,)
+    if any(label.rings or label.mask for item in items for label in item.objects):
+        tasks = (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    elif not file.annotations:
+        tasks = (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)
     return Dataset(
         path=path, format="coco", tasks=tasks, labels=tuple(labels.values()), items=tuple(items), notes=notes
     )

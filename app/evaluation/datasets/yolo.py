@@ -57,7 +57,8 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
     files = _image_files(path, root if root.is_dir() else path.parent, description[split_name], errors)
     metadata, names = read_sidecar(path.parent, errors), Counter(file.name for file in files)
     labelled_files = [(file, *read_image_size(file, errors), _read_label_lines(file, errors)) for file in files]
-    measured_task = options.task or _task({len(values) for _, _, _, lines in labelled_files for _, _, values in lines})
+    counts = {len(values) for _, _, _, lines in labelled_files for _, _, values in lines}
+    measured_task = options.task or _task(counts)
     items: list[Item] = []
     for file, width, height, lines in labelled_files:
         objects: list[LabelledObject] = []
@@ -68,9 +69,12 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
             name = _name(file, path.parent)
             row = sidecar_row(metadata, name, file, names)
             items.append(Item(id=name, image=file, width=width, height=height, objects=tuple(objects), metadata=row))
-    tasks = (
-        (measured_task, TaskType.OBJECT_DETECTION) if measured_task is TaskType.IMAGE_SEGMENTATION else (measured_task,)
-    )
+    tasks = (measured_task,)
+    if not counts:
+        # Images without objects, as in an export of inferences that found none, fit models of every task.
+        tasks = tuple(task for task in TaskType if task.geometry)
+    elif measured_task is TaskType.IMAGE_SEGMENTATION:
+        tasks = (measured_task, TaskType.OBJECT_DETECTION)
     return Dataset(path=path, format="yolo", tasks=tasks, labels=tuple(labels), items=tuple(items))
 
 
@@ -90,7 +94,7 @@ def _labels(path: Path, names: object) -> list[str]:
         by_number = {str(key): name for key, name in cast("dict[object, object]", names).items()}
         name_list = [by_number[str(number)] for number in range(len(by_number)) if str(number) in by_number]
         name_list = name_list if len(name_list) == len(by_number) else None
-    if not name_list:
+    if name_list is None:
         raise EvaluationError(f"{path}: names: Expected a list of names, or names by numbers from 0 on")
     labels = [str(name) for name in name_list]
     if len(set(labels)) < len(labels):
@@ -158,7 +162,8 @@ def _object(
 ) -> LabelledObject:
     location, number, values = line
     if not number.isdecimal() or len(number) > _DIGITS or int(number) >= len(labels):
-        raise ValueError(f"Expected a class from 0 to {len(labels) - 1}, got {quote_value(number)}")
+        expected = f"a class from 0 to {len(labels) - 1}" if labels else "a class of data.yaml, whose names are empty"
+        raise ValueError(f"Expected {expected}, got {quote_value(number)}")
     if not all(-_MARGIN <= value <= 1 + _MARGIN for value in values):
         raise ValueError(f"Expected fractions of the image, 0..1, got {quote_value(values)}")
     if (len(values) == _BOX) != (task is TaskType.OBJECT_DETECTION):

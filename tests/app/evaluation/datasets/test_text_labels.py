@@ -43,6 +43,18 @@ def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
     assert segmentation.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
 
 
+def test_yolo_dataset_without_objects_fits_every_task(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": ""}, "val: images/val\nnames: {}")
+    dataset = read_dataset(tmp_path)
+    assert (dataset.labels, len(dataset.items)) == ((), 1)
+    assert dataset.tasks == tuple(task for task in TaskType if task.geometry)
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.2 0.2"}, "val: images/val\nnames: {}")
+    with pytest.raises(
+        EvaluationError, match=r"a\.txt:1: Expected a class of data.yaml, whose names are empty, got '0'"
+    ):
+        read_dataset(tmp_path)
+
+
 def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
     write_yolo_dataset(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
     dataset = read_dataset(tmp_path)
