@@ -32,7 +32,8 @@ LONGEST = tuple(
     _TESTS / name
     for name in (
         "ray/test_ray_serve.py", "installed/test_extras.py", "deploy/test_image.py", "clients/test_foreign_clients.py",
-        "browser/test_try_view.py", "faults/test_stopping.py", "app/conformance/test_deliberate_faults.py",
+        "browser/test_try_inputs.py", "browser/test_try_viewer.py", "browser/test_try_view.py",
+        "faults/test_stopping.py", "app/conformance/test_deliberate_faults.py",
         "browser/test_request_view.py", "browser/test_accessibility.py", "installed/test_readme.py",
         "browser/test_models_view.py", "browser/test_metrics_page.py", "app/conformance/test_foreign_servers.py",
     )

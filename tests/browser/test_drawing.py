@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -14,15 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.app.runtimes.onnxruntime import graphs
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
-from tests.support.server_process import ROOT, run_server
+from tests.support.server_process import run_server
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with run_server("--model-repository", str(ROOT / "fixtures" / "models")) as process:
-        yield process.address
 
 
 COLOURS = """async labels => {

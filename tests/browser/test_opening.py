@@ -1,24 +1,16 @@
 """What the page shows before its user does anything."""
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import assert_fits, open_page
-from tests.support.server_process import ROOT, run_server
+from tests.support.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 
 LAPTOP = (1280, 720)
 PHONE = (390, 844)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with run_server("--model-repository", str(ROOT / "fixtures" / "models")) as process:
-        yield process.address
 
 
 def expect_detections(page: Page) -> None:

@@ -1,0 +1,223 @@
+"""Inputs of the page's view Try: samples, files, dropped images, the camera, and files that are no images."""
+
+import shutil
+from pathlib import Path
+
+import httpx
+import PIL.Image
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.browser.looking import open_page
+from tests.browser.try_view import IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, pixel, rows
+from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.polling import wait_until
+from tests.support.ports import listening_port
+from tests.support.server_process import run_server
+
+pytestmark = pytest.mark.slow
+HTML_NAME = "<img src=x onerror=alert(1)>.jpg"
+
+
+def test_sample_can_be_chosen_again(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        expect_findings(page, 5)
+        page.get_by_label("Choose files").set_input_files(IMAGES / "photo.jpg")
+        expect(page.get_by_role("group", name="photo.jpg with results")).to_be_visible()
+        page.get_by_role("button", name="Sample scene.jpg").click()
+        expect_findings(page, 5)
+        page.get_by_role("button", name="Sample shape.jpg").click()
+        expect_findings(page, 1)
+        page.go_back()
+        expect_findings(page, 5)
+
+
+def test_several_images_are_answered_and_listed(browser: Browser, server: str) -> None:
+    names = ["scene.jpg", "shape.jpg", "photo.jpg"]
+    counts = [len(infer(server, "detector", (IMAGES / name).read_bytes())) for name in names]
+    with open_page(browser, f"{server}/#try?model=detector") as page:
+        page.get_by_label("Choose files").set_input_files([IMAGES / name for name in names])
+        strip = page.get_by_role("group", name="Images", exact=True)
+        for index, (name, count) in enumerate(zip(names, counts, strict=True)):
+            thumb = strip.get_by_role("button", name=f"{name}, {index + 1} of 3")
+            expect(thumb).to_have_text(str(count))
+            thumb.focus()
+            page.keyboard.press("Enter")
+            expect(thumb).to_have_attribute("aria-pressed", "true")
+            expect_findings(page, count)
+        # The same images are sent to another model.
+        page.get_by_role("combobox", name="Model").select_option("classifier")
+        for index, name in enumerate(names):
+            expect(strip.get_by_role("button", name=f"{name}, {index + 1} of 3").locator("span")).not_to_be_empty()
+        page.get_by_role("button", name="Remove all").click()
+        expect(page.get_by_text("Drop or paste images here")).to_be_visible()
+        expect_findings(page, 0)
+
+
+@pytest.mark.parametrize("event", ["drop", "paste"])
+def test_images_are_accepted_by_drop_and_paste(browser: Browser, server: str, event: str) -> None:
+    give = """([event, name, data]) => {
+      const transfer = new DataTransfer();
+      const bytes = Uint8Array.from(atob(data), character => character.charCodeAt(0));
+      transfer.items.add(new File([bytes], name, { type: "image/jpeg" }));
+      const options = { bubbles: true, cancelable: true };
+      const paste = () => new ClipboardEvent("paste", { ...options, clipboardData: transfer });
+      const drop = () => new DragEvent("drop", { ...options, dataTransfer: transfer });
+      document.querySelector("main").dispatchEvent(event === "paste" ? paste() : drop());
+    }"""
+    with open_page(browser, f"{server}/#try?model=detector") as page:
+        expect(page.get_by_role("button", name="Camera")).to_be_visible()
+        page.evaluate(give, [event, HTML_NAME, encode_base64((IMAGES / "scene.jpg").read_bytes())])
+        expect_findings(page, 5)
+        expect(page.get_by_role("group", name=f"{HTML_NAME} with results")).to_be_visible()
+        assert page.locator("main img[src='x']").count() == 0
+
+
+def test_image_is_taken_by_the_camera(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=classifier") as page:
+        page.context.grant_permissions(["camera"])
+        page.get_by_role("button", name="Camera").click()
+        dialog = page.get_by_role("dialog", name="Camera")
+        page.wait_for_function("() => document.querySelector('video')?.videoWidth > 0")
+        dialog.get_by_role("button", name="Take photo").click()
+        expect(dialog).to_be_hidden()
+        expect_findings(page, 20)
+        expect(page.get_by_role("group", name="camera.jpg with results")).to_be_visible()
+
+
+def test_denied_camera_is_reported_although_a_sample_arrives_later(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models") as page:
+        samples: list[Route] = []
+        page.route("**/samples/**", lambda route: samples.append(route))
+        page.evaluate(
+            "() => { const no = async () => { throw new DOMException('Permission denied') };"
+            "navigator.mediaDevices.getUserMedia = no; location.hash = 'try?model=classifier' }"
+        )
+        page.get_by_role("button", name="Camera").click()
+        error = page.get_by_text("The camera cannot be used: Permission denied")
+        expect(error).to_be_visible()
+        page.route("**/samples/**", lambda route: route.continue_())
+        for sample in samples:
+            sample.continue_()
+        expect(rows(page).first).to_be_visible()
+        expect(error).to_be_visible()
+
+
+def test_camera_stops_when_the_view_is_left_before_it_opens(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=classifier") as page:
+        page.context.grant_permissions(["camera"])
+        page.evaluate(
+            "() => { const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);"
+            "navigator.mediaDevices.getUserMedia = async (options) => {"
+            "window.camera = await open(options); location.hash = 'models';"
+            "while (document.querySelector('.image-list')) await new Promise((resolve) => setTimeout(resolve, 10));"
+            "return window.camera; } }"
+        )
+        page.get_by_role("button", name="Camera").click()
+        expect(page.get_by_role("heading", level=1, name="Models")).to_be_visible()
+        page.wait_for_function("() => window.camera.getTracks().every((track) => track.readyState === 'ended')")
+
+
+def test_server_error_is_shown_for_an_invalid_image(browser: Browser, server: str, tmp_path: Path) -> None:
+    path = tmp_path / HTML_NAME
+    path.write_bytes(b"not a picture")
+    with open_page(browser, f"{server}/#try?model=detector", expect_errors=True) as page:
+        expect_findings(page, 5)
+        page.get_by_label("Choose files").set_input_files(path)
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text(f"{HTML_NAME} is not an image. Supported: JPEG, PNG, WebP, BMP, TIFF, GIF.")
+        expect(alert.locator("pre")).to_be_hidden()
+        alert.get_by_text("Details").click()
+        expect(alert.locator("pre")).to_contain_text("got 13 bytes that begin with 6e 6f 74")
+        # The old answer does not stay beside the error.
+        expect_findings(page, 0)
+        page.get_by_role("button", name="Sample scene.jpg").click()
+        expect_findings(page, 5)
+        expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_invalid_parameter_is_reported(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg", expect_errors=True) as page:
+        expect_findings(page, 5)
+        page.get_by_label("Simplify contours").fill("-1")
+        page.get_by_label("Simplify contours").press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("epsilon")
+
+
+def test_unreachable_server_is_reported(browser: Browser) -> None:
+    models = ("--model", str(MODELS / "detector"))
+    with run_server(*models) as process, open_page(browser, f"{process.address}/#try", expect_errors=True) as page:
+        expect_findings(page, 5)
+        assert process.stop() == 0
+        page.get_by_label("Choose files").set_input_files(IMAGES / "scene.jpg")
+        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
+
+
+def test_large_image_is_shown(browser: Browser, server: str, tmp_path: Path) -> None:
+    pixels = rectangle(3840, 2160, (1000, 500, 2000, 1500))
+    path = tmp_path / "large.png"
+    path.write_bytes(encode_image(pixels))
+    with open_page(browser, f"{server}/#try?model=classifier") as page:
+        page.get_by_label("Choose files").set_input_files(path)
+        expect(page.get_by_role("group", name="large.png with results")).to_be_visible()
+        expect_findings(page, 20)
+        width, height = page.evaluate("['width', 'height'].map(side => document.querySelector('canvas.image')[side])")
+        scale = min(width / 3840, height / 2160)
+        left, top = (width - 3840 * scale) / 2, (height - 2160 * scale) / 2
+        for (x, y), bright in (((1500, 1000), 255), ((990, 1000), 0), ((1010, 1000), 255), ((2010, 1000), 0)):
+            colour = pixel(page, "image", round(left + x * scale), round(top + y * scale))
+            assert abs(colour[0] - bright) < 60, (x, y)
+
+
+def test_readable_images_are_used_if_another_file_is_not_an_image(
+    browser: Browser, server: str, tmp_path: Path
+) -> None:
+    notes, more = tmp_path / "notes.txt", tmp_path / "more.jpg"
+    for path in (notes, more):
+        path.write_bytes(b"not a picture")
+    with open_page(browser, f"{server}/#try?model=detector", expect_errors=True) as page:
+        expect_findings(page, 5)
+        page.get_by_label("Choose files").set_input_files([notes, IMAGES / "shape.jpg", more])
+        expect(page.get_by_role("group", name="shape.jpg with results")).to_be_visible()
+        expect_findings(page, 1)
+        expect(page.get_by_role("alert")).to_contain_text("notes.txt is not an image.")
+        expect(page.get_by_role("alert")).to_contain_text("1 other file cannot be read either.")
+
+
+def test_image_that_the_browser_cannot_show_is_converted_by_the_server(
+    browser: Browser, server: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "scene.tiff"
+    with PIL.Image.open(IMAGES / "scene.jpg") as image:
+        image.save(path)
+    records = infer(server, "detector", path.read_bytes())
+    with open_page(browser, f"{server}/#try?model=detector") as page:
+        page.get_by_label("Choose files").set_input_files(path)
+        expect(page.get_by_role("group", name="scene.tiff with results")).to_be_visible()
+        expect_findings(page, len(records))
+        assert_drawn(page, "detector", records, 640, 480)
+        with PIL.Image.open(IMAGES / "scene.jpg") as image:
+            expected = image.convert("RGB").getpixel((320, 240))
+        width, height = page.evaluate("['width', 'height'].map(side => document.querySelector('canvas.image')[side])")
+        assert isinstance(expected, tuple)
+        assert pixel(page, "image", width / 2, height / 2)[:3] == pytest.approx(expected, abs=12)
+
+
+def test_page_waits_for_a_model_that_loads(browser: Browser, tmp_path: Path) -> None:
+    repository, release = tmp_path / "repository", tmp_path / "arrived"
+    shutil.copytree(SCAFFOLD / "text_classification", repository / "slow")
+    code = repository / "slow" / "model.py"
+    wait_for_release = f"import pathlib, time\nwhile not pathlib.Path({str(release)!r}).exists(): time.sleep(0.05)\n"
+    code.write_text(f"{wait_for_release}{code.read_text()}")
+    only_http = ("--no-grpc", "--no-tensorflow-serving")
+    with run_server("--model-repository", str(repository), "--allow-code", *only_http) as server:
+        wait_until(lambda: listening_port(server.process.pid) is not None)
+        address = f"http://127.0.0.1:{listening_port(server.process.pid)}"
+        with httpx.Client(transport=httpx.HTTPTransport(retries=10), timeout=60) as client:
+            assert client.get(f"{address}/health", timeout=60).status_code == 200
+        with open_page(browser, f"{address}/#try") as page:
+            expect(page.get_by_role("alert")).to_contain_text("No model is ready")
+            release.touch()
+            expect(page.get_by_role("button", name="Run")).to_be_visible()
+            expect(page.get_by_role("alert")).to_be_hidden()
+        assert server.stop() == 0

@@ -1,0 +1,252 @@
+"""The image of the page's view Try: labels, colours, zoom, hovering, and downloads of what is drawn."""
+
+import io
+import json
+import re
+
+import numpy as np
+import PIL.Image
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tasks.vision.contours import mask_of_contours
+from tests.browser.axe import violations
+from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
+from tests.browser.try_view import IMAGES, PIXEL, expect_findings, infer, pixel, rows
+
+pytestmark = pytest.mark.slow
+
+
+def test_labels_can_be_hidden(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg") as page:
+        expect_findings(page, 5)
+        circles = page.get_by_role("button", name="circle (2)")
+        circles.click()
+        expect_findings(page, 3)
+        expect(circles).to_have_attribute("aria-pressed", "false")
+        circles.click()
+        expect_findings(page, 5)
+
+
+def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -> None:
+    record = infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())[0]
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        expect_findings(page, 5)
+        page.get_by_role("button", name="1:1, actual size").click()
+        stage = page.locator(".stage").bounding_box()
+        assert stage is not None
+        # Inside the border of one pixel.
+        x = (stage["width"] - 2 - 640) / 2 + (record["xmin"] + record["xmax"]) / 2
+        y = (stage["height"] - 2 - 480) / 2 + (record["ymin"] + record["ymax"]) / 2
+        assert pixel(page, "shapes", x, y)[3] == 0
+        rows(page).first.hover()
+        page.wait_for_function(f"where => ({PIXEL})(where)[3] > 30", arg=["highlight", round(x), round(y)])
+        expect(page.locator(".stage")).to_contain_class("highlighting")
+        page.mouse.move(stage["x"] + 1 + x, stage["y"] + 1 + y)
+        expect(rows(page).first).to_have_class("selected")
+        page.mouse.move(0, 0)
+        expect(rows(page).first).not_to_have_class("selected")
+        expect(page.locator(".stage")).not_to_contain_class("highlighting")
+        rows(page).nth(1).get_by_role("button").focus()
+        expect(rows(page).nth(1).get_by_role("button")).to_be_focused()
+
+
+def test_image_is_zoomed_and_moved_by_keyboard(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        expect_findings(page, 5)
+        stage = page.get_by_role("group", name="scene.jpg with results")
+        stage.focus()
+        zoom = page.locator(".zoom")
+        fitted = zoom.inner_text()
+        page.keyboard.press("1")
+        expect(zoom).to_have_text("100 %")
+        page.keyboard.press("+")
+        expect(zoom).to_have_text("125 %")
+        page.keyboard.press("-")
+        expect(zoom).to_have_text("100 %")
+        before = page.evaluate("document.querySelector('canvas.image').toDataURL()")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("before => document.querySelector('canvas.image').toDataURL() !== before", arg=before)
+        page.keyboard.press("0")
+        expect(zoom).to_have_text(fitted)
+        stage.hover()
+        page.mouse.wheel(0, -200)
+        expect(zoom).not_to_have_text(fitted)
+        stage.dblclick()
+        expect(zoom).to_have_text(fitted)
+
+
+def download(page: Page, name: str) -> bytes:
+    with page.expect_download() as waiting:
+        page.get_by_role("group", name="Download").get_by_role("button", name=name).click()
+    return waiting.value.path().read_bytes()
+
+
+def test_findings_are_downloaded_as_json_png_and_coco(browser: Browser, server: str) -> None:
+    records = infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        expect_findings(page, 5)
+        plain = json.loads(download(page, "JSON"))
+        assert (plain["model"], plain["pictures"][0]["name"]) == ("detector", "scene.jpg")
+        assert plain["pictures"][0]["records"] == records
+        image = PIL.Image.open(io.BytesIO(download(page, "PNG")))
+        assert image.size == (640, 480)
+        drawn = np.asarray(image.convert("RGB"), int)
+        with PIL.Image.open(IMAGES / "scene.jpg") as plain_image:
+            original = np.asarray(plain_image.convert("RGB"), int)
+        changed = np.abs(drawn - original).sum(axis=2) > 60
+        best = records[0]
+        # The lower left corner of the box: elsewhere the line runs over a shape of its colour.
+        x, y = round(best["xmin"]), round(best["ymax"]) - 25
+        assert changed[y - 20 : y + 20, x - 2 : x + 2].any(axis=1).mean() > 0.7
+        assert not changed[y, x + 10 : x + 60].any()
+        coco = json.loads(download(page, "COCO"))
+        assert coco["images"] == [{"id": 1, "file_name": "scene.jpg", "width": 640, "height": 480}]
+        names = {category["id"]: category["name"] for category in coco["categories"]}
+        for annotation, record in zip(coco["annotations"], records, strict=True):
+            left, top, width, height = annotation["bbox"]
+            assert names[annotation["category_id"]] == record["label"]
+            assert [left, top] == [record["xmin"], record["ymin"]]
+            assert [left + width, top + height] == pytest.approx([record["xmax"], record["ymax"]])
+
+
+def test_masks_are_downloaded_and_filled_with_their_holes(browser: Browser, server: str) -> None:
+    outer = [(4.0, 4.0), (4.0, 30.0), (40.0, 30.0), (52.0, 4.0)]
+    hole = [(10.0, 10.0), (20.0, 10.0), (20.0, 20.0), (10.0, 20.0)]
+    speck = [(60.0, 33.0)]
+    contours = [outer, hole, speck]
+    record = {
+        "label": "ring",
+        "score": 0.9,
+        "contour": [[{"x": x, "y": y} for x, y in ring] for ring in contours],
+    }
+    make = """async record => {
+      const { shapesOf, paint } = await import("/page/drawing.js");
+      const { coco } = await import("/page/export.js");
+      const shapes = shapesOf("IMAGE_SEGMENTATION", [record], 64, 36);
+      const image = { name: "a.png", width: 64, height: 36 };
+      const file = coco({ labels: ["ring"] }, [{ image, shapes, records: [record] }]);
+      const canvas = new OffscreenCanvas(64, 36);
+      const context = canvas.getContext("2d", { willReadFrequently: true });
+      context.fillRect = context.fillText = () => {};
+      paint(context, shapes);
+      const alpha = (x, y) => context.getImageData(x, y, 1, 1).data[3];
+      return { coco: JSON.parse(await file.text()), alpha: [alpha(7, 20), alpha(15, 15), alpha(60, 33), alpha(62, 2)] };
+    }"""
+    with open_page(browser, f"{server}/#try") as page:
+        result = page.evaluate(make, record)
+    annotation = result["coco"]["annotations"][0]
+    assert annotation["iscrowd"] == 1
+    runs = annotation["segmentation"]["counts"]
+    flat = np.concatenate([np.full(length, index % 2, np.uint8) for index, length in enumerate(runs)])
+    mask = flat.reshape(64, 36).T
+    expected = mask_of_contours([np.array(ring, np.float32) for ring in contours], 64, 36)
+    assert (mask == expected).all()
+    assert annotation["area"] == expected.sum()
+    filled, in_hole, single, outside = result["alpha"]
+    assert 80 < filled < 130
+    assert in_hole == outside == 0
+    assert single > 100
+
+
+def test_label_colours_are_stable_distinct_and_readable(browser: Browser, server: str) -> None:
+    ask = """async names => {
+      const { colourOf, inkOn } = await import("/page/palette.js");
+      return names.map(name => [colourOf(name), inkOn(name)]);
+    }"""
+    names = ["cat", "dog", "blue whale", "", "\U0001f600", "person" * 50, *(f"class {number}" for number in range(40))]
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        # Findings appear after the models are known, whose labels have colours of their own.
+        expect_findings(page, 5)
+        first = page.evaluate(ask, names)
+        page.reload()
+        expect_findings(page, 5)
+        assert page.evaluate(ask, names[::-1]) == first[::-1]
+    assert len({colour for colour, _ in first}) > 40
+    for colour, ink in first:
+        shares = [int(value) / 255 for value in re.findall(r"\d+", colour)]
+        linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+        light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        contrast = (light + 0.05) / 0.05 if ink == "#000" else 1.05 / (light + 0.05)
+        assert contrast >= 4.5, (colour, ink)
+
+
+NAMES = """async ([count, label]) => {
+  const { paint, shapesOf } = await import("/page/drawing.js");
+  const at = (index) => ({ xmin: 3 * index, ymin: 2 * index, xmax: 3 * index + 40, ymax: 2 * index + 30 });
+  const records = Array.from({ length: count }, (_, index) => ({ label, score: 1 - index / 1000, ...at(index) }));
+  const [plates, texts] = [[], []];
+  const context = new OffscreenCanvas(1, 1).getContext("2d");
+  context.fillRect = (...plate) => plates.push(plate);
+  context.fillText = (text) => texts.push(text);
+  paint(context, shapesOf("OBJECT_DETECTION", records, 2000, 1000), { width: 2000 });
+  return [plates, texts];
+}"""
+
+
+def test_names_do_not_overlap_and_the_best_is_shown(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try") as page:
+        plates, texts = page.evaluate(NAMES, [300, "crowd"])
+        assert 30 < len(plates) < 300
+        assert texts[0] == "crowd 100 %"
+        for index, (left, top, width, height) in enumerate(plates):
+            for other_left, other_top, other_width, other_height in plates[:index]:
+                apart = left >= other_left + other_width or other_left >= left + width
+                assert apart or top >= other_top + other_height or other_top >= top + height
+        (_, _, width, _), *_ = page.evaluate(NAMES, [1, "long " * 100])[0]
+        assert width < 500
+        assert page.evaluate(NAMES, [1, "\u202eexe.png"])[1] == ["\u2068\u202eexe.png\u2069 100 %"]
+
+
+MANY = """async () => {
+  const { viewer } = await import("/page/viewer.js");
+  const { shapesOf } = await import("/page/drawing.js");
+  const seen = viewer({ label: "many" });
+  document.querySelector("main").replaceChildren(seen.element);
+  const bitmap = await createImageBitmap(new ImageData(600, 400));
+  seen.show({ name: "many", bitmap, width: 600, height: 400 });
+  const corner = (x, y, k) => ({ x: x + 9 * Math.cos(k / 32), y: y + 9 * Math.sin(k / 32) });
+  const ring = (x, y) => Array.from({ length: 200 }, (_, k) => corner(x, y, k));
+  const contour = (k) => [ring(20 + 60 * (k % 10), 50 + 90 * (k >> 3))];
+  const records = Array.from({ length: 40 }, (_, k) => ({ label: "a", score: 1, contour: contour(k) }));
+  seen.shapes(shapesOf("IMAGE_SEGMENTATION", records, 600, 400));
+}"""
+
+
+def test_slow_shapes_are_moved_before_they_are_repainted(browser: Browser, server: str) -> None:
+    over = "document.querySelector('canvas.shapes')"
+    with open_page(browser, f"{server}/#try?model=detector") as page:
+        expect(page.get_by_role("button", name="Camera")).to_be_visible()
+        page.evaluate(MANY)
+        blank = page.evaluate("(canvas => canvas.toDataURL())(document.createElement('canvas'))")
+        page.wait_for_function(f"blank => {over}.toDataURL().length > 4 * blank.length", arg=blank)
+        before = page.evaluate(f"{over}.toDataURL()")
+        moved = f"""() => new Promise(resolve => {{
+          const seen = new MutationObserver(() => resolve({over}.style.transform));
+          seen.observe({over}, {{ attributeFilter: ["style"] }});
+          document.querySelector(".stage").dispatchEvent(new WheelEvent("wheel", {{ deltaY: -200, cancelable: true }}));
+        }})"""
+        assert "scale(1.3" in page.evaluate(moved)
+        page.wait_for_function(f"before => {over}.style.transform === '' && {over}.toDataURL() !== before", arg=before)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("query", ["", "?model=detector&sample=scene.jpg", "?model=vlm&sample=shape.jpg"])
+def test_try_view_is_readable_on_every_screen(
+    browser: Browser, server: str, scheme: Scheme, size: Size, query: str
+) -> None:
+    with open_page(browser, f"{server}/#try{query}", size=size, scheme=scheme) as page:
+        if "vlm" in query:
+            expect(page.get_by_role("group", name="Zoom")).to_be_visible()
+            page.get_by_role("button", name="Ask", exact=True).click()
+            expect(page.locator(".answer")).to_have_text("a blue star")
+        elif query:
+            expect_findings(page, 5)
+        else:
+            expect_findings(page, 5)
+            page.get_by_label("Choose files").set_input_files([IMAGES / "scene.jpg", IMAGES / "photo.jpg"])
+            page.get_by_role("button", name="Remove all").click()
+            expect(page.get_by_text("Drop or paste images here")).to_be_visible()
+        assert_fits(page, size)
+        assert violations(page) == []

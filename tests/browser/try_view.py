@@ -1,0 +1,79 @@
+"""Read the results of the page's view Try, and ask the server for the same."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.chariot import image_input
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT
+
+MODELS = ROOT / "fixtures" / "models"
+IMAGES = ROOT / "fixtures" / "images"
+SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"
+SHAPES = (Path(__file__).parent / "shapes.js").read_text().rstrip().removesuffix(";")
+
+
+def infer(server: str, model: str, image: bytes, **parameters: object) -> list[dict[str, Any]]:
+    """Return the records of one image."""
+    body = {"inputs": [image_input(encode_base64(image))], "parameters": parameters}
+    response = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body, timeout=60)
+    assert response.status_code == 200, response.text
+    return response.json()["outputs"][0]["data"][0]
+
+
+def rows(page: Page) -> Locator:
+    return page.get_by_role("region", name="Results").locator("ol.records li")
+
+
+def expect_findings(page: Page, number: int) -> None:
+    """Wait until this number of findings is listed."""
+    expect(rows(page)).to_have_count(number)
+
+
+def polygons(model: str, records: list[dict[str, Any]], width: int, height: int) -> list[dict[str, Any]]:
+    """Return where records should be drawn, derived from the documentation (docs/chariot.md, Coordinates)."""
+    shapes: list[dict[str, Any]] = []
+    for record in records:
+        if model == "detector":
+            left, top, right, bottom = record["xmin"], record["ymin"], record["xmax"], record["ymax"]
+            rings = [[[left, top], [right, top], [right, bottom], [left, bottom]]]
+        elif model == "oriented-detector":
+            centre = complex(record["cx"] * width, record["cy"] * height)
+            half = complex(record["w"] * width / 2, record["h"] * height / 2)
+            turn = complex(math.cos(record["r"]), math.sin(record["r"]))
+            corners = [half, complex(-half.real, half.imag), -half, complex(half.real, -half.imag)]
+            rings = [[[point.real, point.imag] for point in (centre + corner * turn for corner in corners)]]
+        else:
+            rings = [[[point["x"] + 0.5, point["y"] + 0.5] for point in ring] for ring in record["contour"]]
+        shapes += [{"label": record["label"], "points": ring} for ring in rings]
+    return shapes
+
+
+def assert_drawn(page: Page, model: str, records: list[dict[str, Any]], width: int, height: int) -> None:
+    page.get_by_role("button", name="1:1, actual size").click()
+    expect(page.get_by_text("100 %", exact=True)).to_be_visible()
+    expected = {"polygons": polygons(model, records, width, height), "width": width, "height": height}
+    page.wait_for_function(
+        f"expected => ({SHAPES})(expected).then(result => result.missing.length <= 0.02 * result.checked)", arg=expected
+    )
+    result = page.evaluate(SHAPES, expected)
+    assert result["checked"] > 40
+    # A shape may cover the edge of another.
+    assert len(result["missing"]) <= 0.02 * result["checked"]
+    assert result["farthest"] < 1
+
+
+PIXEL = """([name, x, y]) => {
+  const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(document.querySelector(`canvas.${name}`), -x, -y);
+  return [...copy.getImageData(0, 0, 1, 1).data];
+}"""
+
+
+def pixel(page: Page, canvas: str, x: float, y: float) -> list[int]:
+    """Return red, green, blue and opacity at a point of the layer "image", "shapes" or "highlight"."""
+    return page.evaluate(PIXEL, [canvas, round(x), round(y)])
