@@ -64,7 +64,7 @@ def _check_files(source: ModelSource) -> list[ModelFile] | None:
                 f"{source.folder / MANIFEST_FILE} is ignored; put the list above the versions, at {manifest}"
             )
         return None
-    content = _read(manifest, _MAX_MANIFEST_BYTES)
+    content = read_bounded(manifest, _MAX_MANIFEST_BYTES)
     if source.signing_key is not None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
     digests = _parsed(manifest, content)
@@ -102,13 +102,6 @@ def _files(source: ModelSource) -> list[ModelFile]:
 def _belongs_to_version(path: PurePosixPath, source: ModelSource) -> bool:
     """Return whether a file is one of this version's, or beside the versions."""
     return source.root is None or len(path.parts) == 1 or path.parts[0] == source.folder.name
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
-    try:
-        return read_bounded(path, max_bytes)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
@@ -151,7 +144,7 @@ def _check_signature(path: Path, content: bytes, keys: Path) -> None:
     """Reject a manifest that none of the operator's keys has signed."""
     if not path.is_file():
         raise ModelError(f"{path} is missing, and only models with a signed list are loaded here")
-    signature = _read(path, _MAX_MANIFEST_BYTES)
+    signature = read_bounded(path, _MAX_MANIFEST_BYTES)
     if len(signature) != _SIGNATURE_BYTES:
         raise ModelError(
             f"{path} has {len(signature):,} bytes; expected the {_SIGNATURE_BYTES} of an Ed25519 signature"
@@ -174,7 +167,7 @@ def _public_keys(path: Path) -> "Sequence[Ed25519PublicKey]":
     except ImportError as error:
         raise ModelError(missing_extra("--model-signing-key", "signatures", error)) from None
     try:
-        keys = [load_pem_public_key(block) for block in _KEY.findall(_read(path, _MAX_KEY_FILE_BYTES))]
+        keys = [load_pem_public_key(block) for block in _KEY.findall(read_bounded(path, _MAX_KEY_FILE_BYTES))]
     except ValueError:
         raise ModelError(f"{path} holds a public key that cannot be read") from None
     ed25519_keys = [key for key in keys if isinstance(key, Ed25519PublicKey)]

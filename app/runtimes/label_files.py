@@ -62,8 +62,6 @@ def read_label_file(path: Path, source: ModelSource) -> tuple[str, ...]:
                 names = _names(msgspec.json.decode(text))
             case _:
                 names = _lines(text)
-    except OSError as error:
-        raise ModelError(f"{path}: the label file cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, msgspec.DecodeError, yaml.YAMLError, RecursionError) as error:
         raise ModelError(f"{path}: the label file cannot be read: {error}") from None
     if not names:

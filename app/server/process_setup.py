@@ -22,31 +22,17 @@ _MAX_ARENAS = 8
 """Each arena keeps the memory of its largest requests, and glibc's default is eight arenas for each core. A thread
 holds an arena for less than a microsecond at a time, so a few arenas serve many cores."""
 
-_IOLBF = 1
-"""Line buffering of setvbuf(3), from glibc's stdio.h."""
-_LINE_BYTES = 4096
-
 
 def configure_process() -> None:
-    """Keep image-sized blocks between requests in few arenas, line-buffer C's stderr, and limit OpenCV to one thread.
+    """Keep image-sized blocks between requests in few arenas, and limit OpenCV to one thread.
 
     OpenCV threads are useless because every worker is a thread already. Without kept blocks, each request pays for page
     faults on megabytes of fresh memory (docs/architecture.md, "Speed"). With one arena for each thread, every arena
-    keeps such blocks, and memory grows for hours. Without glibc the allocator is unchanged.
+    keeps such blocks, and memory grows for hours.
     """
     cv2.setNumThreads(1)
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    try:
-        library = ctypes.CDLL(None)
-        mallopt = library.mallopt
-        error_stream = ctypes.c_void_p.in_dll(library, "stderr")
-    except (OSError, AttributeError, ValueError):
-        return
-    # libpng and libjpeg write messages in pieces, which would mix with log lines. The buffer is never freed because the
-    # stream outlives the interpreter.
-    library.malloc.restype = ctypes.c_void_p
-    buffer = ctypes.c_void_p(library.malloc(ctypes.c_size_t(_LINE_BYTES)))
-    library.setvbuf(error_stream, buffer, _IOLBF, ctypes.c_size_t(_LINE_BYTES))
+    mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
     mallopt(_M_TRIM_THRESHOLD, 256 * _MIB)
     mallopt(_M_TOP_PAD, 16 * _MIB)
@@ -66,12 +52,8 @@ def freeze_garbage() -> None:
 
 
 def release_free_memory() -> None:
-    """Return free memory of malloc to the system. Without glibc nothing happens."""
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return
-    trim(ctypes.c_size_t(0))
+    """Return free memory of malloc to the system."""
+    ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 @asynccontextmanager

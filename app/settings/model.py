@@ -272,22 +272,22 @@ def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False
         raise ModelError(f"{path}: {validation_error(error)}") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_bounded(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
     """Return the content of a model's regular file of at most `max_bytes` bytes.
 
     Raises:
-        ModelError: for a larger file, and for pipes and devices, because reading them might never end.
-        OSError: if it cannot be read.
+        ModelError: if it cannot be read or is larger, and for pipes and devices, whose end might never come.
     """
-    # Opening a pipe would block until a writer opens it. Check the open descriptor: the path may change meanwhile.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123  a descriptor
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{path} is not a file")
-        if status.st_size > max_bytes:
-            raise ModelError(f"{path} has {status.st_size:,} bytes, more than {max_bytes:,}")
-        return file.read(max_bytes)
+    try:
+        # Opening a pipe would block until a writer opens it. Check the open descriptor: the path may change meanwhile.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelError(f"{path} is not a file")
+            if status.st_size > max_bytes:
+                raise ModelError(f"{path} has {status.st_size:,} bytes, more than {max_bytes:,}")
+            return file.read(max_bytes)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None

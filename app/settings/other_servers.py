@@ -75,8 +75,6 @@ def read_mlflow_model(folder: Path) -> ImportedConfig | None:
         return None
     try:
         content = cast("object", yaml.safe_load(read_bounded(path, _MLFLOW_MAX_BYTES)))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, AttributeError, LookupError, RecursionError) as error:
         raise ModelError(f"{path} is not valid YAML: {error}") from None
     model = _mapping(content)
@@ -173,8 +171,6 @@ def _parse(folder: Path) -> Any:
     config = message_class("charioteer.triton.RepositoryConfig")()
     try:
         text_format.Parse(read_bounded(path, _TRITON_MAX_BYTES).decode(), config, allow_unknown_field=True)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (text_format.ParseError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a model configuration of Triton: {error}") from None
     return config

@@ -17,8 +17,8 @@ from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings
 
-_MAX_SOCKET_BYTES = 103
-"""Maximum bytes of a socket path on every system: `sun_path` has 104 on BSD, 108 on Linux."""
+_MAX_SOCKET_BYTES = 107
+"""Maximum bytes of the path of a socket (unix(7))."""
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 """A vanished client is detected after this time; the default would be two hours."""

@@ -101,15 +101,12 @@ def forward_native_messages(forward: Callable[[str], None]) -> None:
 
     libpng and libjpeg report damaged images there, and OpenCV has no option to redirect them. Only the stream of the C
     library changes, not descriptor 2: tracebacks, faulthandler and fatal messages of glibc still go straight to that
-    descriptor. The pipe never blocks: messages that do not fit are lost. Without glibc nothing changes.
+    descriptor. The pipe never blocks: messages that do not fit are lost.
     """
     library = ctypes.CDLL(None)
-    try:
-        stream = ctypes.c_void_p.in_dll(library, "stderr")
-        library.fopencookie.restype = ctypes.c_void_p
-        write = ctypes.cast(library.write, ctypes.c_void_p)
-    except (AttributeError, ValueError):
-        return
+    stream = ctypes.c_void_p.in_dll(library, "stderr")
+    library.fopencookie.restype = ctypes.c_void_p
+    write = ctypes.cast(library.write, ctypes.c_void_p)
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     try:

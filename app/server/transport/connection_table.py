@@ -181,11 +181,7 @@ def raise_file_limit() -> int:
         return _MAX_FILES
     target = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft < target:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
-        except (ValueError, OSError):
-            # macOS reports no limit but enforces one.
-            return soft
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     return max(soft, target)
 
 

@@ -32,15 +32,13 @@ def configure_timeouts(listen_socket: socket.socket, write_timeout: float) -> No
     user_timeout = min(max(_UNACKNOWLEDGED_SECONDS, 2 * write_timeout), _DAY_SECONDS)
     listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listen_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", _IDLE_SECONDS),
-        ("TCP_KEEPINTVL", _PROBE_SECONDS),
-        ("TCP_KEEPCNT", _MAX_PROBES),
-        ("TCP_USER_TIMEOUT", round(1000 * user_timeout)),
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _IDLE_SECONDS),
+        (socket.TCP_KEEPINTVL, _PROBE_SECONDS),
+        (socket.TCP_KEEPCNT, _MAX_PROBES),
+        (socket.TCP_USER_TIMEOUT, round(1000 * user_timeout)),
     ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            listen_socket.setsockopt(socket.IPPROTO_TCP, option, value)
+        listen_socket.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def acknowledged_bytes(connection: socket.socket) -> int | None:
@@ -86,10 +84,7 @@ def _read(connection: socket.socket, field: struct.Struct) -> int | None:
 
 
 def _tcp_info(connection: socket.socket) -> bytes:
-    option = getattr(socket, "TCP_INFO", None)
-    if option is None:
-        return b""
     try:
-        return connection.getsockopt(socket.IPPROTO_TCP, option, 192)
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
     except OSError:
         return b""

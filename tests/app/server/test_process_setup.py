@@ -1,4 +1,4 @@
-"""Process setup: malloc, native messages and free memory."""
+"""Process setup: malloc and free memory."""
 
 import asyncio
 import os
@@ -9,31 +9,6 @@ import threading
 import pytest
 
 from app.server.process_setup import releasing_memory
-
-# With SOCK_SEQPACKET every write is one packet, so partial lines would be visible.
-_DECODER_MESSAGES = """
-import os, socket
-reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-os.dup2(writer.fileno(), 2)
-from app.server.process_setup import configure_process
-configure_process()
-import cv2, numpy as np
-from tests.support.images import encode_image, rectangle
-data = encode_image(rectangle(), icc_profile=b"profile" * 9)
-for _ in range(3):
-    assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) is not None
-reader.setblocking(False)
-for _ in range(3):
-    print(reader.recv(1000).decode(), end="")
-"""
-
-
-def test_messages_of_image_decoders_are_written_as_complete_lines() -> None:
-    output = subprocess.run(
-        [sys.executable, "-c", _DECODER_MESSAGES], capture_output=True, text=True, check=True
-    ).stdout
-    assert output == "libpng warning: iCCP: too short\n" * 3
-
 
 _ARENAS = """
 import ctypes, threading

@@ -118,7 +118,7 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, 
     if path.is_file():
         try:
             return read_bounded(path).decode("utf-8"), path.name
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
             raise ModelError(f"{path} cannot be read: {error}") from None
     names = ("chat_template.json", "processor_config.json")
     configurations = {name: read_json(TokenizerConfiguration, folder / name) for name in names}
