@@ -58,6 +58,8 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
         DriftError: when the graph is missing, or has another digest.
     """
     if not baseline.embedder:
+        if file:
+            raise DriftError("--embedder: no effect on a baseline without embeddings; leave it out")
         return None
     candidates = [file] if file else [BUNDLED, *(folder / Path(baseline.embedder).name for folder in folders)]
     existing = [path for path in candidates if path.is_file()]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from app.cli.terminal import FAILED, check_output, console, progress, stop
+from app.cli.terminal import FAILED, check_output, console, progress, reject_unused, stop
 from app.conformance.client.model_names import list_models
 from app.conformance.client.probe import RequestLimitError
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
@@ -17,6 +17,7 @@ from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError
 from app.settings.model import ModelError
+from app.settings.server import SettingsError
 
 _VIOLATED = 1
 
@@ -49,6 +50,13 @@ def conform(
         html: Write the report to this file as a page.
     """
     if listing:
+        protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
+        try:
+            reports = {"--json": json, "--junit": junit, "--html": html}
+            reject_unused("with --list, which checks no server", {"the URL": url, **reports})
+            reject_unused("with --list alone; add --all", {"--protocol": None if everything else protocol})
+        except SettingsError as error:
+            stop(error)
         _list(options.protocol if everything else None)
         return
     if url is None:

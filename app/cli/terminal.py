@@ -1,7 +1,7 @@
 """The console that commands print to, tables, progress bars, checks of output files, and the end after a failure."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -23,6 +23,7 @@ from rich.text import Text
 
 from app.engine.error_text import printable_text
 from app.settings.model import ModelError
+from app.settings.server import SettingsError
 
 FAILED = 2
 """Exit status of a command that could not do its work."""
@@ -60,6 +61,17 @@ def stop(reason: object, status: int = FAILED) -> NoReturn:
     """Print the reason on standard error and exit."""
     sys.stderr.write(f"charioteer: {reason}\n")
     sys.exit(status)
+
+
+def reject_unused(reason: str, options: Mapping[str, object]) -> None:
+    """Reject options that have no effect for `reason`. `options` holds values by name; None and False are not given.
+
+    Raises:
+        SettingsError: naming the options.
+    """
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        raise SettingsError(f"{', '.join(given)}: no effect {reason}")
 
 
 def check_output(*paths: Path | None) -> None:

@@ -13,7 +13,7 @@ from app.cli.model.drawing import check_image_path, colour_of, write_image
 from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, predict_records, read_image
 from app.cli.model.terminal_image import graphics_of, show_image
-from app.cli.terminal import console, error_console, printable, table
+from app.cli.terminal import console, error_console, printable, reject_unused, table
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
@@ -21,6 +21,13 @@ from tasks.inference.response import Record
 from tasks.vision.image import decode_image
 
 _MAX_SHOWN_NUMBERS = 8
+_OPTIONS = {
+    "prompts": "--prompt",
+    "candidate_labels": "--candidate-labels",
+    "top_k": "--top-k",
+    "iou_threshold": "--iou-threshold",
+}
+"""The option of each parameter."""
 
 
 def predict(
@@ -63,6 +70,9 @@ def predict(
     }
     with error_console().status(f"Running {printable(source.name)}"):
         servable = _load(source, draws=draw is not None)
+        known = servable.parameters_type.__struct_fields__
+        unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
+        reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
         records = predict_records(servable, source.name, data, parameters)
     geometry = servable.description.task_type.geometry
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None

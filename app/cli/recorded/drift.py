@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
-from app.cli.terminal import check_output, console, error_console, printable, stop, table
+from app.cli.terminal import check_output, console, error_console, printable, reject_unused, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -84,8 +84,10 @@ def baseline(
 
     try:
         check_output(out)
+        if not embeddings:
+            reject_unused("with --no-embeddings; leave one of them out", {"--embedder": images.embedder})
         embedding_model = load_embedder(images.embedder or BUNDLED) if embeddings else None
-        model = _model(options, images.name, source)
+        model = _model(options, images, source)
         measured = measure_source(source, images, model, embedding_model)
         # Without pixels, nothing was embedded.
         used = embedding_model if measured.sample.embeddings.shape[1] else None
@@ -147,7 +149,7 @@ def check(
         check_output(json, html)
         baseline_data = read_baseline(baseline)
         embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
-        measured = measure_source(source, images, _model(options, images.name, source), embedding_model)
+        measured = measure_source(source, images, _model(options, images, source), embedding_model)
         comparison = compare(baseline_data.sample, measured.sample, alpha=alpha, slices=slice or ())
         if json:
             json.write_bytes(json_report(comparison))
@@ -164,17 +166,26 @@ def check(
         sys.exit(_DRIFTED)
 
 
-def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource | None:
+def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSource | None:
     """Return the model that `options` name, None if they name none.
 
     Recordings already hold predictions, so the MODEL_DIR of a container applies only to folders of images.
+
+    Raises:
+        SettingsError: when options of `images` do not apply to `source`.
     """
+    if Path(source).is_dir():
+        filters = {"--since": images.since, "--until": images.until, "--recorded-model": images.recorded_model}
+        filters |= {"--where": images.where, "--images": images.images}
+        reject_unused("on a folder of images; it is for recordings", filters)
+    elif "://" in source or Path(source).is_file():
+        reject_unused("on recordings; use --recorded-model to choose a model", {"--name": images.name})
     by_environment = options.model is None and options.model_repository is None
     if by_environment and (options.model_dir is None or not Path(source).is_dir()):
         return None
     from app.cli.model.inputs import choose_model
 
-    return choose_model(options, name)
+    return choose_model(options, images.name)
 
 
 def _name_of(source: str) -> str:

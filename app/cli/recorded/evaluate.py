@@ -19,7 +19,7 @@ from app.cli.recorded.evaluated_model import (
     parameters_for,
     served_model,
 )
-from app.cli.terminal import check_output, console, progress, stop
+from app.cli.terminal import check_output, console, progress, reject_unused, stop
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
@@ -39,6 +39,7 @@ from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 
+_PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
 _TOO_LOW, _INTERRUPTED = 1, 130
 _MAX_CURVE_THRESHOLD = 0.05
 """Above this score threshold, the report warns that average precision and recall are lower."""
@@ -49,10 +50,10 @@ def evaluate(
     *,
     name: str | None = None,
     url: str | None = None,
-    protocol: str = "chariot-v2-kserve",
+    protocol: str = _PROTOCOL,
     header: list[str] | None = None,
     header_file: ExistingFile | None = None,
-    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60,
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = _TIMEOUT_S,
     tls: TlsOptions = TlsOptions(),  # noqa: B008
     recorded: str | None = None,
     format: DatasetFormat | None = None,  # noqa: A002
@@ -115,6 +116,16 @@ def evaluate(
     try:
         if url is not None and recorded is not None:
             raise EvaluationError("Name a URL or recordings, not both")
+        if url is None:
+            client = {"--protocol": protocol != _PROTOCOL, "--header": header, "--header-file": header_file}
+            files = {"--ca": tls.ca, "--cert": tls.cert, "--key": tls.key}
+            timeout_option = {"--timeout": timeout != _TIMEOUT_S}
+            reject_unused("without --url, which names the server", {**client, **timeout_option, **files})
+        if recorded is not None:
+            request = {"--parameter": parameter, "--top-k": top_k != DEFAULT_TOP_K, "--concurrency": concurrency}
+            reject_unused("with --recorded, which runs no model; leave it out", {**request, "--fresh": fresh})
+        elif out is None:
+            reject_unused("without --out, the folder of the predictions", {"--fresh": fresh})
         check_output(json, html)
         if task not in (None, *TaskType):
             raise EvaluationError(f"--task: Expected one of {', '.join(TaskType)}, got {task}")
@@ -122,6 +133,8 @@ def evaluate(
         dataset_options = DatasetOptions(format=format, images=images, split=split, task=task_type, skip_bad=skip_bad)
         all_items = read_dataset(dataset, dataset_options)
         selected = _limited(all_items, limit)
+        if selected.tasks[0].returns != "objects":
+            reject_unused("on these labels, which are no objects", {"--top-k": top_k != DEFAULT_TOP_K})
         check_slices(selected, slice or ())
         if selected.tasks[0].returns != "texts":
             import_optional("valor_lite")

@@ -19,6 +19,8 @@ from tasks.inference.error import InferenceError
 PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 DEFAULT_TOP_K = 100
 _DEFAULT_SCORE_THRESHOLD = 0.001
+_DEFAULT_PARAMETERS = frozenset({"action", "score_threshold", "top_k"})
+"""Parameters that `parameters_for` adds. A model that lacks them does not fit the labels, which is another error."""
 
 
 class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +145,7 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> In
 
     Raises:
         EvaluationError: when an evaluation cannot measure its task.
+        InferenceError: when its task has no parameter of a name in `parameters`.
         ModelError: when it cannot be loaded.
     """
     from app.assembly.models import load
@@ -152,6 +155,7 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> In
     if task_type not in MEASURED_TASKS:
         measured = " or ".join(MEASURED_TASKS)
         raise EvaluationError(f"{source.name} is a model of {task_type}; an evaluation measures {measured}")
+    servable.check_parameters(parameters.keys() - _DEFAULT_PARAMETERS)
 
     def predict(item: Item, data: bytes) -> Records:
         item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}

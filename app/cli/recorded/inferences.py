@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
 from rich.table import Table
 
-from app.cli.terminal import console, error_console, printable, table
+from app.cli.terminal import console, error_console, printable, reject_unused, table
 from app.recording.export.line_formats import best_prediction
 from app.recording.export.writing import Format, export, format_of
 from app.recording.inference import RecordedInference, format_timestamp
@@ -63,6 +63,10 @@ def inferences(
         raise SettingsError("--to exports all matches and cannot be combined with --json, --id or --after")
     if sql is not None and (query != _NO_FILTER or id is not None or after is not None):
         raise SettingsError("--sql cannot be combined with filters, --id or --after; put them into its WHERE")
+    if to is None:
+        reject_unused("without --to, the file to export to", {"--format": format})
+    if id is not None and (query != _NO_FILTER or limit is not None or after is not None):
+        raise SettingsError("--id prints one inference and cannot be combined with filters, --limit or --after")
     reader = open_recordings(store)
     if id is not None:
         _print_one(reader, id)

@@ -49,6 +49,10 @@ def test_predict_prints_json() -> None:
         ((IMAGES / "scene.jpg", "--name", "missing"), "missing"),
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
         ((IMAGES / "scene.jpg", "--name", "detector", "--draw", "/tmp/x.nothing"), ".nothing"),
+        (
+            (IMAGES / "scene.jpg", "--name", "detector", "--prompt", "Where?"),
+            "--prompt: no effect on a model of OBJECT",
+        ),
         ((IMAGES / "scene.jpg", "--name", "detector", "--draw", ROOT), "Expected a file to write, got a folder"),
     ],
 )

@@ -149,6 +149,8 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
     baseline = tmp_path / "kept.npz"
     digest = load_embedder(BUNDLED).digest
     write_baseline(baseline, Baseline(sample=sample(40), embedder="embedder.onnx", embedder_digest=digest))
+    without_embeddings = tmp_path / "plain.npz"
+    write_baseline(without_embeddings, Baseline(sample=sample(40)))
     too_few = write_images(tmp_path / "few", WORLD.camera_images(1, 4))
     store = tmp_path / "none.db"
     sqlite3.connect(store).close()
@@ -166,6 +168,10 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("baseline", too_few, "--embedder", MODELS / "half_plus_two" / "model.onnx"), "to make embeddings with"),
         (("baseline", too_few, "--model", MODELS / "missing"), "missing"),
         (("baseline", store), "charioteer: "),
+        (("baseline", store, "--name", "a"), "--name: no effect on recordings"),
+        (("baseline", too_few, "--since", "2h"), "--since: no effect on a folder of images"),
+        (("baseline", too_few, "--no-embeddings", "--embedder", store), "--embedder: no effect with --no-embeddings"),
+        (("check", without_embeddings, too_few, "--embedder", store), "--embedder: no effect on a baseline"),
         (("baseline", tmp_path / "broken"), "got 0 in"),
         (("baseline", tmp_path / "broken"), "; 1 images not readable as images"),
         (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),

@@ -23,6 +23,7 @@ from tests.support.datasets import coco_annotation, write_coco_dataset, write_im
 from tests.support.server_process import ROOT, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
+CLASSIFIER = str(ROOT / "fixtures" / "models" / "classifier")
 TRUTH: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
 DETECTION = {"label": "cat", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 24}
 
@@ -207,6 +208,11 @@ def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.Captu
         (["DATA", "--json", "/"], "/: Expected a file to write, got a folder"),
         (["DATA", "--url", "http://127.0.0.1:1", "--fail-under", "ar=1"], "there is no figure ar; there is accuracy"),
         (["DATA", "--url", "http://127.0.0.1:1", "--out", "/dev/null"], "File exists: '/dev/null'"),
+        (["DATA", "--header", "a: b", "--timeout", "5"], "--header, --timeout: no effect without --url"),
+        (["DATA", "--recorded", "x.db", "--parameter", "a=1"], "--parameter: no effect with --recorded"),
+        (["DATA", "--fresh"], "--fresh: no effect without --out"),
+        (["DATA", "--top-k", "5"], "--top-k: no effect on these labels"),
+        (["DATA", "--model", CLASSIFIER, "--parameter", "size=1"], "size: Expected one of action, score_threshold"),
         (["DATA", "--name", "missing"], "There is no model 'missing'"),
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
     ],

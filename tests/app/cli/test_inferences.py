@@ -134,6 +134,10 @@ def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
         inferences(store, to=tmp_path / "a.txt")
     with pytest.raises(SettingsError, match="--to exports all matches"):
         inferences(store, to=tmp_path / "a.csv", json=True)
+    with pytest.raises(SettingsError, match="--format: no effect without --to"):
+        inferences(store, format="csv")
+    with pytest.raises(SettingsError, match="--id prints one inference and cannot be combined with filters"):
+        inferences(store, id="second", query=InferenceQuery(label="car"))
     with pytest.raises(InferenceError, match="there is no such file"):
         inferences(str(tmp_path / "none.db"))
     with pytest.raises(SettingsError, match="The store has an unknown scheme"):

@@ -42,6 +42,8 @@ def test_real_server_conforms(tmp_path: Path) -> None:
         ((), "the URL of a server"),
         (("http://127.0.0.1:1", "--protocol", "soap"), "chariot-v2-kserve"),
         (("http://127.0.0.1:1", "--protocol", "v2-grpc"), "grpc://"),
+        (("--list", "http://x", "--json", "a.json"), "the URL, --json: no effect with --list"),
+        (("--list", "--protocol", "v2"), "--protocol: no effect with --list alone; add --all"),
         (("--list", "--all", "--protocol", "soap"), "chariot-v2-kserve"),
         (("http://127.0.0.1:1", "--header", "secret"), "Name: value"),
         (("http://127.0.0.1:1", "--image", "README.md"), "Expected an encoded image"),
