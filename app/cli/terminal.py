@@ -49,6 +49,11 @@ def printable(value: object) -> str:
     return escape(printable_text(value))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things, such as 1 image or 2,000 images."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def table(*headings: str, title: str | None = None) -> Table:
     """Return a table as wide as its title. In a narrow terminal, its texts continue on the next line."""
     new_table = Table(title=printable(title or "") or None, title_justify="left", min_width=len(title or ""))

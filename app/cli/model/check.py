@@ -12,7 +12,7 @@ from cyclopts.types import ExistingFile
 from rich.table import Table
 
 from app.cli.model.inputs import predict_records, read_image, sample_image
-from app.cli.terminal import console, printable, progress, table
+from app.cli.terminal import console, counted, printable, progress, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
 from app.engine.models.servable import Servable
@@ -109,8 +109,7 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
     records = predict_records(servable, source.name, data, parameters)
     milliseconds = (time.perf_counter() - started) * 1000
     first = truncate(msgspec.json.encode(records[0]).decode(), _MAX_SHOWN_CHARACTERS) if records else "no results"
-    count = "1 result" if len(records) == 1 else f"{len(records)} results"
-    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {printable(first)}"
+    return f"Tried on one {input_kind}, {counted(len(records), 'result')} in {milliseconds:.0f} ms: {printable(first)}"
 
 
 def _table(source: ModelSource, description: ModelMetadata) -> Table:

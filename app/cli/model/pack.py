@@ -16,7 +16,7 @@ from cyclopts.types import ExistingDirectory
 from rich.filesize import decimal
 
 from app.cli.model.check import check
-from app.cli.terminal import console, printable, table
+from app.cli.terminal import console, counted, printable, table
 from app.runtimes.folder import is_hidden
 from app.settings.files import READABLE_BY_ALL, replacing_file
 from app.settings.model import SETTINGS_FILE, ModelError
@@ -62,7 +62,7 @@ def pack(
     if left_out:
         terminal.print(f"Left out: {printable(', '.join(map(str, left_out)))}.", soft_wrap=True)
     total = sum((directory / file).stat().st_size for file in packed)
-    count = "1 file" if len(packed) == 1 else f"{len(packed)} files"
+    count = counted(len(packed), "file")
     terminal.print(f"{count}, {decimal(total)}, in {decimal(output.stat().st_size)}; sha256 {digest}", soft_wrap=True)
     if _named_by_its_folder(directory):
         terminal.print(
@@ -170,8 +170,7 @@ def manifest(directory: ExistingDirectory) -> None:
 
     count = write_manifest(directory)
     terminal = console()
-    files = "1 file" if count == 1 else f"{count} files"
-    terminal.print(f"Wrote {directory / MANIFEST_FILE}: {files}", markup=False, soft_wrap=True)
+    terminal.print(f"Wrote {directory / MANIFEST_FILE}: {counted(count, 'file')}", markup=False, soft_wrap=True)
     if (directory / SIGNATURE_FILE).exists():
         advice = "is outdated; sign the new list"
         terminal.print(f"{directory / SIGNATURE_FILE} {advice}", markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.cli.model.inputs import read_image, sample_image
-from app.cli.terminal import console, printable, progress, table
+from app.cli.terminal import console, counted, printable, progress, table
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ServerSettings
 
@@ -134,7 +134,7 @@ def _print_checks(search: "TuningSearch", terminal: Console) -> None:
         return
     metric, images = search.comparison.metric_name, len(search.comparison.items)
     headings = (*_NAMES, metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
-    answers = _figures(f"Answers, {metric} on {'1 image' if images == 1 else f'{images} images'}", *headings)
+    answers = _figures(f"Answers, {metric} on {counted(images, 'image')}", *headings)
     for candidate, check in search.checks.items():
         agreement = check.agreement
         objects = agreement if agreement and agreement.mean_iou is not None else None

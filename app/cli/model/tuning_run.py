@@ -14,7 +14,7 @@ from app.assembly.models import describe
 from app.assembly.quantization import quantize
 from app.assembly.tuning import Candidate, all_candidates, current_candidate, variants, with_candidate
 from app.cli.model.tuning_data import AnswerCheck, AnswerComparison, TuningData
-from app.cli.terminal import Bar
+from app.cli.terminal import Bar, counted
 from app.settings.model import ModelError, ModelSource
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ class TuningSearch:
         if seconds > available:
             count = max(1, int(len(comparison.items) * available / seconds))
             comparison.items = comparison.items[:count]
-            images = "1 image" if count == 1 else f"{count} images"
-            self.notes.append(f"Compared only {images}, because of --minutes.")
+            self.notes.append(f"Compared only {counted(count, 'image')}, because of --minutes.")
 
     def _measure(self, candidates: Sequence[Candidate], share: float) -> Sequence[Measurement]:
         def on_measured() -> bool:

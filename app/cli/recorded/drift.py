@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
-from app.cli.terminal import check_output, console, error_console, printable, reject_unused, stop, table
+from app.cli.terminal import check_output, console, counted, error_console, printable, reject_unused, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -104,8 +104,9 @@ def baseline(
         stop(error)
     _print_skipped(measured.skipped)
     sample = measured.sample
-    counts = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
-    console().print(f"Wrote {printable(out)}: {counts}, {len(sample.labels)} labels", soft_wrap=True)
+    numbers = f"{len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
+    counts = f"{counted(len(sample), 'image')}, {numbers}, {counted(len(sample.labels), 'label')}"
+    console().print(f"Wrote {printable(out)}: {counts}", soft_wrap=True)
 
 
 @drift.command
@@ -225,4 +226,4 @@ def _print(comparison: "DriftComparison") -> None:
 
 def _print_skipped(skipped: Mapping[str, int]) -> None:
     for reason, count in skipped.items():
-        error_console().print(f"{count} images {reason}")
+        error_console().print(f"{counted(count, 'image')} {reason}")

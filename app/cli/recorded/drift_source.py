@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from app.cli.model.inputs import predict_records
-from app.cli.terminal import Bar, progress
+from app.cli.terminal import Bar, counted, progress
 from app.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.drift.sample import DriftError, Sample, build_sample
 from app.evaluation.datasets.files import list_images
@@ -70,7 +70,7 @@ def measure_source(
                 raise DriftError(f"There is no folder or file {source}")
             return _measure_recordings(source, options, embedder, bar, skipped)
         except DriftError as error:
-            reasons = [f"{count} images {reason}" for reason, count in skipped.items()]
+            reasons = [f"{counted(count, 'image')} {reason}" for reason, count in skipped.items()]
             raise DriftError("; ".join([str(error), *reasons])) from None
 
 

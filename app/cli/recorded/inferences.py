@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
 from rich.table import Table
 
-from app.cli.terminal import console, error_console, printable, reject_unused, table
+from app.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.recording.export.line_formats import best_prediction
 from app.recording.export.writing import Format, export, format_of
 from app.recording.inference import RecordedInference, format_timestamp
@@ -145,7 +145,7 @@ def _summary(inference: RecordedInference) -> str:
     if labels:
         return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
     texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
-    return truncate(texts[0]) if texts else f"{len(records)} records" if records else "nothing"
+    return truncate(texts[0]) if texts else counted(len(records), "record") if records else "nothing"
 
 
 def _value(value: object) -> str:
@@ -160,9 +160,9 @@ def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Form
             batches,
             to,
             export_format,
-            lambda count: status.update(f"Exporting ... {count:,} inferences"),
+            lambda count: status.update(f"Exporting ... {counted(count, 'inference')}"),
             images,
         )
-    stderr.print(f"Wrote {result.written:,} inferences to {printable(to)}")
+    stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
     if result.left_out:
-        stderr.print(f"Skipped {result.left_out:,} inferences: {_SKIPPED[export_format]}")
+        stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")

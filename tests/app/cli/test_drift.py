@@ -108,7 +108,7 @@ def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: 
     assert run("baseline", good, "--out", out, "--model", MODELS / "classifier", "--no-embeddings") == 0
     captured = capsys.readouterr()
     assert "40 images, 17 numbers, 0 of an embedding" in captured.out
-    assert "1 images not readable as images" in captured.err
+    assert "1 image not readable as images" in captured.err
     assert run("check", out, good, "--model", MODELS / "classifier") == 0
     assert "chi-square" in capsys.readouterr().out
 
@@ -141,7 +141,7 @@ def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.Cap
     assert run("baseline", store, "--out", out, "--recorded-model", "detector") == 0
     captured = capsys.readouterr()
     assert "40 images, 3 numbers, 0 of an embedding" in captured.out
-    assert "1 images of no image, or explanations" in captured.err
+    assert "1 image of no image, or explanations" in captured.err
     assert "40 images without their pixels" in captured.err
 
 
@@ -173,7 +173,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("baseline", too_few, "--no-embeddings", "--embedder", store), "--embedder: no effect with --no-embeddings"),
         (("check", without_embeddings, too_few, "--embedder", store), "--embedder: no effect on a baseline"),
         (("baseline", tmp_path / "broken"), "got 0 in"),
-        (("baseline", tmp_path / "broken"), "; 1 images not readable as images"),
+        (("baseline", tmp_path / "broken"), "; 1 image not readable as images"),
         (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),
         (("check", baseline, too_few, "--html", tmp_path), "Expected a file to write, got a folder"),
     ]

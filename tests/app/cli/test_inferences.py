@@ -118,10 +118,12 @@ def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tm
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
     inferences(store, to=tmp_path / "a.data", format="csv", limit=2, query=InferenceQuery(until="1s"))
     assert len((tmp_path / "a.data").read_text().splitlines()) == 3
+    inferences(store, to=tmp_path / "one.jsonl", limit=1)
     inferences(store, to=tmp_path / "a.json")
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Wrote 3 inferences to" in captured.err
+    assert "Wrote 1 inference to" in captured.err
     assert "Skipped 3 inferences: COCO holds only objects in images of known size" in captured.err
 
 
