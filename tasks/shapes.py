@@ -1,14 +1,17 @@
 """Read the objects of any task type with a geometry."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from tasks.image_segmentation import SegmentedObject
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import Geometry, TaskType
+from tasks.vision.contours import MAX_PIXELS, contours_inside
 
 Shape = DetectedObject | OrientedObject | SegmentedObject
 
@@ -33,8 +36,23 @@ def read_shape(geometry: Geometry, record: object) -> Shape:
     return msgspec.convert(record, _RECORDS[geometry], from_attributes=True)
 
 
-def read_shapes(geometry: Geometry, records: Sequence[object]) -> Iterator[Shape]:
-    """Yield `read_shape` of the records that have the fields of `geometry`."""
+def read_outlines(
+    geometry: Geometry, records: Sequence[object], width: int, height: int, changes: Counter[str]
+) -> Iterator[tuple[Shape, Sequence[NDArray[np.float64]]]]:
+    """Yield the objects in an image of this size with their outlines in pixels. Count the others in `changes`."""
     for record in records:
-        with suppress(msgspec.ValidationError):
-            yield read_shape(geometry, record)
+        try:
+            shape = read_shape(geometry, record)
+        except msgspec.ValidationError:
+            changes["left out: a label, score or place that cannot be read, such as a redacted one"] += 1
+            continue
+        outlines = shape.rings(width, height)
+        if outlines and geometry == "contour":
+            if width * height > MAX_PIXELS:
+                changes[f"left out: an outline in an image of more than {MAX_PIXELS:,} pixels"] += 1
+                continue
+            outlines = contours_inside(outlines, width, height)
+        if outlines:
+            yield shape, outlines
+        else:
+            changes["left out: no outline inside the image"] += 1

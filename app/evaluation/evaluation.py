@@ -9,7 +9,6 @@ import msgspec
 from app.evaluation.answers import EvaluatedItem, infer_task, parse_records
 from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.evaluation.datasets.files import read_json
-from app.evaluation.masks import MAX_PIXELS
 from app.evaluation.metrics.classes import measure_classes
 from app.evaluation.metrics.objects import measure_objects
 from app.evaluation.metrics.pixels import measure_pixels
@@ -17,6 +16,7 @@ from app.evaluation.metrics.texts import measure_texts
 from app.evaluation.report import EvaluationReport, Measures
 from app.evaluation.runner import InferenceClient, Records
 from tasks.task import TaskType
+from tasks.vision.contours import MAX_PIXELS
 
 ANSWERED = "answered"
 """Name of the figure for the share of answered images."""

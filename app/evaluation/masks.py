@@ -9,9 +9,6 @@ from app.evaluation.answers import PredictedObject
 from app.evaluation.dataset import LabelledObject, RunLengths, import_optional
 from tasks.vision.contours import mask_of_contours
 
-MAX_PIXELS = 1 << 28
-"""Maximum size of an image, so that its masks fit into memory."""
-
 
 def read_run_lengths(counts: object, height: int, width: int) -> RunLengths:
     """Check the run lengths of a mask, plain or compressed, and return them compressed.

@@ -117,10 +117,12 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         written: number of inferences in the file.
         left_out: number of inferences that the format cannot represent.
+        changed_objects: number of objects that are missing or incomplete in the file, by the reason for the user.
     """
 
     written: int
     left_out: int = 0
+    changed_objects: Mapping[str, int] = {}
 
 
 def format_timestamp(microseconds: int) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 _OVERLAP_CELLS = 256
 _MAX_DISTANCE = 1e6
 """Maximum distance of points from the image, in pixels: OpenCV needs seconds to draw farther ones."""
-_MAX_PIXELS = 1 << 28
+MAX_PIXELS = 1 << 28
 """Maximum size of a mask, so that it fits into memory."""
 
 Contour = NDArray[np.float32]
@@ -63,11 +63,9 @@ def mask_of_contours(contours: Sequence[NDArray[np.floating[Any]]], width: int, 
 def contours_inside(contours: Sequence[NDArray[np.float64]], width: int, height: int) -> list[NDArray[np.float64]]:
     """Return the contours of the pixels of an object that lie in an image; `contours` if all of them do.
 
-    Without such pixels there are no contours. The same holds in an image that is too large for a mask.
+    Without such pixels there are no contours. The image has at most `MAX_PIXELS`.
     """
     points = np.concatenate(contours)
-    if width * height > _MAX_PIXELS:
-        return []
     if np.all(points >= 0) and np.all(points <= (width - 1, height - 1)):
         return list(contours)
     near = [np.clip(contour, -_MAX_DISTANCE, _MAX_DISTANCE) for contour in contours]

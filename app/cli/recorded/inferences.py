@@ -166,3 +166,5 @@ def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Form
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
     if result.left_out:
         stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")
+    for change, count in result.changed_objects.items():
+        stderr.print(f"{counted(count, 'object')} {change}")

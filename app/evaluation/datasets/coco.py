@@ -26,9 +26,10 @@ from app.evaluation.datasets.files import (
     ring_area,
     scalar_values,
 )
-from app.evaluation.masks import MAX_PIXELS, decode_mask, read_run_lengths
+from app.evaluation.masks import decode_mask, read_run_lengths
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
+from tasks.vision.contours import MAX_PIXELS
 
 _RESERVED_KEYS = frozenset({"id", "width", "height", "file_name", "license", "coco_url", "flickr_url"})
 _MIN_POINTS = 3

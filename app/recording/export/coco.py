@@ -5,6 +5,7 @@ An annotation includes its `score`, so that the list is also valid as COCO resul
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, format_timestamp
-from tasks.shapes import GEOMETRIES, read_shapes
+from tasks.shapes import GEOMETRIES, read_outlines
 from tasks.task import Geometry
-from tasks.vision.contours import contours_inside, mask_of_contours
+from tasks.vision.contours import mask_of_contours
 
 _HALF_PIXEL = 0.5
 """Offset: COCO measures from the edge of the first pixel, contours from its centre."""
@@ -31,6 +32,7 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
     """
     encoder = msgspec.json.Encoder()
     categories: dict[str, int] = {}
+    changes = Counter[str]()
     written = annotated = left_out = 0
     with tempfile.TemporaryFile(dir=Path(file.name).parent) as annotations:
         file.write(b'{"info":{"description":"Inferences recorded by Charioteer"},"images":[')
@@ -44,7 +46,7 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
                 written += 1
                 file.write(b",\n" if written > 1 else b"\n")
                 file.write(encoder.encode(_image(written, inference, image)))
-                for annotation in _annotations(inference.records, geometry, image):
+                for annotation in _annotations(inference.records, geometry, image, changes):
                     annotated += 1
                     category = categories.setdefault(annotation.pop("label"), len(categories) + 1)
                     annotations.write(b",\n" if annotated > 1 else b"\n")
@@ -55,7 +57,7 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
         shutil.copyfileobj(annotations, file)
         category_list = [{"id": number, "name": label, "supercategory": ""} for label, number in categories.items()]
         file.write(b'],"categories":' + encoder.encode(category_list) + b"}\n")
-    return Exported(written=written, left_out=left_out)
+    return Exported(written=written, left_out=left_out, changed_objects=changes)
 
 
 def _image(number: int, inference: RecordedInference, image: RecordedImage) -> dict[str, Any]:
@@ -73,15 +75,11 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
 
 
 def _annotations(
-    records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage
+    records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage, changes: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    for shape in read_shapes(geometry, records):
-        rings = shape.rings(image.width, image.height)
-        if rings and geometry == "contour":
-            rings = contours_inside(rings, image.width, image.height)
-        if rings:
-            place = _place_of_outlines(rings, image) if geometry == "contour" else _place_of_box(rings[0])
-            yield {"label": shape.label, "score": shape.score, **place, "iscrowd": 0}
+    for shape, rings in read_outlines(geometry, records, image.width, image.height, changes):
+        place = _place_of_outlines(rings, image) if geometry == "contour" else _place_of_box(rings[0])
+        yield {"label": shape.label, "score": shape.score, **place, "iscrowd": 0}
 
 
 def _place_of_box(corners: _Points) -> dict[str, Any]:

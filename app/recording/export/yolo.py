@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -14,9 +15,8 @@ import yaml
 from app.recording.images import read_image
 from app.recording.inference import Batches, Exported, RecordedImage
 from app.settings.server import SettingsError
-from tasks.shapes import GEOMETRIES, read_shapes
+from tasks.shapes import GEOMETRIES, read_outlines
 from tasks.task import Geometry
-from tasks.vision.contours import contours_inside
 
 _ENDINGS = {"jpeg2000": "jp2", "mpo": "jpg"}
 """The usual endings of Pillow's formats with other names. Phones write JPEGs with several images (MPO)."""
@@ -41,6 +41,7 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
     labels: dict[str, int] = {}
     seen: set[str] = set()
     chosen: Geometry | None = None
+    changes = Counter[str]()
     left_out = 0
     with tempfile.TemporaryDirectory(prefix=f".{folder.name[:100]}.", dir=folder.parent) as temporary:
         part = Path(temporary) / "part"
@@ -57,13 +58,13 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
             chosen = geometry
             seen.add(image.digest)
             (part / "images" / f"{image.digest}.{ending}").write_bytes(data)
-            lines = "".join(_lines(inference.records or (), geometry, image, labels))
+            lines = "".join(_lines(inference.records or (), geometry, image, labels, changes))
             (part / "labels" / f"{image.digest}.txt").write_text(lines)
         names = {number: label for label, number in labels.items()}
         description = yaml.safe_dump({"train": "images", "val": "images", "names": names}, allow_unicode=True)
         (part / "data.yaml").write_text(description, encoding="utf-8")
         shutil.move(part, folder)
-    return Exported(written=len(seen), left_out=left_out)
+    return Exported(written=len(seen), left_out=left_out, changed_objects=changes)
 
 
 def _ending(data: bytes) -> str:
@@ -77,17 +78,21 @@ def _ending(data: bytes) -> str:
 
 
 def _lines(
-    records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage, labels: dict[str, int]
+    records: Sequence[Mapping[str, object]],
+    geometry: Geometry,
+    image: RecordedImage,
+    labels: dict[str, int],
+    changes: Counter[str],
 ) -> Sequence[str]:
     """Return the lines of an image: the number of a label, and fractions of width and height."""
     lines: list[str] = []
-    for shape in read_shapes(geometry, records):
-        rings = shape.rings(image.width, image.height)
-        if rings and geometry == "contour":
-            rings = contours_inside(rings, image.width, image.height)
-        ring = max(rings, key=len, default=np.empty((0, 2)))
+    for shape, rings in read_outlines(geometry, records, image.width, image.height, changes):
+        ring = max(rings, key=len)
         if len(ring) < 3:
+            changes["left out: YOLO needs outlines of three points"] += 1
             continue
+        if len(rings) > 1:
+            changes["written with the longest outline only: YOLO has neither holes nor several parts"] += 1
         points = np.clip((ring + (_HALF_PIXEL if geometry == "contour" else 0)) / (image.width, image.height), 0, 1)
         if geometry == "box":
             low, high = points.min(axis=0), points.max(axis=0)

@@ -127,6 +127,16 @@ def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tm
     assert "Skipped 3 inferences: COCO holds only objects in images of known size" in captured.err
 
 
+def test_export_reports_objects_with_redacted_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    box = {"label": "car", "score": "[redacted]", "xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2}
+    image = {"digest": "ab" * 32, "width": 8, "height": 8, "size": 1}
+    fields = {"id": "a", "protocol": "v2", "model": "m", "started": 0, "duration": 1, "task_type": "OBJECT_DETECTION"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(fields | {"records": [box, box], "image": image}))
+    inferences(str(tmp_path / "a.jsonl"), to=tmp_path / "a.json")
+    expected = "2 objects left out: a label, score or place that cannot be read, such as a redacted one"
+    assert expected in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
     with pytest.raises(InferenceError, match="where: Expected conditions"):
         inferences(store, query=InferenceQuery(where=["camera"]))

@@ -127,6 +127,38 @@ def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "y"]
 
 
+@pytest.mark.parametrize("file_format", ["coco", "yolo"])
+def test_objects_that_are_left_out_are_counted_by_reason(tmp_path: Path, images: Path, file_format: Format) -> None:
+    def outline(x: float) -> list[dict[str, float]]:
+        return [{"x": x, "y": 9.0}, {"x": x + 40, "y": 9.0}, {"x": x + 40, "y": 60.0}]
+
+    segment: dict[str, object] = {"label": "a", "score": 1.0, "contour": [outline(9)]}
+    large = RecordedImage(digest=digest(1), width=1 << 15, height=1 << 14, size=1, kept=True)
+    inferences = [
+        inference(
+            0,
+            TaskType.IMAGE_SEGMENTATION,
+            segment,
+            segment | {"contour": [outline(9), outline(90)]},
+            segment | {"score": "[redacted]"},
+            segment | {"contour": "[redacted]"},
+            segment | {"contour": [outline(900)]},
+            segment | {"contour": [outline(9)[:2]]},
+        ),
+        inference(1, TaskType.IMAGE_SEGMENTATION, segment, image=large),
+    ]
+    exported = export([inferences], tmp_path / "found", file_format, images=images)
+    expected = {
+        "left out: a label, score or place that cannot be read, such as a redacted one": 2,
+        "left out: no outline inside the image": 1,
+        "left out: an outline in an image of more than 268,435,456 pixels": 1,
+    }
+    if file_format == "yolo":
+        expected["left out: YOLO needs outlines of three points"] = 1
+        expected["written with the longest outline only: YOLO has neither holes nor several parts"] = 1
+    assert exported == Exported(written=2, changed_objects=expected)
+
+
 def test_stored_file_that_is_no_image_is_left_out_of_yolo(tmp_path: Path, images: Path) -> None:
     image_path(images, digest(0)).write_bytes(b"damaged")
     inferences = [inference(0, TaskType.OBJECT_DETECTION, BOX), inference(1, TaskType.OBJECT_DETECTION, BOX)]
