@@ -116,7 +116,7 @@ def test_rejected_request_shows_an_error(browser: Browser, server: str, tmp_path
 def test_unknown_model_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#explain?model=lost&image=scene.jpg&{QUICK}") as page:
         expect(page.get_by_text("scene.jpg, 640 \u00d7 480")).to_be_visible()
-        expect(page.get_by_role("alert")).to_contain_text("lost cannot be explained here. Choose a model for")
+        expect(page.get_by_role("alert")).to_contain_text("lost cannot be used here. Choose a ready model for")
         expect(page.get_by_role("radio")).to_have_count(0)
 
 

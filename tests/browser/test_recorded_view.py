@@ -153,6 +153,29 @@ def test_older_inferences_are_shown_on_request(browser: Browser, server: str) ->
         expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
 
 
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [
+        ([{"prompt": "What?", "answer": "a star"}, {"prompt": "Where?", "answer": "left"}], "a star · left"),
+        ([{"generated_text": "word " * 100}], "word " * 32 + "…"),
+        ([{"entity_group": "NAME", "score": 1, "word": "Ada", "start": 0, "end": 3}], "NAME"),
+        ([{"name": "y", "datatype": "FP32", "shape": [1], "data": [1]}], '{"name":"y","datatype":"FP32","shape":[1]'),
+        ([], "no results"),
+    ],
+    ids=["answers", "text", "entities", "tensor", "nothing"],
+)
+def test_records_without_labels_are_listed_by_their_content(
+    browser: Browser, server: str, records: list[object], text: str
+) -> None:
+    (inference,) = httpx.get(f"{server}/inferences", params={"limit": 1, "model": "classifier"}).json()["inferences"]
+    inference |= {"records": records, "task_type": "TOKEN_CLASSIFICATION"}
+    with open_page(browser, f"{server}/#recorded") as page:
+        answer = {"inferences": [inference], "next": None}
+        page.route("**/inferences?*", lambda route: route.fulfill(json=answer))
+        page.reload()
+        expect(page.locator("table.recorded tbody .col-label")).to_contain_text(text)
+
+
 def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
     with (
         run_server("--model", str(MODELS / "half_plus_two")) as process,

@@ -4,7 +4,7 @@ import { showDialog } from "./batch_dialog.js";
 import { createRow } from "./batch_row.js";
 import { batchTable } from "./batch_table.js";
 import { MIN_SCORE, candidateLabels } from "./candidate_labels.js";
-import { imageModels, readyModels, waitForModels } from "./catalogue.js";
+import { imageModels, notImageModel, readyModels, waitForModels } from "./catalogue.js";
 import { button, field, fileButton, make, save, setText, slider } from "./dom.js";
 import { csvOf } from "./export.js";
 import { isImage, receiveFiles } from "./files.js";
@@ -199,7 +199,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     change(parameters) {
       const name = parameters.get("model") ?? session.model;
       const requested = model.find(name);
-      if (parameters.has("model") && !requested) message.showError(`No image model called ${name} is ready`);
+      if (parameters.has("model") && !requested) message.showError(notImageModel(name));
       model.value = (requested ?? models.find(({ geometry }) => geometry !== null) ?? models[0]).name;
       const threshold = Number.parseFloat(parameters.get("score"));
       if (threshold >= MIN_SCORE && threshold <= 1) score.set(threshold);

@@ -27,6 +27,8 @@ export function taskOf(name) {
 }
 
 export const NO_MODELS = "No model is ready. The Models view shows why.";
+export const notImageModel = (name) =>
+  `${name} cannot be used here. Choose a ready model for image classification, detection or segmentation.`;
 export const notReady = (name) => `No model called ${name} is ready. The Models view lists all models.`;
 
 function rank({ default: isDefault, takes, geometry }) {

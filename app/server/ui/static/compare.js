@@ -1,7 +1,7 @@
 // The Compare view: results of two models, or of one model at two thresholds, side by side.
 
 import { MIN_SCORE, candidateLabels } from "./candidate_labels.js";
-import { imageModels } from "./catalogue.js";
+import { imageModels, notImageModel } from "./catalogue.js";
 import { field, make, setText, slider, tableHead } from "./dom.js";
 import { filterShapes, overlap, shapesOf } from "./drawing.js";
 import { count, milliseconds, percent } from "./format.js";
@@ -223,7 +223,7 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
         sides.b.score.set(Math.min(0.95, sides.a.score.value() + 0.3));
       }
       // Keep the warning visible with the first answer, which is of another model.
-      warning = missing === undefined ? "" : `No image model called ${missing} is ready`;
+      warning = missing === undefined ? "" : notImageModel(missing);
       message.showError(warning);
       const sampleName = parameters.get("image");
       if (sampleName) source.sample(sampleName);

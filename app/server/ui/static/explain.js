@@ -1,6 +1,6 @@
 // The Explain view: which parts of an image cause each result.
 
-import { readyModels } from "./catalogue.js";
+import { notImageModel, readyModels } from "./catalogue.js";
 import { requestJson } from "./connection.js";
 import { button, choice, field, make, save, setText, slider } from "./dom.js";
 import { shapesOf, toPng } from "./drawing.js";
@@ -231,8 +231,7 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
       const name = parameters.get("model") ?? session.model;
       model.value = (model.find(name) ?? models[0]).name;
       // Keep the warning visible with the first image, which is for another model.
-      const advice = "Choose a model for image classification, detection or segmentation.";
-      warning = parameters.has("model") && !model.find(name) ? `${name} cannot be explained here. ${advice}` : "";
+      warning = parameters.has("model") && !model.find(name) ? notImageModel(name) : "";
       message.showError(warning);
       const value = (key) => parameters.get(key) ?? DEFAULTS[key];
       [samples.value, grid.value, seed.value] = ["samples", "grid", "seed"].map(value);

@@ -4,12 +4,16 @@ import { summaryOf } from "./batch_row.js";
 import { fetchCatalogue } from "./catalogue.js";
 import { requestJson } from "./connection.js";
 import { button, choice, field, make, notice, setText, tableHead } from "./dom.js";
-import { count, counted, localTime, milliseconds, percent, valueText } from "./format.js";
+import { count, isolated, localTime, milliseconds, percent, valueText } from "./format.js";
 import { swatch } from "./palette.js";
 import { showRecording } from "./recording_dialog.js";
+import { shortened } from "./results.js";
 
 const ID = "recorded";
 const PAGE_SIZE = 50;
+// Limit texts and tensors in the table; the dialog shows more of them.
+const MAX_TEXTS = 4;
+const MAX_CHARACTERS = 160;
 // By name of the query: the label, an example, and an explanation of the wide ones.
 const TEXT_FILTERS = {
   model: ["Model", ""],
@@ -140,11 +144,14 @@ export function open(main, tools) {
 
   function summarise({ error: errorKind, message, task_type: task, records }) {
     if (errorKind) return { content: [message || errorKind], score: null };
-    if (!records?.length || records[0].label === undefined || records[0].score === undefined) {
-      const answers = records?.length ? counted(records.length, "answer") : "no results";
-      return { content: [make("span.hint", answers)], score: null };
+    if (!records?.length) return { content: [make("span.hint", "no results")], score: null };
+    const labelled = records.map((record) => ({ label: record.entity_group, ...record }));
+    if (labelled.some(({ label, score }) => label === undefined || score === undefined)) {
+      const texts = records.slice(0, MAX_TEXTS).map((record) => shortened(textOf(record), MAX_CHARACTERS));
+      const text = isolated(texts.join(" · "));
+      return { content: [make("span.truncated", records.length > MAX_TEXTS ? `${text} · …` : text)], score: null };
     }
-    const summary = summaryOf(task, records, 0);
+    const summary = summaryOf(task, labelled, 0);
     const shown = make("span.truncated", summary.shown);
     return { content: [swatch(summary.labels[0]), shown], score: summary.score };
   }
@@ -197,4 +204,9 @@ export function open(main, tools) {
       dialog?.close();
     },
   };
+}
+
+// A record without a label as text: the answer to a question, a generated text, or else JSON.
+function textOf(record) {
+  return record.answer ?? record.generated_text ?? JSON.stringify(record);
 }
