@@ -18,7 +18,7 @@ from app.drift.battery import (
 from app.drift.feature_space import Neighbourhood, comparable_distances
 from app.drift.hypothesis_tests import holm, tail_test
 from app.drift.result import DriftComparison, DriftTestResult, LabelShare, Outlier
-from app.drift.sample import DriftError, Sample
+from app.drift.sample import PREDICTION_FEATURES, DriftError, Sample
 
 ALPHA = 0.01
 """The probability of a false verdict of drift."""
@@ -109,7 +109,8 @@ def _common_columns(baseline: Sample, production: Sample, notes: list[str]) -> t
         )
     if any(lengths) and not all(lengths):
         notes.append("Only one of both has embeddings; not compared")
-    labels = sorted({*baseline.labels, *production.labels})
+    # Without answers of both, labels would seem to be new or gone.
+    labels = sorted({*baseline.labels, *production.labels}) if PREDICTION_FEATURES[0] in features else []
     return (
         _select_columns(baseline, features, all(lengths), labels),
         _select_columns(production, features, all(lengths), labels),
@@ -118,7 +119,7 @@ def _common_columns(baseline: Sample, production: Sample, notes: list[str]) -> t
 
 def _select_columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Sequence[str]) -> Sample:
     counts = np.zeros((len(sample), len(labels)), np.int64)
-    if sample.labels:
+    if labels:
         columns = {label: column for column, label in enumerate(labels)}
         counts[:, [columns[label] for label in sample.labels]] = sample.counts
     return msgspec.structs.replace(

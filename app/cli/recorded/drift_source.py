@@ -1,7 +1,7 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -161,13 +161,19 @@ def _measure_recordings(
         skipped["without their pixels"] += 1
         return None
 
+    def records_of(inference: RecordedInference) -> Sequence[Mapping[str, object]] | None:
+        if any(isinstance(record.get("score"), str) for record in inference.records or ()):
+            skipped["with a score that is a text, such as a redacted one, so the answer is not compared"] += 1
+            return None
+        return inference.records
+
     def samples() -> Iterator[DriftInput]:
         for inference in inferences.values():
             bar.advance(total=len(inferences))
             yield DriftInput(
                 id=inference.id,
                 image=image_of(inference),
-                records=inference.records,
+                records=records_of(inference),
                 metadata={
                     "model": inference.model,
                     # A redacted value does not tell images apart.
@@ -176,6 +182,8 @@ def _measure_recordings(
             )
 
     sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
+    if len(sample) < len(inferences):
+        skipped["left out, because others have pixels or answers to compare"] = len(inferences) - len(sample)
     return MeasuredImages(sample, lambda inference_id: reader.image(inferences[inference_id]), skipped)
 
 

@@ -108,6 +108,12 @@ def test_incompatible_samples_are_rejected(production: Sample, message: str) -> 
         compare(sample(40, with_predictions=True), production)
 
 
+def test_labels_are_not_compared_with_a_sample_without_answers() -> None:
+    result = compare(sample(60, with_predictions=True), sample(60, 1, task="OBJECT_DETECTION"))
+    assert "chi-square" not in {test.name for test in result.tests}
+    assert (list(result.labels), result.drifted) == ([], False)
+
+
 def test_too_many_slices_are_rejected() -> None:
     production = replace_cameras(sample(201), tuple(map(str, range(201))))
     with pytest.raises(DriftError, match="at most 200 values of 'camera' to slice by, got 203"):
