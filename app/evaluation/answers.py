@@ -7,6 +7,7 @@ import msgspec
 
 from app.evaluation.dataset import Item, Ring, Shape
 from app.evaluation.datasets.files import as_list, parse_number
+from tasks.image_classification import LabelledScore
 from tasks.inference.error import quote_value
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import Geometry, ResultKind, TaskType
@@ -21,6 +22,7 @@ _FIELDS: Mapping[str, Geometry | ResultKind] = {
     "label": "classes",
 }
 """A field that only records of this kind have, in the order in which they are looked for."""
+_CLASS_FIELDS = frozenset(LabelledScore.__struct_fields__)
 MEASURED_TASKS = [
     task_type
     for task_type in TaskType
@@ -47,6 +49,8 @@ class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
 def infer_task(records: Sequence[Mapping[str, object]]) -> TaskType | None:
     """Infer the task from the fields of the records; None without records.
 
+    Classes have only `label` and `score`: other fields could be a place in a form that is not known.
+
     Raises:
         ValueError: when no task with these fields can be measured.
     """
@@ -54,7 +58,7 @@ def infer_task(records: Sequence[Mapping[str, object]]) -> TaskType | None:
         return None
     for record in records:
         for field, kind in _FIELDS.items():
-            if field in record:
+            if field in record and (kind != "classes" or record.keys() <= _CLASS_FIELDS):
                 return _TASKS[kind]
     fields = ", ".join(records[0]) or "no fields"
     raise ValueError(f"Expected answers of {' or '.join(MEASURED_TASKS)}, got records with {fields}")

@@ -32,6 +32,13 @@ def test_task_is_inferred_from_record_fields(records: Sequence[Any], task: TaskT
     assert infer_task(records) == task
 
 
+def test_labels_with_an_unknown_place_are_no_classification() -> None:
+    with pytest.raises(
+        ValueError, match="Expected answers of IMAGE_CLASSIFICATION .* got records with label, score, box"
+    ):
+        infer_task([{"label": "a", "score": 1, "box": {"xmin": 1}}])
+
+
 def test_records_are_parsed_into_findings() -> None:
     (found,) = parse_records([BOX], item(), TaskType.OBJECT_DETECTION).predictions
     assert (found.label, found.score, found.box) == ("cat", 0.5, (1, 2, 3, 4))
