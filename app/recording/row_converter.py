@@ -145,9 +145,9 @@ class RowConverter:
             parameters |= request.parameters_of(index)
         parameters.pop(METADATA_PARAMETER, None)
         records: Sequence[object] = sample.prediction.records()
-        labels = () if self._redaction.redacts("label") else label_rows(records)
         if self._redaction:
             records = cast("Sequence[object]", self._redaction.value(records))
+        labels = () if self._redaction.redacts("label") else label_rows(records)
         image = self._read_image(request, sample, images)
         # Metadata that several inputs share counts once.
         of_inputs = [metadata_by_input[index] for index in inputs if index in metadata_by_input]

@@ -202,6 +202,11 @@ def test_redacted_values_appear_in_no_column() -> None:
     assert (rows.inference["latitude"], rows.inference["longitude"]) == (None, None)
 
 
+def test_redacted_scores_are_not_searchable() -> None:
+    (rows,) = converter("score")(detection_event(labels=("ship", "quay"))).rows
+    assert {(row.label, row.score) for row in rows.labels} == {("ship", None), ("quay", None)}
+
+
 def test_metadata_is_not_in_recorded_parameters() -> None:
     (rows,) = converter()(detection_event(metadata=CAMERA, parameters={"a": msgspec.Raw(b'{"b":[1,2]}')})).rows
     assert METADATA_PARAMETER not in json.loads(rows.inference["parameters"])
