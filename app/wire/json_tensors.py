@@ -17,7 +17,9 @@ from app.wire.json_body import first_path, read_json
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 
-_MAX_DIMENSIONS = 32
+MAX_DIMENSIONS = 32
+"""The limit of NumPy 1, which many clients use."""
+
 _MAX_FAST_DEPTH = 8
 _PEEK_BYTES = 64
 
@@ -123,8 +125,8 @@ def _flat_numbers(values: list[Any], datatype: Datatype, path: str) -> Sequence[
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
-    if len(shape) > _MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     free_dimensions = [index for index, size in enumerate(shape) if size == -1]
     if len(free_dimensions) > 1 or any(size < -1 for size in shape):
         raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {quote_value(list(shape))}", path)
@@ -132,10 +134,19 @@ def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[An
     fits = known_size and values.size % known_size == 0 if free_dimensions else known_size == values.size
     if not fits:
         raise invalid(f"Expected a shape for the {values.size} numbers in data, got {quote_value(list(shape))}", path)
+    return reshape(values, shape, path)
+
+
+def reshape(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
+    """Return `values` in a shape whose product is their number.
+
+    Raises:
+        InferenceError: INVALID_REQUEST with `path`, for an empty shape with sizes that NumPy cannot multiply.
+    """
     try:
         return values.reshape(tuple(shape))
     except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes whose product can be counted, got {quote_value(list(shape))}", path) from None
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path) from None
 
 
 def to_bfloat16_bits(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:

@@ -15,6 +15,7 @@ from app.protocols.grps.messages import entry_path
 from app.protocols.grps.tensors import convert_numbers, wire_type, wire_values
 from app.wire.bytes_elements import BinaryElement, StringElement
 from app.wire.json_body import read_json
+from app.wire.json_tensors import MAX_DIMENSIONS
 from metadata.entry import METADATA_PARAMETER as METADATA
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
@@ -22,7 +23,6 @@ from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, 
 
 _PARAMETERS = "parameters"
 _MAX_PARAMETER_CHARACTERS = 4 * 1024 * 1024
-_MAX_DIMENSIONS = 32
 _SIMILARITY = "similarity"
 _INPUT_SUFFIXES = (f".{METADATA}", f".{_PARAMETERS}")
 _PROMPTS = frozenset({"prompt", "question", "text"})
@@ -127,7 +127,7 @@ def echo_metadata(message: Any, name: str, parameters: Mapping[str, object], ech
 
 
 def _scalar(name: str, field: str, value: Any, spec: TensorSpec | None) -> InputTensor:
-    shape = (1,) * (1 if spec is None else min(len(spec.shape), _MAX_DIMENSIONS))
+    shape = (1,) * (1 if spec is None else min(len(spec.shape), MAX_DIMENSIONS))
     if field not in _NUMBERS:
         element = StringElement(value) if field == "s_s" else BinaryElement(value)
         return BytesTensor(name=name, shape=shape, elements=[element])

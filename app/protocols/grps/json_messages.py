@@ -4,7 +4,6 @@ import math
 import re
 from bisect import bisect_left
 from contextlib import suppress
-from itertools import chain
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from app.protocols.grps.messages import GenericTensor, GrpsMessage, entry_path
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.wire.json_body import read_json
-from app.wire.json_tensors import index_path
+from app.wire.json_tensors import MAX_DIMENSIONS, index_path, shape_and_values
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 
@@ -36,7 +35,6 @@ _MAX_DIAGNOSED_BYTES = 1_000_000
 """For larger invalid bodies, the error has protobuf's words: the search costs several times the body's size."""
 
 _MAX_SENTENCE = 160
-_MAX_DIMENSIONS = 32
 
 
 class _Streaming(msgspec.Struct):
@@ -111,43 +109,23 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
     Raises:
         InferenceError: INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
     """
-    shape = _first_shape(value, path)
-    level: list[Any] = [value]
-    for depth, size in enumerate(shape):
-        for position, row in enumerate(level):
-            if not isinstance(row, list) or len(cast("list[Any]", row)) != size:
-                actual = f"{len(cast('list[Any]', row))}" if isinstance(row, list) else quote_value(row)
-                indices = index_path(position, shape[:depth])
-                raise invalid(f"Expected a row of {size}, as the first one is, got {actual}", f"{path}{indices}")
-        level = list(chain.from_iterable(level))
-    if not set(map(type, level)) <= {int, float}:
-        position = next(index for index, number in enumerate(level) if type(number) not in (int, float))
-        raise invalid(f"Expected a number, got {quote_value(level[position])}", f"{path}{index_path(position, shape)}")
+    rows = cast("list[Any]", value)
+    shape, values = shape_and_values(rows, path) if isinstance(value, list) else ((), [value])
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if not set(map(type, values)) <= {int, float}:
+        position = next(index for index, number in enumerate(values) if type(number) not in (int, float))
+        raise invalid(f"Expected a number, got {quote_value(values[position])}", path + index_path(position, shape))
     try:
         with np.errstate(over="ignore"):
-            numbers = np.array(level, np.float64).astype(np.float32)
+            numbers = np.array(values, np.float64).astype(np.float32)
     except OverflowError:
         raise invalid("Expected FP32 numbers, got one out of range", path) from None
     invalid_positions = np.flatnonzero(~np.isfinite(numbers))
     if invalid_positions.size:
         position = int(invalid_positions[0])
-        indices = index_path(position, shape)
-        raise invalid(f"Expected FP32 numbers, got {quote_value(level[position])}", f"{path}{indices}")
+        raise invalid(f"Expected FP32 numbers, got {quote_value(values[position])}", path + index_path(position, shape))
     return numbers.reshape(shape)
-
-
-def _first_shape(value: object, path: str) -> tuple[int, ...]:
-    """Return the lengths of the first rows, from the outermost inwards."""
-    shape: list[int] = []
-    while isinstance(value, list):
-        row = cast("list[Any]", value)
-        shape.append(len(row))
-        if len(shape) > _MAX_DIMENSIONS:
-            raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got more", path)
-        if not row:
-            break
-        value = row[0]
-    return tuple(shape)
 
 
 def _tensors(content: dict[str, Any]) -> list[Any]:

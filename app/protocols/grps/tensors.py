@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.wire.bytes_elements import StringElement
-from app.wire.json_tensors import from_bfloat16_bits, to_bfloat16_bits
+from app.wire.json_tensors import MAX_DIMENSIONS, from_bfloat16_bits, reshape, to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
@@ -55,8 +55,6 @@ _WIDENED: dict[Datatype, Datatype] = {
 }
 """The datatypes that GRPS lacks, and those that they are sent as."""
 
-_MAX_DIMENSIONS = 32
-
 
 def wire_type(datatype: Datatype) -> WireType:
     """Return the wire type for a model's datatype."""
@@ -96,8 +94,8 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
             raise invalid(f"Expected {wire.field} for {wire.name}, got {other.field}", f"{path}.{field}")
     values: Sequence[Any] = getattr(message, wire.field)
     shape = tuple(message.shape)
-    if len(shape) > _MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
     if len(values) != math.prod(shape):
         expected = f"Expected {math.prod(shape)} elements for the shape {quote_value(list(shape))}"
         raise invalid(f"{expected}, got {len(values)}", f"{path}.{wire.field}")
@@ -106,10 +104,7 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
         return BytesTensor(name=name, shape=shape, elements=[StringElement(value) for value in values])
     numbers = np.fromiter(values, wire.stored_dtype, len(values))
     datatype, data = convert_numbers(numbers, wire.datatype, spec, f"{path}.{wire.field}")
-    try:
-        return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
-    except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", f"{path}.shape") from None
+    return Tensor(name=name, datatype=datatype, data=reshape(data, shape, f"{path}.shape"))
 
 
 def write_tensor(tensor: Tensor, message: Any) -> None:

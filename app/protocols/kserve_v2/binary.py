@@ -15,13 +15,13 @@ import pybase64
 from numpy.typing import NDArray
 
 from app.wire.bytes_elements import BinaryElement
+from app.wire.json_tensors import MAX_DIMENSIONS, reshape
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
 from tasks.inference.request import read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 _LENGTH = struct.Struct("<I")
-_MAX_DIMENSIONS = 32
 _MAX_SIZE = 2**63 - 1
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 
@@ -69,8 +69,8 @@ def check_shape(shape: Sequence[int], path: str) -> None:
     Raises:
         InferenceError: INVALID_REQUEST naming the field.
     """
-    if len(shape) > _MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     if shape and min(shape) < 0:
         raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
 
@@ -115,10 +115,7 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
         raise invalid(f"Expected {expected} bytes for {datatype} of shape {list(shape)}, got {len(data)}", path)
     if datatype is Datatype.BOOL and np.any(np.frombuffer(data, np.uint8) > 1):
         raise invalid("Expected bytes of 0 or 1, got another", path)
-    try:
-        return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(shape))
-    except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path) from None
+    return reshape(np.frombuffer(data, dtype.newbyteorder("<")), shape, path)
 
 
 def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int) -> list[Element]:

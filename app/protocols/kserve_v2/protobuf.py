@@ -30,7 +30,7 @@ from app.protocols.kserve_v2.rendering import (
     requested_output,
     select_outputs,
 )
-from app.wire.json_tensors import read_datatype
+from app.wire.json_tensors import read_datatype, reshape
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, too_large
@@ -209,11 +209,7 @@ def _decode_contents(
     if len(values) != math.prod(shape):
         expected = f"Expected {math.prod(shape)} elements for the shape {quote_value(list(shape))}"
         raise invalid(f"{expected}, got {len(values)}", f"{path}.contents.{field}")
-    array = _numbers(values, datatype, f"{path}.contents.{field}")
-    try:
-        data = array.reshape(shape)
-    except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", f"{path}.shape") from None
+    data = reshape(_numbers(values, datatype, f"{path}.contents.{field}"), shape, f"{path}.shape")
     return Tensor(name=message.name, datatype=datatype, data=data, parameters=parameters)
 
 

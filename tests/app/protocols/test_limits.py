@@ -249,7 +249,7 @@ def test_header_id_over_the_length_limit_is_not_returned(client: Client, header:
     ("shape", "message"),
     [
         ([2**63, 2**63], "a shape for the 2 numbers"),
-        ([2**62, 0], "sizes whose product can be counted"),
+        ([2**62, 0], "sizes that can be counted"),
         ([-5], "sizes of 0 or more"),
         ([3], "a shape for the 2 numbers"),
         ([1] * 33, "at most 32 dimensions"),

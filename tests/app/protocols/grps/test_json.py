@@ -218,7 +218,7 @@ def test_nested_numbers_become_an_array_of_the_same_shape(shape: tuple[int, ...]
         (True, "ndarray"),
         ({}, "ndarray"),
         ([1, None], "ndarray[1]"),
-        ([[1], 2], "ndarray[1]"),
+        ([[1], 2], "ndarray[0]"),
         ([[1, 2], [3]], "ndarray[1]"),
         ([[[1], [2]], [[3], [4, 5]]], "ndarray[1][1]"),
         ([[1, 2], [3, "x"]], "ndarray[1][1]"),
