@@ -90,8 +90,8 @@ def test_classes_of_one_model_are_compared_by_name(browser: Browser, server: str
 
 
 def test_classes_and_boxes_cannot_be_matched(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#compare?a=classifier&b=detector&image=scene.jpg") as page:
-        expect(page.get_by_text("cannot be compared")).to_be_visible()
+    with open_page(browser, f"{server}/#compare?a=classifier&b=detector&image=shape.jpg") as page:
+        expect(page.get_by_text("cannot be compared. The left model found blue star, 98.")).to_be_visible()
 
 
 def test_zoom_applies_to_both_images(browser: Browser, server: str) -> None:

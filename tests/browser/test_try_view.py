@@ -167,6 +167,13 @@ def test_answers_are_streamed_in_chunks(browser: Browser, server: str) -> None:
         assert page.evaluate("chunks") == ["star", "blue", "a", " blue", " star"]
 
 
+def test_parameters_that_a_text_field_cannot_hold_are_not_offered(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=vlm") as page:
+        page.get_by_text("Parameters").click()
+        expect(page.get_by_label("Stop sequences")).to_be_visible()
+        expect(page.get_by_label("messages")).to_have_count(0)
+
+
 def test_results_of_text_tasks_are_shown(browser: Browser, text_server: str) -> None:
     with open_page(browser, f"{text_server}/#try?model=token_classification") as page:
         # Entities count characters; the first character here takes two UTF-16 units in JavaScript.

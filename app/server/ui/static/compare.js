@@ -4,7 +4,7 @@ import { MIN_SCORE, candidateLabels } from "./candidate_labels.js";
 import { imageModels, notImageModel } from "./catalogue.js";
 import { field, make, setText, slider, tableHead } from "./dom.js";
 import { filterShapes, overlap, shapesOf } from "./drawing.js";
-import { count, milliseconds, percent } from "./format.js";
+import { count, isolated, milliseconds, percent } from "./format.js";
 import { imageInput } from "./image_input.js";
 import { infer } from "./inference.js";
 import { modelChoice, modelView } from "./model_view.js";
@@ -168,10 +168,15 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
     const number = (test) => count(rows.filter(test).length);
     const [both, onlyLeft, onlyRight] = [number(([a, b]) => a && b), number(([, b]) => !b), number(([a]) => !a)];
     setText(status, rows.length ? `${both} in both, ${onlyLeft} only left, ${onlyRight} only right` : "");
-    const none = comparable
-      ? "No result reaches the confidence threshold on either side."
-      : "A classifier and a detector cannot be compared.";
-    setText(summary, rows.length ? "" : none);
+    const none = "No result reaches the confidence threshold on either side.";
+    const classifier = one ? ["b", results[1]] : ["a", results[0]];
+    setText(summary, rows.length ? "" : comparable ? none : describeClasses(...classifier));
+  }
+
+  // A classifier has no shapes to draw beside those of a detector.
+  function describeClasses(id, [best]) {
+    const found = best ? `found ${isolated(best.label)}, ${percent(100 * best.score)}` : "found nothing above the threshold";
+    return `A classifier and a detector cannot be compared. The ${NAMES[id]} model ${found}.`;
   }
 
   // Another model with common labels, or the same model.

@@ -10,12 +10,13 @@ const NAMES = {
   temperature: "Temperature",
   top_p: "Top-p",
   seed: "Seed",
+  stop: "Stop sequences",
   do_sample: "Sampling",
   return_full_text: "Include the prompt in the output",
   aggregation_strategy: "Aggregation strategy",
 };
 // Parameters with their own controls elsewhere, or without meaning for users of the page.
-const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "prompts"]);
+const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "messages", "prompts"]);
 
 // `onfilter`: filter the received answer. `onrequest`: send a new request. `onslide`: the IoU slider is moving.
 export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }) {
