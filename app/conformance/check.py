@@ -60,9 +60,7 @@ class Check:
     """One requirement of a protocol.
 
     Args:
-        id: the id in reports.
-        level: MUST or SHOULD.
-        sentence: the requirement in one sentence.
+        sentence: the requirement.
         source: a page and its section, or a public engine that behaves this way.
         run: sends requests; returns anything if the engine meets the requirement, else raises `ViolationError`,
             `InconclusiveError` or `NotApplicableError`.

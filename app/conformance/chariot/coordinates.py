@@ -1,7 +1,7 @@
 """Check the unit, the frame and the order of coordinates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -23,10 +23,12 @@ from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SampleImage, rotated_bar
 from app.conformance.tensors import expect_form
 
-_BOX = ("xmin", "ymin", "xmax", "ymax")
-_ORIENTED_BOX = ("cx", "cy", "w", "h", "r")
 _DETECTION, _ORIENTED, _SEGMENTATION = "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"
-_Values = tuple[SampleImage, Sequence[float]]
+_BOX: Mapping[str, Sequence[str]] = {
+    _DETECTION: ("xmin", "ymin", "xmax", "ymax"),
+    _ORIENTED: ("cx", "cy", "w", "h", "r"),
+}
+"""The fields of a box, by task type."""
 _Outline = tuple[SampleImage, Sequence[tuple[float, float]]]
 _Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 _MAX_FRACTION = 1.5
@@ -38,23 +40,23 @@ class _Point(msgspec.Struct):
     y: _Number
 
 
-def _complete(probe: Probe, task_type: str, names: Sequence[str], shape: str) -> Sequence[_Values]:
-    """Return the values of `names` of each item that has all of them."""
-    items = items_of_type(probe, task_type)
-    complete = [(image, [float(item[name]) for name in names]) for image, item in items if item.keys() >= set(names)]
-    if not complete:
-        raise InconclusiveError(f"No item has a complete {shape}")
-    return complete
+def _expect_numbers(probe: Probe, task_type: str) -> None:
+    expect_fields(probe, is_number, "a number", _BOX[task_type], task_type)
 
 
-def _boxes(probe: Probe) -> Sequence[_Values]:
-    """Return complete boxes: left, top, right, bottom."""
-    return _complete(probe, _DETECTION, _BOX, "box")
+def _boxes(probe: Probe, task_type: str = _DETECTION) -> Sequence[tuple[SampleImage, Sequence[float]]]:
+    """Return the boxes of items that have all fields of `_BOX`, in their order."""
+    names, items = _BOX[task_type], items_of_type(probe, task_type)
+    boxes = [(image, [float(item[name]) for name in names]) for image, item in items if item.keys() >= set(names)]
+    if not boxes:
+        raise InconclusiveError(f"No item has {', '.join(names)}")
+    return boxes
 
 
-def _oriented_boxes(probe: Probe) -> Sequence[_Values]:
-    """Return complete oriented boxes: cx, cy, w, h, r."""
-    return _complete(probe, _ORIENTED, _ORIENTED_BOX, "oriented box")
+def _expect_boxes(probe: Probe, task_type: str, holds: Callable[[Sequence[float]], bool], expected: str) -> None:
+    """Raise a `ViolationError` unless `holds` is true for each box."""
+    for image, box in _boxes(probe, task_type):
+        expect(holds(box), expected, box, image.name)
 
 
 def _expect_pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
@@ -89,11 +91,6 @@ def _expect_scaling(probe: Probe, task_type: str) -> None:
     raise InconclusiveError("The model finds other items in the same image at twice its size")
 
 
-def _box_order(probe: Probe) -> None:
-    for image, box in _boxes(probe):
-        expect(box[0] <= box[2] and box[1] <= box[3], "xmin <= xmax and ymin <= ymax", box, image.name)
-
-
 def _box_corners(probe: Probe) -> Sequence[_Outline]:
     return [(image, [(box[0], box[1]), (box[2], box[3])]) for image, box in _boxes(probe)]
 
@@ -104,20 +101,14 @@ def _expect_inside(outlines: Sequence[_Outline]) -> None:
         expect(is_inside, f"points inside {image.width} x {image.height}", [x, y], image.name)
 
 
-def _oriented_fractions(probe: Probe) -> None:
-    for image, (cx, cy, w, h, _) in _oriented_boxes(probe):
-        # A rotated side can be longer than the axis that it is divided by; a centre is always inside.
-        is_inside = -0.05 <= cx <= 1.05 and -0.05 <= cy <= 1.05
-        expect(is_inside and max(abs(w), abs(h)) <= 10, "fractions of the image", [cx, cy, w, h], image.name)
-
-
-def _radians(probe: Probe) -> None:
-    for image, box in _oriented_boxes(probe):
-        expect(abs(box[4]) <= 2 * math.pi + 0.01, "radians, at most 2 pi", box[4], image.name)
+def _is_fraction(box: Sequence[float]) -> bool:
+    # A rotated side can be longer than the axis that it is divided by; a centre is always inside.
+    cx, cy, w, h, _ = box
+    return -0.05 <= cx <= 1.05 and -0.05 <= cy <= 1.05 and max(abs(w), abs(h)) <= 10
 
 
 def _clockwise(probe: Probe) -> None:
-    _oriented_boxes(probe)
+    _boxes(probe, _ORIENTED)
     errors: list[tuple[float, float]] = []
     for degrees in (30.0, 75.0):
         angle = _long_side_angle(probe_image(probe, rotated_bar(degrees)))
@@ -133,7 +124,7 @@ def _clockwise(probe: Probe) -> None:
 
 def _long_side_angle(result: ProbeResult) -> float | None:
     """Return the angle of the long side of the best box in radians, or None if no side is clearly longer."""
-    if not result.items or not all(is_number(result.items[0].get(name)) for name in _ORIENTED_BOX):
+    if not result.items or not all(is_number(result.items[0].get(name)) for name in _BOX[_ORIENTED]):
         return None
     item = result.items[0]
     width, height = item["w"] * result.image.width, item["h"] * result.image.height
@@ -146,11 +137,6 @@ def _line_angle(angle: float, other: float) -> float:
     """Return the angle between two undirected lines: 0 to pi / 2."""
     difference = (angle - other) % math.pi
     return min(difference, math.pi - difference)
-
-
-def _oriented_size(probe: Probe) -> None:
-    for image, box in _oriented_boxes(probe):
-        expect(box[2] >= 0 and box[3] >= 0, "w and h of at least 0", box[2:4], image.name)
 
 
 def _contours(probe: Probe) -> None:
@@ -174,21 +160,26 @@ _INSIDE = "Chariot 0.26.0 release notes: boxes and masks of annotations lie insi
 
 CHECKS = (
     Check("P01", MUST, "xmin, ymin, xmax and ymax are numbers.", _BOXES,
-          lambda probe: expect_fields(probe, is_number, "a number", _BOX, _DETECTION), PARSED),
+          lambda probe: _expect_numbers(probe, _DETECTION), PARSED),
     Check("P02", MUST, "Boxes are in pixels, not in fractions of the image.", _BOXES,
           lambda probe: _expect_pixels([box for _, box in _boxes(probe)]), EVALUATED, ("P01",)),
     Check("P03", MUST, "Boxes are in the frame of the sent image: they scale with it.", _BOXES,
           lambda probe: _expect_scaling(probe, _DETECTION), EVALUATED, ("P02",)),
-    Check("P04", MUST, "xmin is at most xmax, and ymin at most ymax.", _BOXES, _box_order, EVALUATED, ("P01",)),
+    Check("P04", MUST, "xmin is at most xmax, and ymin at most ymax.", _BOXES, lambda probe: _expect_boxes(
+              probe, _DETECTION, lambda box: box[0] <= box[2] and box[1] <= box[3],
+              "xmin <= xmax and ymin <= ymax"), EVALUATED, ("P01",)),
     Check("P05", SHOULD, "Boxes lie inside the image.", _INSIDE, lambda probe: _expect_inside(_box_corners(probe)),
           EVALUATED, ("P03", "P04")),
     Check("P06", MUST, "cx, cy, w, h and r are numbers.", _ORIENTED_BOXES,
-          lambda probe: expect_fields(probe, is_number, "a number", _ORIENTED_BOX, _ORIENTED), PARSED),
+          lambda probe: _expect_numbers(probe, _ORIENTED), PARSED),
     Check("P07", MUST, "cx and w are fractions of the image's width, cy and h of its height.", _ORIENTED_BOXES,
-          _oriented_fractions, EVALUATED, ("P06",)),
-    Check("P08", MUST, "r is in radians.", _ORIENTED_BOXES, _radians, EVALUATED, ("P06",)),
+          lambda probe: _expect_boxes(probe, _ORIENTED, _is_fraction, "fractions of the image"), EVALUATED, ("P06",)),
+    Check("P08", MUST, "r is in radians.", _ORIENTED_BOXES, lambda probe: _expect_boxes(
+              probe, _ORIENTED, lambda box: abs(box[4]) <= 2 * math.pi + 0.01, "radians, at most 2 pi"),
+          EVALUATED, ("P06",)),
     Check("P09", MUST, "r is clockwise, with y downward.", _ORIENTED_BOXES, _clockwise, EVALUATED, ("P07", "P08")),
-    Check("P10", MUST, "w and h are not negative.", _ORIENTED_BOXES, _oriented_size, EVALUATED, ("P06",)),
+    Check("P10", MUST, "w and h are not negative.", _ORIENTED_BOXES, lambda probe: _expect_boxes(
+              probe, _ORIENTED, lambda box: min(box[2:4]) >= 0, "w and h of at least 0"), EVALUATED, ("P06",)),
     Check("P11", MUST, "contour is a list of contours, each a list of points {x, y} of numbers.", _CONTOURS,
           _contours, PARSED),
     Check("P12", MUST, "Contours are in pixels, not in fractions of the image.", _CONTOURS,

@@ -56,11 +56,7 @@ def example(
 
 
 def example_output(probe: Probe, parameters: Mapping[str, object] | None = None) -> Mapping[str, Any]:
-    """Return the first output of the response to `example`.
-
-    Raises:
-        InconclusiveError: the response has no outputs.
-    """
+    """Return the first of the `outputs` of the response to `example`."""
     return outputs(example(probe, parameters))[0]
 
 

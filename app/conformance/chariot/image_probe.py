@@ -11,8 +11,9 @@ from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 
 Item = dict[str, Any]
 
+_SCORED = ("label", "score")
 FIELDS: Mapping[str, Sequence[str]] = {
-    "IMAGE_CLASSIFICATION": ("label", "score"),
+    "IMAGE_CLASSIFICATION": _SCORED,
     "OBJECT_DETECTION": ("label", "score", "xmin", "ymin", "xmax", "ymax"),
     "ORIENTED_OBJECT_DETECTION": ("label", "score", "cx", "cy", "w", "h", "r"),
     "IMAGE_SEGMENTATION": ("label", "score", "contour"),
@@ -91,16 +92,11 @@ def task_type_of(probe: Probe) -> str | None:
     if probe.target.task_type:
         return probe.target.task_type
     names = {name for result in results_of(probe) for item in result.items for name in item}
-    for task_type, typical, min_fields in (
-        ("OBJECT_DETECTION", {"xmin", "ymin", "xmax", "ymax"}, 2),
-        ("ORIENTED_OBJECT_DETECTION", {"cx", "cy", "w", "h", "r"}, 2),
-        ("IMAGE_SEGMENTATION", {"contour"}, 1),
-        ("IMAGE_TEXT_TO_TEXT", {"prompt", "answer"}, 1),
-        ("IMAGE_CLASSIFICATION", {"label", "score"}, 1),
-    ):
-        if len(names & typical) >= min_fields:
+    for task_type, fields in FIELDS.items():
+        typical = set(fields).difference(_SCORED)
+        if typical and len(names & typical) >= max(1, len(typical) // 2):
             return task_type
-    return None
+    return None if names.isdisjoint(_SCORED) else "IMAGE_CLASSIFICATION"
 
 
 def items_of_type(probe: Probe, *task_types: str) -> Sequence[tuple[SampleImage, Item]]:
@@ -141,10 +137,7 @@ def is_number(value: object) -> TypeGuard[float]:
 def is_similar(first: Sequence[object], second: Sequence[object], tolerance: float) -> bool:
     """Return whether the best items that are objects have the same label, answer, score and coordinates.
 
-    Args:
-        first: the items of one answer.
-        second: the items of the other answer.
-        tolerance: the largest difference of coordinates, relative to the largest coordinate, and of scores.
+    The `tolerance` is the largest difference of scores, and of coordinates relative to the largest coordinate.
     """
     best = [max(_objects(items), key=_score, default=None) for items in (first, second)]
     one, other = best

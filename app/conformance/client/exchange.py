@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -54,6 +54,8 @@ class Exchange:
     protobuf's JSON.
     """
 
+    SUCCESS: ClassVar[int | str] = 200
+
     method: str
     path: str
     request_headers: Mapping[str, str]
@@ -64,8 +66,8 @@ class Exchange:
 
     @property
     def ok(self) -> bool:
-        """Return whether the status is 200."""
-        return self.status == 200
+        """Return whether the status is that of a success."""
+        return self.code == str(self.SUCCESS)
 
     @property
     def refused(self) -> bool:
@@ -87,12 +89,12 @@ class Exchange:
         return decode_object(self.body)
 
     def expect_object(self) -> dict[str, Any]:
-        """Return `object` of a response with status 200.
+        """Return `object` of a response with the status of a success.
 
         Raises:
             ViolationError: the status is another one, or the body is not a JSON object.
         """
-        self.expect_status(200)
+        self.expect_status(self.SUCCESS)
         return self.object()
 
     def expect_accepted(self) -> dict[str, Any]:
@@ -109,9 +111,9 @@ class Exchange:
 
     def expect_status(self, *codes: int | str) -> None:
         """Raise a `ViolationError` unless the status is one of `codes`, which are names over gRPC."""
-        if self.status not in codes:
-            expected = " or ".join(map(str, codes))
-            raise ViolationError(f"Expected status {expected}, got {self.status} {quote(self.body)}")
+        expected = [str(code) for code in codes]
+        if self.code not in expected:
+            raise ViolationError(f"{self.path}: Expected {' or '.join(expected)}, got {self.code} {quote(self.body)}")
 
     def expect_error(self, max_status: int = 499) -> None:
         """Raise a `ViolationError` if the status is not from 400 to `max_status`."""
@@ -135,12 +137,9 @@ class Exchange:
 class GrpcCall(Exchange):
     """An exchange over gRPC, with its response messages. A refused call has none, nor has one that is not decoded."""
 
-    answers: Sequence[Any]
+    SUCCESS = "OK"
 
-    @property
-    def ok(self) -> bool:
-        """Return whether the status is OK."""
-        return self.status == 0
+    answers: Sequence[Any]
 
     @property
     def refused(self) -> bool:
@@ -158,7 +157,7 @@ class GrpcCall(Exchange):
         Raises:
             ViolationError: the call failed, or the response could not be decoded.
         """
-        self.expect_status("OK")
+        self.expect_status(self.SUCCESS)
         if not self.answers:
             raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
         return self.answers[0]
@@ -171,16 +170,6 @@ class GrpcCall(Exchange):
         """
         self.message()
         return decode_object(self.body)
-
-    def expect_object(self) -> dict[str, Any]:
-        """Return `object`, which expects the status OK."""
-        return self.object()
-
-    def expect_status(self, *codes: int | str) -> None:
-        """Raise a `ViolationError` unless the name of the status is one of `codes`."""
-        if self.code not in codes:
-            expected = " or ".join(map(str, codes))
-            raise ViolationError(f"{self.path}: Expected {expected}, got {self.code} {quote(self.body)}")
 
     def expect_client_error(self, *also: str) -> None:
         """Raise a `ViolationError` unless the engine blames the client, or the code is one of `also`."""

@@ -1,6 +1,7 @@
 """Find the names of an engine's models."""
 
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -9,20 +10,8 @@ import msgspec
 from app.conformance.client.calls import call_method
 from app.conformance.client.exchange import Exchange, InconclusiveError
 from app.conformance.client.probe import Probe
+from app.conformance.tensors import is_object
 from app.proto import INFERENCE
-
-
-class _Model(msgspec.Struct):
-    name: str
-
-
-class _OpenAIModel(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    models: list[_Model | str] = []
-    data: list[_OpenAIModel] = []
 
 
 def list_models(probe: Probe) -> Sequence[str]:
@@ -59,11 +48,7 @@ def model_name(probe: Probe, *paths: str) -> str:
 
 
 def model_in_path(probe: Probe, *paths: str) -> str:
-    """Return `model_name`, percent-encoded for a path.
-
-    Raises:
-        InconclusiveError: no name was given, and no list has exactly one.
-    """
+    """Return `model_name`, percent-encoded for a path."""
     return quote(model_name(probe, *paths), safe="")
 
 
@@ -73,10 +58,11 @@ def _index(probe: Probe) -> set[str]:
 
 
 def _names(exchange: Exchange) -> set[str]:
+    """Return the names in a list of models, or of objects with a name, or with an id as those of OpenAI."""
     try:
-        content = msgspec.json.decode(exchange.body, type=_Models | list[_Model | str])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        content = msgspec.json.decode(exchange.body)
+        models: Any = [*content.get("models", ()), *content.get("data", ())] if is_object(content) else content
+        named = [model.get("name", model.get("id")) if is_object(model) else model for model in models]
+        return set(msgspec.convert(named, list[str])) - {""}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
         return set()
-    listed = content.models if isinstance(content, _Models) else content
-    ids = {model.id for model in content.data} if isinstance(content, _Models) else set[str]()
-    return (ids | {model if isinstance(model, str) else model.name for model in listed}) - {""}

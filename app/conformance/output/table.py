@@ -17,13 +17,9 @@ _COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED:
 
 
 def print_report(report: ConformanceReport, console: Console, *, everything: bool = False) -> None:
-    """Print the report.
+    """Print the report: with `everything`, also passed checks and those that do not apply.
 
-    Args:
-        report: the findings.
-        console: the terminal.
-        everything: also print passed checks, and checks that do not apply. Otherwise untested checks with the same
-            reason are one row.
+    Otherwise untested checks with the same reason are one row.
     """
     table = Table("check", "", "verdict", "requirement, and result", "needed for")
     for group in grouped(report.findings):

@@ -159,12 +159,7 @@ def predict(probe: Probe, **fields: Any) -> GrpcCall:
 
 
 def answer_of(probe: Probe, **fields: Any) -> dict[str, Any]:
-    """Return the response to `predict` in protobuf's JSON.
-
-    Raises:
-        InconclusiveError: the engine rejects the request.
-        ViolationError: there are no outputs.
-    """
+    """Return the accepted response to `predict` in protobuf's JSON, which must have outputs."""
     answer = predict(probe, **fields).expect_accepted()
     expect(answer.get("outputs"), "outputs", {})
     return answer
