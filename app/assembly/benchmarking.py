@@ -34,7 +34,6 @@ class Measurement(msgspec.Struct, frozen=True):
     """The measurements of a candidate.
 
     Attributes:
-        candidate: the candidate.
         rate: responses a second under full load.
         p50: median latency under that load, in milliseconds.
         p99: 99th percentile of that latency, in milliseconds.

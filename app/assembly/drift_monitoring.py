@@ -79,7 +79,6 @@ class Drift:
         settings: of the server, with `drift` enabled.
         sources: returns the server's models; called again while it serves. A model is monitored if a
             `drift-baseline.npz` is in its folder or the folder above.
-        registry: registers the metrics.
 
     Raises:
         SettingsError: when there are models but none has a baseline, or a baseline cannot be read.

@@ -37,7 +37,6 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         file: the ONNX graph.
         any_size: whether the graph takes inputs of any size.
-        comparisons: one comparison for each test image.
         score_difference: the largest difference between the scores of both models when they are served with their own
             preprocessing; None if one of them returns more results than the other.
         tied_share: the share of the original model's scores that differ from another one by at most the tolerance.

@@ -41,10 +41,6 @@ class InProcessModel:
         path: a model file, or a model's folder.
         allow_code: whether the model may run its own Python code.
 
-    Attributes:
-        source: the model's files and settings.
-        description: the model's metadata.
-
     Raises:
         ModelError: when there is no model, or it cannot be served.
     """

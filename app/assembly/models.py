@@ -101,9 +101,7 @@ def describe(source: ModelSource) -> ModelMetadata:
 def load(source: ModelSource, on_process_lost: Callable[[ModelSource, str], None] | None = None) -> Servable:
     """Load the model at `source`.
 
-    Args:
-        source: the model.
-        on_process_lost: called for every subprocess that was lost, for a model that runs in its own process.
+    Each loss of the subprocess of an isolated model is reported to `on_process_lost`.
 
     Raises:
         ModelError: when the model cannot be served.

@@ -19,7 +19,7 @@ from app.engine.events import InferenceObserver, OutputAnnotator
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
 from app.engine.scheduling.admission import QueueLimits
-from app.observers.metrics import FlushBeforeMetrics, Metrics, RestartMetrics, StateMetrics
+from app.observers.metrics import Metrics, RestartMetrics, StateMetrics
 from app.observers.prediction_metrics import PredictionMetrics
 from app.observers.request_log import RequestLog
 from app.observers.trends import Trends
@@ -61,7 +61,6 @@ class Service:
     """The parts of a server, built from its settings. Models are loaded when the application starts.
 
     Args:
-        settings: of the server.
         discover: returns the models to serve; called again for every reload.
 
     Raises:
@@ -77,8 +76,6 @@ class Service:
         self._settings = settings
         self._drain_deadline: float | None = None
         self.registry = Registry(discover())
-        flush_before_metrics = FlushBeforeMetrics()
-        metrics.register(flush_before_metrics)
         observers: list[InferenceObserver] = [
             PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
         ]
@@ -111,7 +108,6 @@ class Service:
             record_sink=self.recorder,
             batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
-        flush_before_metrics.observers = self.engine.batched_observers
         inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
         self._exit_stack.callback(inferences.close)
         StateMetrics(self.engine, metrics)

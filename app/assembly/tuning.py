@@ -46,12 +46,7 @@ def all_candidates(
 
 
 def current_candidate(source: ModelSource, *, is_graph: bool) -> Candidate:
-    """Return the candidate that a model's settings describe now.
-
-    Args:
-        source: the model.
-        is_graph: whether the model is an ONNX graph, so that its runtime can be chosen.
-    """
+    """Return the candidate that a model's settings describe now. An ONNX graph (`is_graph`) can have another runtime."""
     settings = source.settings
     runtime = (OPENVINO if settings.runtime == OPENVINO else ONNXRUNTIME) if is_graph else None
     batch = settings.batching.max_size

@@ -77,9 +77,7 @@ class ConformanceOptions:
 def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]:
     """Open the clients for `options` and yield the runner. No request is sent before the first check.
 
-    Args:
-        url: the engine's URL: http:// or https://, and grpc:// or grpcs:// for protocols over gRPC; or host and port.
-        options: the other options.
+    The `url` begins with http:// or https://, or grpc:// or grpcs:// for protocols over gRPC; or is a host and a port.
 
     Raises:
         OptionsError: an option is not valid, or a file cannot be read.

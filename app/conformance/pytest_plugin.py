@@ -19,9 +19,6 @@ from app.conformance.runner import CheckRunner, UnreachableError
 class Conformance:
     """The pytest plugin of one run.
 
-    Args:
-        config: has the options of ``charioteer_pytest``.
-
     Raises:
         pytest.UsageError: an option is not valid.
     """

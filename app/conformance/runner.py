@@ -62,7 +62,6 @@ class CheckRunner:
 
     Args:
         protocol: has the checks, each after those that it requires.
-        probe: sends the requests.
     """
 
     def __init__(self, protocol: Protocol, probe: Probe) -> None:

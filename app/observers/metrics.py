@@ -8,7 +8,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.engine.engine import Engine
-from app.engine.events import BatchedObservers
 from app.engine.models.registry import ModelState
 from app.engine.request_context import RequestContext
 from app.settings.model import ModelSource
@@ -67,22 +66,6 @@ class Metrics:
         faults = sum(len(metadata.faults) for metadata in context.metadata)
         if faults:
             self._faults.labels(protocol, model).inc(faults)
-
-
-class FlushBeforeMetrics(Collector):
-    """Make metrics that are registered after this one complete when they are collected.
-
-    Attributes:
-        observers: the observers behind them; None before the engine exists.
-    """
-
-    def __init__(self) -> None:
-        self.observers: BatchedObservers | None = None
-
-    def collect(self) -> Iterator[Metric]:
-        if self.observers is not None:
-            self.observers.flush()
-        return iter(())
 
 
 class RestartMetrics:

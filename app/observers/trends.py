@@ -22,7 +22,6 @@ class Trends:
 
     Args:
         has_model: return whether a model has the name.
-        clock: monotonic time in seconds.
 
     Attributes:
         requests: number of finished requests since the start.

@@ -21,10 +21,7 @@ LOGGING = Group("Logging", sort_key=9)
 def environment(*names: str, **parameter: Any) -> Parameter:
     """Return a parameter that reads an option from environment variables; the first one that is set wins.
 
-    Args:
-        names: the variables.
-        parameter: other arguments of `Parameter`. `serve --help` lists the options with ``show=True``, `serve
-            --help-all` lists all.
+    `serve --help` lists the options with ``show=True``, `serve --help-all` lists all.
     """
     return Parameter(env_var=names, **parameter)
 

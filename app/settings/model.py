@@ -128,7 +128,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         versions: the versions of a folder that are served: "all", "latest", or a list.
         version: its version; by default the version folder's name, or "1".
         version_labels: versions by label, such as "stable", for TensorFlow Serving's clients.
-        task_type: its task type.
         runtime: the name of the runtime that loads it.
         uri: the model file, relative to the settings file.
         layout: the name of the output layout, if the shapes of the graph are ambiguous.
@@ -206,10 +205,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the name under which it is served.
-        version: its version.
-        folder: the folder of its files.
         file: the model file, if the user or `uri` names one; otherwise the runtime searches for it.
-        settings: the settings of its owner.
         imported: the configuration of another server in its folder; `settings` contains its settings.
         root: the model's own folder, if `folder` is the folder of a version.
         allow_code: whether the operator allows models to run their own Python code.

@@ -45,7 +45,6 @@ class Ingress:
     """One replica of the ingress. Ray passes the user config before the first request and whenever it changes.
 
     Args:
-        options: of the application.
         handles: of the model deployments, by model name or `_ALL_MODELS`.
     """
 

@@ -36,7 +36,6 @@ class RemoteModel:
     The ingress decodes images at full size, because only the model's graph knows a smaller usable size.
 
     Args:
-        source: the model that the replicas load.
         handle: of the deployment; created once, because that is slow.
         timeout_seconds: maximum seconds for a call, with queueing and retries.
         retries: maximum number of retries after a lost replica.

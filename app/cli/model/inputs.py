@@ -23,9 +23,7 @@ _RECORDED = re.compile(r"[0-9a-f]{64}")
 def choose_images(folder: Path, limit: int) -> Sequence[Path]:
     """Return at most `limit` images below `folder`, chosen at random, but the same in every run.
 
-    Args:
-        folder: images, or the folder of ``--record-images``.
-        limit: maximum number.
+    The folder can be that of ``--record-images``.
 
     Raises:
         ModelError: when the folder has no images.

@@ -47,11 +47,8 @@ def graphics_of(console: Console, environment: Mapping[str, str] = os.environ) -
 def show_image(console: Console, graphics: Graphics, paint: Callable[[int | None], Pixels]) -> None:
     """Print an image that fits the terminal.
 
-    Args:
-        console: prints to a terminal.
-        graphics: what the terminal supports.
-        paint: return (height, width, 3) RGB pixels, given the width in pixels at which they are shown; None if the
-            terminal shows all pixels.
+    `paint` returns (height, width, 3) RGB pixels, given the width in pixels at which they are shown; None if the
+    terminal shows all pixels.
     """
     height, width = paint(None).shape[:2]
     # A cell is about twice as high as wide.

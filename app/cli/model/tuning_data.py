@@ -50,10 +50,7 @@ class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
 def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> TuningData | None:
     """Read the images, at most `limit` to compare and 100 to calibrate; None if no data is given.
 
-    Args:
-        images: a folder of images.
-        labels: a labelled dataset, which is preferred.
-        limit: maximum number of compared images.
+    They are those of a dataset with `labels`, or else of a folder.
 
     Raises:
         EvaluationError: when the dataset cannot be read.
@@ -77,9 +74,6 @@ def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> Tu
 
 class AnswerComparison:
     """Compares the answers of set-ups with those of the first one.
-
-    Args:
-        data: the images.
 
     Attributes:
         items: the compared images; a shorter list may be set between checks.

@@ -29,13 +29,9 @@ class TuningSearch:
     """Compares the answers of all variants, measures those that are close, then batches and threads of the best.
 
     Args:
-        source: the model.
         data: images to compare; None to try only what keeps answers.
         images: encoded images for the measurements.
-        options: what to try.
-        workers: number of workers of the server.
         scratch: an empty folder for a quantised version.
-        bar: shows the finished steps.
 
     Attributes:
         comparison: compares the answers; None without `data`.

@@ -31,7 +31,6 @@ class GrpcChannel:
     """A channel to an engine over gRPC.
 
     Args:
-        channel: the grpc channel.
         metadata: sent with every call.
         timeout: seconds to wait for a response.
     """
@@ -109,7 +108,6 @@ class Probe:
 
     Args:
         client: with timeout and headers.
-        target: the engine under test.
         max_requests: the limit; further requests raise `RequestLimitError`.
         transport: sends gRPC calls; None for HTTP protocols.
     """

@@ -1,6 +1,7 @@
 """Authorize requests in one place for all protocols."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -29,23 +30,17 @@ class IdentityProvider(Protocol):
     def identify(self, credential: str) -> Identity: ...
 
 
+@dataclass(frozen=True)
 class AccessControl:
     """Authenticate and authorize requests.
 
     Counting and logging rejections with `rejection_log` is up to the caller of `authorize`.
     """
 
-    def __init__(
-        self,
-        keys: "WatchedFile[ApiKeys] | None",
-        tokens: "WatchedFile[IdentityProvider] | None",
-        rate_limiter: RateLimiter,
-        rejection_log: RejectionLog,
-    ) -> None:
-        self._keys = keys
-        self._tokens = tokens
-        self._rate_limiter = rate_limiter
-        self.rejection_log = rejection_log
+    keys: WatchedFile[ApiKeys] | None
+    tokens: WatchedFile[IdentityProvider] | None
+    rate_limiter: RateLimiter
+    rejection_log: RejectionLog
 
     def authorize(
         self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
@@ -69,7 +64,7 @@ class AccessControl:
                 message = f"This needs the permission {permission}; {identity.name} has {granted}"
                 raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
             if rate_limited and permission in _RATE_LIMITED_PERMISSIONS:
-                self._rate_limiter.consume(identity)
+                self.rate_limiter.consume(identity)
         except AccessError as error:
             error.client = identity.name
             raise
@@ -82,11 +77,11 @@ class AccessControl:
             AccessError: UNAUTHENTICATED; neither counted nor logged.
         """
         credential = credential_of(headers)
-        if self._tokens is not None and credential.count(".") == _JWT_DOTS:
-            return self._tokens.value.identify(credential)
-        if self._keys is None:
+        if self.tokens is not None and credential.count(".") == _JWT_DOTS:
+            return self.tokens.value.identify(credential)
+        if self.keys is None:
             raise unauthenticated("malformed", "Expected a JSON Web Token, got something else")
-        return self._keys.value.identify(credential)
+        return self.keys.value.identify(credential)
 
 
 def open_access_control(settings: AccessSettings, metrics: CollectorRegistry) -> AccessControl | None:
@@ -114,7 +109,7 @@ def open_access_control(settings: AccessSettings, metrics: CollectorRegistry) ->
     return AccessControl(keys, tokens, RateLimiter(make_rate(per_second, burst)), RejectionLog(metrics))
 
 
-def _open_tokens(settings: AccessSettings, path: Path) -> "WatchedFile[IdentityProvider]":
+def _open_tokens(settings: AccessSettings, path: Path) -> WatchedFile[IdentityProvider]:
     issuer, audience = settings.jwt_issuer, settings.jwt_audience
     if not issuer or not audience:
         raise SettingsError(

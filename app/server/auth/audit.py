@@ -86,9 +86,6 @@ class RejectionLog:
     """Count every rejection by its reason, and log ten at once, then one a second.
 
     The limit keeps attackers from filling the disk. No part of a credential is logged.
-
-    Args:
-        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
@@ -92,31 +93,22 @@ def _public_key(entry: Mapping[str, Any]) -> PublicKey | None:
     return PublicKey(key_id if isinstance(key_id, str) else None, key, algorithms)
 
 
+@dataclass(frozen=True)
 class JwtValidator:
     """Validate tokens, and cache valid ones: verifying a signature is slower than a cache lookup.
 
     Args:
         issuer: required value of `iss`.
         audience: required value of `aud`, or one of its values.
-        clock: returns seconds since the epoch.
         max_cached: maximum number of cached tokens; a full cache is cleared.
     """
 
-    def __init__(
-        self,
-        keys: Sequence[PublicKey],
-        issuer: str,
-        audience: str,
-        *,
-        clock: Callable[[], float] = time.time,
-        max_cached: int = _MAX_CACHED,
-    ) -> None:
-        self._keys = keys
-        self._issuer = issuer
-        self._audience = audience
-        self._clock = clock
-        self._max_cached = max_cached
-        self._cache: dict[bytes, tuple[Identity, float]] = {}
+    keys: Sequence[PublicKey]
+    issuer: str
+    audience: str
+    clock: Callable[[], float] = time.time
+    max_cached: int = _MAX_CACHED
+    _cache: dict[bytes, tuple[Identity, float]] = field(default_factory=dict[bytes, tuple[Identity, float]], init=False)
 
     def identify(self, credential: str) -> Identity:
         """Return the identity of a token.
@@ -126,11 +118,11 @@ class JwtValidator:
         """
         digest = sha256(credential.encode(errors="surrogatepass")).digest()
         identity, valid_until = self._cache.get(digest, (None, 0.0))
-        if identity is not None and self._clock() < valid_until:
+        if identity is not None and self.clock() < valid_until:
             return identity
         claims = self._decode(credential)
         identity = Identity(name=f"jwt:{truncate(claims['sub'], 200)}", permissions=_permissions(claims))
-        if len(self._cache) >= self._max_cached:
+        if len(self._cache) >= self.max_cached:
             self._cache.clear()
         self._cache[digest] = identity, float(claims["exp"]) + _LEEWAY
         return identity
@@ -142,8 +134,8 @@ class JwtValidator:
                 token,
                 key.key,
                 algorithms=list(key.algorithms),
-                issuer=self._issuer,
-                audience=self._audience,
+                issuer=self.issuer,
+                audience=self.audience,
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
@@ -161,9 +153,9 @@ class JwtValidator:
 
     def _find_key(self, header: Mapping[str, Any]) -> PublicKey:
         key_id = header.get("kid")
-        if len(self._keys) == 1 and (key_id is None or self._keys[0].key_id is None):
-            return self._keys[0]
-        for key in self._keys:
+        if len(self.keys) == 1 and (key_id is None or self.keys[0].key_id is None):
+            return self.keys[0]
+        for key in self.keys:
             if key_id is not None and key.key_id == key_id:
                 return key
         raise _invalid_token("its kid names no key of the issuer")

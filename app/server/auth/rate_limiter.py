@@ -4,6 +4,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from app.server.auth.credentials import AccessError, Identity, Rate
 from tasks.inference.error import ErrorKind
@@ -34,11 +35,7 @@ class TokenBucket:
 
 
 class LogSampler:
-    """Limit one kind of log line to ten at once, then one a second, so that no client can fill a disk.
-
-    Args:
-        clock: returns seconds of a monotonic clock.
-    """
+    """Limit one kind of log line to ten at once, then one a second, so that no client can fill a disk."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -53,26 +50,19 @@ class LogSampler:
         return {"not_logged": dropped} if dropped else {}
 
 
+@dataclass(frozen=True)
 class RateLimiter:
     """Keep a token bucket for each client with a rate limit. Use it only from the event loop.
 
     Args:
         default_rate: rate of clients without a rate of their own; None for no limit.
         max_buckets: maximum number of buckets; above it, the least recently used client starts with a full bucket.
-        clock: returns seconds of a monotonic clock.
     """
 
-    def __init__(
-        self,
-        default_rate: Rate | None = None,
-        *,
-        max_buckets: int = _MAX_BUCKETS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._default_rate = default_rate
-        self._max_buckets = max_buckets
-        self._clock = clock
-        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+    default_rate: Rate | None = None
+    max_buckets: int = _MAX_BUCKETS
+    clock: Callable[[], float] = time.monotonic
+    _buckets: OrderedDict[str, TokenBucket] = field(default_factory=OrderedDict[str, TokenBucket], init=False)
 
     def consume(self, identity: Identity) -> None:
         """Count one request of `identity`.
@@ -80,13 +70,13 @@ class RateLimiter:
         Raises:
             AccessError: OVERLOADED if the bucket is empty; the request is not counted then.
         """
-        rate = identity.rate or self._default_rate
+        rate = identity.rate or self.default_rate
         if rate is None:
             return
-        now = self._clock()
+        now = self.clock()
         bucket = self._buckets.pop(identity.name, None) or TokenBucket(rate, now)
         self._buckets[identity.name] = bucket
-        if len(self._buckets) > self._max_buckets:
+        if len(self._buckets) > self.max_buckets:
             self._buckets.popitem(last=False)
         if wait := bucket.take(rate, now):
             message = f"Expected at most {rate.per_second:g} requests a second from {identity.name}, got more"

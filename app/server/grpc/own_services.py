@@ -19,6 +19,8 @@ from app.server.auth.rate_limiter import LogSampler
 HEALTH = "grpc.health.v1.Health"
 """Full name of the service."""
 
+_POLL_SECONDS = 1.0
+
 # Untyped, because grpc's factories leave the types of messages open.
 _GRPC: Any = grpc
 _METHOD = "ServerReflectionInfo"
@@ -52,22 +54,15 @@ class Health:
     Args:
         services: known service names, besides the empty one, which means the server.
         stopping: set when the server stops, which ends every watch.
-        interval: seconds between two polls of a watch.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        parser: MessageParser,
-        services: Collection[str],
-        stopping: asyncio.Event,
-        interval: float = 1.0,
+        self, engine: Engine, parser: MessageParser, services: Collection[str], stopping: asyncio.Event
     ) -> None:
         self._engine = engine
         self._parser = parser
         self._services = {"", *services}
         self._stopping = stopping
-        self._interval = interval
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
@@ -96,7 +91,7 @@ class Health:
             if is_stopping:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._interval)
+                await asyncio.wait_for(self._stopping.wait(), _POLL_SECONDS)
 
     def _status(self, service: str) -> HealthCheckResponse.ServingStatus:
         if service not in self._services:

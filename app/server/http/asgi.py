@@ -103,6 +103,7 @@ def create_app(
 
     @get("/metrics", sync_to_thread=False, opt=requires("read"))
     def show_metrics() -> Response[bytes]:
+        engine.batched_observers.flush()
         return Response(generate_latest(metrics), media_type=PROMETHEUS)
 
     def describe() -> dict[str, Any]:

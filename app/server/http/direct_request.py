@@ -62,7 +62,6 @@ class DirectRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An inference path.
 
     Attributes:
-        permission: what the client needs.
         compressible: whether a long response is compressed for a client that accepts it.
         reads_query: whether requests may have a query.
     """

@@ -37,8 +37,6 @@ class QueryPool:
     While inferences are in flight, a thread pauses after each query until its share of the CPU time is restored.
 
     Args:
-        is_busy: returns whether inferences are in flight.
-        metrics: registry for the counter of rejected queries.
         max_queries: limit for running and queued queries; others are rejected.
     """
 

@@ -34,7 +34,6 @@ class Connection(PipelinedProtocol):
 
     Args:
         connections: the connection table, which has admitted it already.
-        listener: the listener that accepted it.
         address: IP address of the client.
 
     Attributes:

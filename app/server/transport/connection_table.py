@@ -34,7 +34,6 @@ class Listener(msgspec.Struct, kw_only=True, eq=False):
     """An application with a port of its own.
 
     Attributes:
-        app: answers the requests.
         routes: finds requests that are rejected by their headers, or answered without the application.
         name: its name in the start message.
         port: the port to listen on, 0 for any free one; the actual one after the start.

@@ -105,7 +105,6 @@ class RouteTable:
     """Find the routes of the requests of one listener.
 
     Args:
-        routes: the routes.
         end: pattern of what may follow a path. A listener with its own routing distinguishes a slash at the end.
     """
 

@@ -70,7 +70,6 @@ class RefusedError(Exception):
     """A request that is rejected, with its response.
 
     Attributes:
-        status: HTTP status.
         message: for the client.
         reason: the metric label; empty if the request is already counted.
         response: the complete response, if it already exists.

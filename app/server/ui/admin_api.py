@@ -29,7 +29,6 @@ class ModelVersion(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a model, loaded or only on disk.
 
     Attributes:
-        version: as text.
         state: a `ModelState`.
         reason: why it is not ready; empty if it is.
         wanted: False if it was unloaded on purpose, or never loaded.

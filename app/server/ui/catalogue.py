@@ -19,7 +19,6 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one model.
 
     Attributes:
-        version: as text.
         latest: whether it answers requests without a version.
         state: a `ModelState`.
         reason: why it is not ready; empty if it is.

@@ -46,7 +46,6 @@ class PageFile(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         content: its bytes; the application compresses them for clients that accept gzip.
-        media_type: media type of the content.
         etag: entity tag of the content, without quotes.
     """
 
