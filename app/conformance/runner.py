@@ -58,11 +58,7 @@ class ConformanceReport:
 
 
 class CheckRunner:
-    """Run the checks of a protocol against an engine, each on first use.
-
-    Args:
-        protocol: has the checks, each after those that it requires.
-    """
+    """Run the checks of a protocol against an engine, each on first use, and after those that it requires."""
 
     def __init__(self, protocol: Protocol, probe: Probe) -> None:
         self.protocol = protocol

@@ -1,10 +1,10 @@
-"""Check the Open Inference Protocol, V2, over gRPC. The checks without an underscore are the same over REST."""
+"""Check the Open Inference Protocol, V2, over gRPC. REST shares some of its checks."""
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same, renamed
 from app.conformance.client.calls import GrpcCall, call_method, expect_reasons
 from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.probe import Probe
@@ -13,15 +13,13 @@ from app.conformance.tensors import UNKNOWN, expect_statuses
 from app.proto import INFERENCE
 
 
-def datatypes(probe: Probe) -> None:
-    """Check that the metadata declares datatypes of the table."""
+def _datatypes(probe: Probe) -> None:
     metadata = oip.metadata_of(probe)
     for spec in (*metadata.inputs, *metadata.outputs):
         expect(spec.datatype in oip.DATATYPES, "a datatype of the table", spec.datatype, spec.name)
 
 
-def names(probe: Probe) -> None:
-    """Check that the metadata declares the names of the outputs."""
+def _names(probe: Probe) -> None:
     declared = [spec.name for spec in oip.metadata_of(probe).outputs]
     for output in oip.answer_of(probe).outputs:
         expect(output.name in declared, f"one of {quote(declared)}", output.name)
@@ -33,14 +31,12 @@ def _specs(probe: Probe) -> Sequence[tuple[Any, Any]]:
     return [(output, declared[output.name]) for output in oip.answer_of(probe).outputs if output.name in declared]
 
 
-def output_datatypes(probe: Probe) -> None:
-    """Check that outputs have the declared datatypes."""
+def _output_datatypes(probe: Probe) -> None:
     for output, spec in _specs(probe):
         expect_same(output.datatype, spec.datatype, spec.datatype, spec.name)
 
 
-def output_shapes(probe: Probe) -> None:
-    """Check that outputs have shapes that fit the declared ones."""
+def _output_shapes(probe: Probe) -> None:
     for output, spec in _specs(probe):
         got, expected = list(output.shape), list(spec.shape)
         fits = len(got) == len(expected) and all(e in (-1, g) for g, e in zip(got, expected, strict=True))
@@ -55,45 +51,38 @@ def counts(probe: Probe) -> None:
         expect_same(len(oip.elements_of(answer, index)), expected, f"{expected} elements by its shape", output.name)
 
 
-def same_id(probe: Probe) -> None:
-    """Check that the response has the id of the request."""
+def _same_id(probe: Probe) -> None:
     expect_same(oip.answer_of(probe, id="conform-1").id, "conform-1", "the id conform-1")
 
 
-def same_model(probe: Probe) -> None:
-    """Check that the response names the model."""
+def _same_model(probe: Probe) -> None:
     expect_same(oip.answer_of(probe).model_name, oip.checked_model(probe), "the model's name")
 
 
-def requested_outputs(probe: Probe) -> None:
-    """Check that only the requested outputs are returned."""
+def _requested_outputs(probe: Probe) -> None:
     name = oip.answer_of(probe).outputs[-1].name
     got = [output.name for output in oip.answer_of(probe, outputs=[{"name": name}]).outputs]
     expect_same(got, [name], f"only {quote(name)}")
 
 
-def unknown_parameters(probe: Probe) -> None:
-    """Check that unknown parameters are ignored."""
+def _unknown_parameters(probe: Probe) -> None:
     oip.answer_of(probe)
     parameters = {UNKNOWN: {"int64_param": 1} if probe.transport else 1}
     oip.infer(probe, oip.build_request(probe, parameters=parameters)).expect_object()
 
 
-def unknown_output(probe: Probe) -> None:
-    """Check that an unknown output is refused."""
+def _unknown_output(probe: Probe) -> None:
     oip.answer_of(probe)
     oip.infer(probe, oip.build_request(probe, outputs=[{"name": UNKNOWN}])).expect_client_error("NOT_FOUND")
 
 
-def wrong_datatype(probe: Probe) -> None:
-    """Check that an unknown datatype is refused."""
+def _wrong_datatype(probe: Probe) -> None:
     request = oip.build_request(probe)
     inputs = [{**tensor, "datatype": "CONFORM"} for tensor in request["inputs"]]
     oip.infer(probe, {**request, "inputs": inputs}).expect_client_error()
 
 
-def wrong_count(probe: Probe) -> None:
-    """Check that a shape that does not match the number of elements is refused."""
+def _wrong_count(probe: Probe) -> None:
     request = oip.build_request(probe)
     if any(tensor["datatype"] == "BYTES" or not tensor.get("shape") for tensor in request["inputs"]):
         raise NotApplicableError("About numeric inputs with a shape; Chariot's clients send other shapes with images")
@@ -182,10 +171,37 @@ def _version(probe: Probe) -> None:
     call_method(probe, INFERENCE, "ModelMetadata", name=oip.checked_model(probe), version=versions[0]).message()
 
 
-_OIP = "Open Inference Protocol, gRPC"
+_PAGE = "Open Inference Protocol"
+_OIP = f"{_PAGE}, gRPC"
+_REFUSED = "Triton and KServe: 400, INVALID_ARGUMENT"
 _INPUT, _OUTPUT = f"{_OIP}, ModelInferRequest", f"{_OIP}, ModelInferResponse"
 _STATUS = "Triton and KServe: INVALID_ARGUMENT"
-_INFERS = ("V2G-007",)
+_INFERS = ("V2G-008",)
+
+SHARED = (
+    Check("S01", MUST, "Declared datatypes are those of the table, or BF16.", f"{_PAGE}, Tensor Data Types",
+          _datatypes, requires=("006",)),
+    Check("S02", MUST, "Outputs have names that the metadata declares.", f"{_PAGE}, Model Metadata", _names,
+          requires=("008",)),
+    Check("S03", MUST, "Outputs have the declared datatypes.", f"{_PAGE}, Model Metadata", _output_datatypes,
+          requires=("S01", "008")),
+    Check("S04", MUST, "Outputs have shapes that fit the declared ones.", f"{_PAGE}, Model Metadata", _output_shapes,
+          requires=("008",)),
+    Check("S05", MUST, "The response has the id of the request.", f"{_PAGE}, Inference", _same_id, requires=("008",)),
+    Check("S06", MUST, "model_name is the model's.", f"{_PAGE}, Inference", _same_model, requires=("008",)),
+    Check("S07", MUST, "Only the requested outputs are returned.", f"{_PAGE}, Inference", _requested_outputs,
+          requires=("008",)),
+    Check("S08", SHOULD, "Unknown parameters are ignored.",
+          f"{_PAGE}, Parameters: a server may have its own; Triton, KServe and MLServer ignore others",
+          _unknown_parameters, requires=("008",)),
+    Check("S09", SHOULD, "An unknown output is refused as a client error.", _REFUSED, _unknown_output,
+          requires=("008",)),
+    Check("S10", SHOULD, "An unknown datatype is refused as a client error.", _REFUSED, _wrong_datatype,
+          requires=("006",)),
+    Check("S11", SHOULD, "A shape that does not match the number of elements is refused as a client error.",
+          f"{_PAGE}, Tensor Data; Triton: INVALID_ARGUMENT, but 500 over REST", _wrong_count, requires=("006",)),
+)  # fmt: skip
+"""The checks of both transports. They require "006", which reads the metadata, and "008", which sends an inference."""
 
 CHECKS = (
     Check("V2G-001", MUST, "ServerLive returns live.", f"{_OIP}, ServerLive",
@@ -195,43 +211,24 @@ CHECKS = (
     Check("V2G-003", MUST, "ServerMetadata returns name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
     Check("V2G-004", MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady",
           lambda probe: _expect_true(probe, "ModelReady", "ready", name=oip.checked_model(probe))),
-    Check("V2G-005", MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
+    Check("V2G-006", MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
           _model_metadata),
-    Check("V2G-006", MUST, "Declared datatypes are those of the table, or BF16.",
-          "Open Inference Protocol, Tensor Data Types", datatypes, requires=("V2G-005",)),
-    Check("V2G-007", MUST, "ModelInfer returns outputs with name and datatype.", _OUTPUT, oip.answer_of,
-          requires=("V2G-005",)),
-    Check("V2G-008", MUST, "Outputs have names that the metadata declares.", f"{_OIP}, ModelMetadata", names,
-          requires=_INFERS),
-    Check("V2G-009", MUST, "Outputs have the declared datatypes.", f"{_OIP}, ModelMetadata", output_datatypes,
-          requires=("V2G-006", "V2G-007")),
-    Check("V2G-010", MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, ModelMetadata", output_shapes,
-          requires=_INFERS),
+    Check("V2G-008", MUST, "ModelInfer returns outputs with name and datatype.", _OUTPUT, oip.answer_of,
+          requires=("V2G-006",)),
+    *(renamed(check, "V2G") for check in SHARED),
     Check("V2G-011", MUST, "Elements are in the field of their datatype, or all outputs are raw.",
-          f"{_OIP}, InferTensorContents, raw_output_contents", _contents_fields, requires=("V2G-009",)),
+          f"{_OIP}, InferTensorContents, raw_output_contents", _contents_fields, requires=("V2G-S03",)),
     Check("V2G-012", MUST,
           "Outputs have the number of elements that shape implies; raw elements have the size of their datatype.",
           f"{_OIP}, raw_output_contents", counts, requires=("V2G-011",)),
-    Check("V2G-013", MUST, "The response has the id of the request.", _OUTPUT, same_id, requires=_INFERS),
-    Check("V2G-014", MUST, "model_name is the model's.", _OUTPUT, same_model, requires=_INFERS),
     Check("V2G-015", MUST, "raw_input_contents give the same answer as contents.", f"{_INPUT}, raw_input_contents",
           _raw_matches, requires=("V2G-012",)),
-    Check("V2G-016", MUST, "Only the requested outputs are returned.", f"{_INPUT}, outputs", requested_outputs,
-          requires=_INFERS),
-    Check("V2G-017", SHOULD, "Unknown parameters are ignored.",
-          f"{_INPUT}, parameters; Triton, KServe and MLServer ignore them",unknown_parameters, requires=_INFERS),
     Check("V2G-018", MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
           lambda probe: expect_statuses(_call_unknown_model(probe), "NOT_FOUND")),
     Check("V2G-019", MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status",
           lambda probe: expect_reasons(_call_unknown_model(probe))),
-    Check("V2G-020", SHOULD, "An unknown output is refused as a client error.", _STATUS, unknown_output,
-          requires=_INFERS),
     Check("V2G-021", SHOULD, "A request without inputs is refused as a client error.", _STATUS,
           lambda probe: oip.infer(probe, {"model_name": oip.checked_model(probe)}).expect_client_error()),
-    Check("V2G-022", SHOULD, "An unknown datatype is refused as a client error.", _STATUS, wrong_datatype,
-          requires=("V2G-005",)),
-    Check("V2G-023", SHOULD, "A shape that does not match the number of elements is refused as a client error.",
-          f"{_INPUT}, contents; Triton: INVALID_ARGUMENT", wrong_count, requires=("V2G-005",)),
     Check("V2G-024", SHOULD, "Both contents and raw_input_contents are refused as a client error.",
           f"{_INPUT}, raw_input_contents; MLServer takes the contents", _raw_and_contents, requires=_INFERS),
     Check("V2G-025", SHOULD, "More raw_input_contents than inputs are refused as a client error.",

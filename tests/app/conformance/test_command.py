@@ -105,7 +105,7 @@ def test_real_server_conforms_over_grpc() -> None:
 def test_checks_are_listed_without_an_engine() -> None:
     result = conform("--list", "--all", "--protocol", "grps")
     assert result.returncode == 0
-    assert "GRPS-001" in result.stdout
+    assert "GRPS-S01" in result.stdout
 
 
 def test_unwritable_report_is_refused_before_any_request(tmp_path: Path) -> None:

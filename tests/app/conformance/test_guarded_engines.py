@@ -87,7 +87,7 @@ def test_unauthorized_checks_are_listed() -> None:
     with httpx.Client() as client:
         probe = Probe(client, Target(url="grpc://engine.local"), transport=_UnauthorizedCaller(7, "Live"))
         report = CheckRunner(PROTOCOLS_BY_NAME["v2-grpc"], probe).report()
-    assert "V2G-005" in report.unauthorized
+    assert "V2G-006" in report.unauthorized
     assert "V2G-001" not in report.unauthorized
     assert not {finding.check.id for finding in report.findings if finding.check.level is Level.SHOULD} & {
         *report.unauthorized

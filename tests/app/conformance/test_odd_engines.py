@@ -78,7 +78,7 @@ def test_model_that_answers_with_bytes_is_not_checked_for_tensors() -> None:
         return httpx.Response(200, content=b"bytes", headers={"content-type": "application/octet-stream"})
 
     found = findings("grps", answer)
-    tensors = [found[f"GRPS-{number}"].verdict for number in ("007", "009", "010", "011", "012")]
+    tensors = [found[f"GRPS-{number}"].verdict for number in ("S06", "S07", "010", "011", "012")]
     assert tensors == [Verdict.NOT_APPLICABLE] * 5
 
 
@@ -125,7 +125,7 @@ def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None
             return httpx.Response(400, json={"error": "no"})
         return httpx.Response(200, json={"outputs": given["inputs"]})
 
-    assert findings("v2", reply, request=given)["V2-026"].verdict is Verdict.PASSED
+    assert findings("v2", reply, request=given)["V2-S08"].verdict is Verdict.PASSED
 
 
 def test_parameters_of_a_given_message_are_sent_with_those_of_checks() -> None:

@@ -95,17 +95,17 @@ def stream_without_flags(request: httpx.Request, status: int, answer: Any) -> tu
 ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
     "live without a flag": (
         "detector",
-        "GRPS-001",
+        "GRPS-S01",
         change_answers(lambda a: a["status"].pop("status"), "/health/live"),
     ),
-    "never ready": ("detector", "GRPS-002", replace_at("/health/ready", 503, failure(503))),
-    "always ready": ("detector", "GRPS-003", replace_at("/health/ready", 200, SUCCESS)),
+    "never ready": ("detector", "GRPS-S02", replace_at("/health/ready", 503, failure(503))),
+    "always ready": ("detector", "GRPS-S03", replace_at("/health/ready", 200, SUCCESS)),
     "not ready is 200": ("detector", "GRPS-004", lambda r, s, a: (200, a) if r.url.path.endswith("ready") else (s, a)),
-    "no YAML": ("detector", "GRPS-005", change_answers(lambda a: a.update(str_data="a: [b: c"), "/metadata/server")),
-    "no status": ("detector", "GRPS-006", change_answers(lambda a: a.pop("status"), PREDICT)),
-    "two kinds of data": ("detector", "GRPS-007", change_answers(two_data_fields, PREDICT)),
+    "no YAML": ("detector", "GRPS-S04", change_answers(lambda a: a.update(str_data="a: [b: c"), "/metadata/server")),
+    "no status": ("detector", "GRPS-S05", change_answers(lambda a: a.pop("status"), PREDICT)),
+    "two kinds of data": ("detector", "GRPS-S06", change_answers(two_data_fields, PREDICT)),
     "JSON as text": ("detector", "GRPS-008", set_headers(PREDICT, content_type="text/html")),
-    "too few elements": ("half_plus_two", "GRPS-009", change_answers(too_few, PREDICT)),
+    "too few elements": ("half_plus_two", "GRPS-S07", change_answers(too_few, PREDICT)),
     "only datatype names accepted": ("half_plus_two", "GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400))),
     "nested numbers misread": ("half_plus_two", "GRPS-011", misread_nested),
     "nested once more": ("half_plus_two", "GRPS-012", change_answers(nested, PREDICT)),
@@ -119,8 +119,8 @@ ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
         "GRPS-014",
         replace_when(lambda r: r.headers.get("content-type") == "application/octet-stream", 415, failure(415)),
     ),
-    "any model accepted": ("detector", "GRPS-015", replace_prediction(b"conform-unknown")),
-    "unknown models are 500": ("detector", "GRPS-016", server_error_for_unknown_model),
+    "any model accepted": ("detector", "GRPS-S08", replace_prediction(b"conform-unknown")),
+    "unknown models are 500": ("detector", "GRPS-S09", server_error_for_unknown_model),
     "query before body": (
         "detector",
         "GRPS-018",
@@ -138,10 +138,10 @@ ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
     "bytes in JSON": ("detector", "GRPS-024", replace_prediction(b'"bin_data"')),
     "errors without a message": ("detector", "GRPS-025", without_message),
     "always 200": ("detector", "GRPS-026", always_200),
-    "no YAML of a model": ("detector", "GRPS-027", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
+    "no YAML of a model": ("detector", "GRPS-S10", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
     "metadata of anything": (
         "detector",
-        "GRPS-028",
+        "GRPS-S11",
         replace_when(
             lambda r: r.url.path.endswith("/metadata/model") and b"conform-unknown" in r.content, 200, SUCCESS
         ),
