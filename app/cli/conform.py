@@ -11,10 +11,9 @@ from cyclopts import Parameter
 from app.cli.terminal import FAILED, check_output, console, progress, reject_unused, stop
 from app.conformance.client.model_names import list_models
 from app.conformance.client.probe import RequestLimitError
-from app.conformance.options import ConformanceOptions, OptionsError, open_runner
+from app.conformance.options import ConformanceOptions, OptionsError, open_runner, protocol_named
 from app.conformance.output.reports import html_report, json_report, junit_report
 from app.conformance.output.table import print_checks, print_report
-from app.conformance.protocols import protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError
 from app.settings.model import ModelError
 from app.settings.server import SettingsError
@@ -49,21 +48,18 @@ def conform(
         junit: Write the report to this file as JUnit XML.
         html: Write the report to this file as a page.
     """
-    if listing:
-        protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
-        try:
-            reports = {"--json": json, "--junit": junit, "--html": html}
-            reject_unused("with --list, which checks no server", {"the URL": url, **reports})
-            reject_unused("with --list alone; add --all", {"--protocol": None if everything else protocol})
-        except SettingsError as error:
-            stop(error)
-        _list(options.protocol if everything else None)
-        return
-    if url is None:
-        stop("Expected the URL of a server, got none")
     files = ((json, json_report), (junit, junit_report), (html, html_report))
     statuses: list[int] = []
     try:
+        if listing:
+            protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
+            reports = {"--json": json, "--junit": junit, "--html": html}
+            reject_unused("with --list, which checks no server", {"the URL": url, **reports})
+            reject_unused("with --list alone; add --all", {"--protocol": None if everything else protocol})
+            print_checks(console(), protocol_named(options.protocol) if everything else None)
+            return
+        if url is None:
+            raise OptionsError("Expected the URL of a server, got none")
         check_output(json, junit, html)
         for name in _models(url, options, all_models=all_models):
             report = _run_checks(url, replace(options, model=name))
@@ -72,7 +68,7 @@ def conform(
                 if path:
                     _write(path, render(report), name if all_models else None)
             statuses.append(_status(report))
-    except (UnreachableError, OptionsError, RequestLimitError, ModelError) as error:
+    except (UnreachableError, OptionsError, RequestLimitError, ModelError, SettingsError) as error:
         stop(str(error))
     if any(statuses):
         # A failure is more important than a missing result.
@@ -116,13 +112,6 @@ def _status(report: ConformanceReport) -> int:
         return _VIOLATED
     # Without a valid key no requirement fails, because few are tested; such a run must not succeed.
     return FAILED if report.unauthorized else 0
-
-
-def _list(protocol: str | None) -> None:
-    try:
-        print_checks(console(), protocol and protocol_named(protocol).name)
-    except LookupError as error:
-        stop(f"--protocol: {error.args[0]}")
 
 
 def _run_checks(url: str, options: ConformanceOptions) -> ConformanceReport:

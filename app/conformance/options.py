@@ -18,7 +18,7 @@ from app.conformance.chariot.image_probe import FIELDS
 from app.conformance.client.calls import SCHEMES, open_channel
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.conformance.client.probe import Probe, Target
-from app.conformance.protocols import PROTOCOLS, Protocol, protocol_named
+from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import CheckRunner
 from app.conformance.sample_images import load_image
 
@@ -73,6 +73,19 @@ class ConformanceOptions:
     tls: TlsOptions = field(default_factory=TlsOptions)
 
 
+def protocol_named(name: str) -> Protocol:
+    """Return a protocol by its name; v1, v2 and v2-grpc are also called kserve-v1, kserve-v2 and kserve-v2-grpc.
+
+    Raises:
+        OptionsError: there is no such protocol.
+    """
+    for protocol in PROTOCOLS:
+        if protocol.name == name.removeprefix("kserve-"):
+            return protocol
+    names = ", ".join(protocol.name for protocol in PROTOCOLS)
+    raise OptionsError(f"--protocol: Expected one of {names}, got {name}")
+
+
 @contextmanager
 def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]:
     """Open the clients for `options` and yield the runner. No request is sent before the first check.
@@ -82,10 +95,7 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
     Raises:
         OptionsError: an option is not valid, or a file cannot be read.
     """
-    try:
-        protocol = protocol_named(options.protocol)
-    except LookupError as error:
-        raise OptionsError(f"--protocol: {error.args[0]}") from None
+    protocol = protocol_named(options.protocol)
     url_parts = _split_url(_with_scheme(url, protocol))
     _check_values(options)
     url = url_parts._replace(netloc=url_parts.netloc.rpartition("@")[2]).geturl()

@@ -54,15 +54,3 @@ PROTOCOLS = (
     Protocol("grps", grps.HTTP_CHECKS),
     Protocol("grps-grpc", grps.GRPC_CHECKS, rpc=True),
 )
-
-
-def protocol_named(name: str) -> Protocol:
-    """Return a protocol by its name; v1, v2 and v2-grpc are also called kserve-v1, kserve-v2 and kserve-v2-grpc.
-
-    Raises:
-        LookupError: there is no such protocol.
-    """
-    for protocol in PROTOCOLS:
-        if protocol.name == name.removeprefix("kserve-"):
-            return protocol
-    raise LookupError(f"Expected one of {', '.join(protocol.name for protocol in PROTOCOLS)}, got {name}")

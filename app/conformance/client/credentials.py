@@ -81,9 +81,8 @@ class TlsOptions:
         if self.cert is None and self.key is not None:
             raise CredentialsError("--key needs --cert")
         try:
-            is_default = self.ca is None
             context = (
-                httpx.create_ssl_context(trust_env=False) if is_default else ssl.create_default_context(cafile=self.ca)
+                ssl.create_default_context(cafile=self.ca) if self.ca else httpx.create_ssl_context(trust_env=False)
             )
         except ssl.SSLError:
             raise CredentialsError(f"--ca: {self.ca}: Expected certificates of authorities (PEM)") from None
@@ -106,7 +105,5 @@ class TlsOptions:
         import grpc
 
         self.context()
-        ca = self.ca.read_bytes() if self.ca is not None else None
-        if self.cert is None:
-            return grpc.ssl_channel_credentials(ca)
-        return grpc.ssl_channel_credentials(ca, (self.key or self.cert).read_bytes(), self.cert.read_bytes())
+        files = (self.ca, self.key or self.cert, self.cert)
+        return grpc.ssl_channel_credentials(*(file and file.read_bytes() for file in files))

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from app.conformance.check import Finding, Level, Need, Verdict
 from app.conformance.output.reports import describe_readers, feature, grouped
-from app.conformance.protocols import PROTOCOLS
+from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import ConformanceReport
 
 _MAX_IDS = 5
@@ -49,7 +49,7 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
     console.print(f"The engine {_verdict(report)}, by {report.requests} requests.")
 
 
-def print_checks(console: Console, protocol: str | None = None) -> None:
+def print_checks(console: Console, protocol: Protocol | None = None) -> None:
     """Print the number of checks of each protocol, or the checks of `protocol`."""
     if protocol is None:
         table = Table("protocol", "checks", "MUST", "SHOULD")
@@ -58,7 +58,7 @@ def print_checks(console: Console, protocol: str | None = None) -> None:
             table.add_row(item.name, *map(str, (sum(counts), *counts)))
     else:
         table = Table("check", "", "requirement", "source", "needed for")
-        for check in (check for choice in PROTOCOLS if choice.name == protocol for check in choice.checks):
+        for check in protocol.checks:
             table.add_row(check.id, check.level, escape(check.sentence), escape(check.source),
                           ", ".join(check.needed_for))  # fmt: skip
     console.print(table)

@@ -197,7 +197,7 @@ def test_table_shows_control_characters_of_an_engine_as_escapes() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_checks_of_each_protocol_are_listed(protocol: Protocol) -> None:
     written = io.StringIO()
-    print_checks(Console(file=written, width=160), protocol.name)
+    print_checks(Console(file=written, width=160), protocol)
     assert all(check.id in written.getvalue() for check in protocol.checks)
 
 
