@@ -63,10 +63,10 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     versions = _versions(path)
     if versions:
         name = path.resolve().name
-        sources = [
-            _source(folder, _version_settings(folder, shared), name, _version_name(folder), root=path)
-            for folder in _served_versions(path, versions, shared)
-        ]
+        sources: list[ModelSource] = []
+        for folder in _served_versions(path, versions, shared):
+            settings = _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
+            sources.append(_source(folder, settings, name, _version_name(folder), root=path))
     elif _is_model(path):
         sources = [_source(path, shared, path.resolve().name, "1")]
     else:
@@ -172,10 +172,6 @@ def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettin
 
 def _version_name(folder: Path) -> str:
     return folder.name.removeprefix("v")
-
-
-def _version_settings(folder: Path, shared: ModelSettings) -> ModelSettings:
-    return _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
 
 
 def _source(

@@ -46,7 +46,7 @@ def all_candidates(
 
 
 def current_candidate(source: ModelSource, *, is_graph: bool) -> Candidate:
-    """Return the candidate that a model's settings describe now. An ONNX graph (`is_graph`) can have another runtime."""
+    """Return the candidate that a model's settings describe now. Only an ONNX graph (`is_graph`) has other runtimes."""
     settings = source.settings
     runtime = (OPENVINO if settings.runtime == OPENVINO else ONNXRUNTIME) if is_graph else None
     batch = settings.batching.max_size

@@ -29,10 +29,8 @@ def otlp_exporter(endpoint: str) -> SpanExporter:
 class Tracing:
     """Write one span for each inference, as a child of the client's span, and one for each step within it.
 
-    Observers are called after an inference has ended, so that spans get their times from the context.
-
-    Args:
-        exporter: receives the spans in batches, in its own thread.
+    Observers are called after an inference has ended, so that spans get their times from the context. The exporter
+    receives them in batches, in its own thread.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:

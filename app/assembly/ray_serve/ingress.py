@@ -44,8 +44,7 @@ _logger = logging.getLogger(__name__)
 class Ingress:
     """One replica of the ingress. Ray passes the user config before the first request and whenever it changes.
 
-    Args:
-        handles: of the model deployments, by model name or `_ALL_MODELS`.
+    The handles of model deployments are by model name or `_ALL_MODELS`.
     """
 
     def __init__(self, options: RayOptions, handles: Mapping[str, Any]) -> None:

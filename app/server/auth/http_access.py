@@ -43,11 +43,7 @@ def requires(permission: RequiredPermission | str, *, rate_limited: bool = True)
 
 
 class HttpAccess:
-    """Admit or reject HTTP requests.
-
-    Args:
-        access: authorization; None allows everything; administration is audited nevertheless.
-    """
+    """Admit or reject HTTP requests. Without `access`, all are admitted, and administration is still audited."""
 
     def __init__(self, access: AccessControl | None) -> None:
         self._access = access

@@ -15,11 +15,7 @@ _LOG_RATE = Rate(per_second=1.0, burst=10)
 
 
 class TokenBucket:
-    """Tokens that a rate refills up to its burst. It is full at first.
-
-    Args:
-        now: seconds of a monotonic clock.
-    """
+    """Tokens that a rate refills up to its burst, by seconds of a monotonic clock. It is full at first."""
 
     def __init__(self, rate: Rate, now: float) -> None:
         self._tokens, self._refilled_at = float(rate.burst), now

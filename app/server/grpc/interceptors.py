@@ -9,12 +9,7 @@ import grpc
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.grpc_protocol import (
-    Call,
-    GrpcProtocol,
-    read_call_info,
-    set_trailing_metadata,
-)
+from app.protocols.grpc_protocol import Call, GrpcProtocol, read_call_info, set_trailing_metadata
 from app.server.grpc.own_services import HEALTH
 from app.server.transport.load_shedding import OVERLOADED, RefusalCounts
 from tasks.inference.error import ErrorKind, InferenceError

@@ -60,7 +60,6 @@ class GrpcServer:
         self._engine = engine
         self._protocols = protocols
         self._settings = settings
-        self._host = settings.host
         self._interceptors = interceptors
         self._drain_interceptor = DrainInterceptor()
         self._certificates = certificates
@@ -73,7 +72,7 @@ class GrpcServer:
     def internal_address(self) -> str:
         """Return the address for calls from this process, which needs no certificate."""
         return (
-            f"{connectable_host(self._host)}:{self.port}"
+            f"{connectable_host(self._settings.host)}:{self.port}"
             if self._private_folder is None
             else f"unix:{self._private_folder.name}/grpc"
         )
@@ -91,7 +90,7 @@ class GrpcServer:
         """
         with ExitStack() as stack:
             for port in self.ports:
-                stack.enter_context(open_listen_socket(self._host, port))
+                stack.enter_context(open_listen_socket(self._settings.host, port))
 
     async def start(self) -> None:
         """Start to listen and serve.
@@ -154,13 +153,13 @@ class GrpcServer:
             self.second_port = self._bind_port(server, self.second_port)
 
     def _bind_port(self, server: grpc.aio.Server, port: int) -> int:
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         try:
             if self._certificates is None:
                 return server.add_insecure_port(f"{host}:{port}")
             return server.add_secure_port(f"{host}:{port}", self._certificates.grpc_credentials())
         except RuntimeError:
-            self.failure = ListenError(self._host, port, "gRPC cannot use the address")
+            self.failure = ListenError(self._settings.host, port, "gRPC cannot use the address")
             raise self.failure from None
 
 

@@ -113,9 +113,7 @@ def create_app(
             {**endpoints, "charioteer": own_operations}, listeners, secured=access.requires_credentials
         )
 
-    @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=requires("read"))
-    def show_schema() -> dict[str, Any]:
-        return describe()
+    show_schema = get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=requires("read"))(describe)
 
     @get("/openapi.json", sync_to_thread=False, opt=requires("read"))
     def redirect_to_schema() -> Redirect:

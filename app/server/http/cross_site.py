@@ -64,7 +64,7 @@ def reject_cross_site(
         if scope["type"] == "http":
             headers = dict(scope["headers"])
             message = None
-            if hosts is not None and not is_allowed_host(headers.get(b"host"), hosts):
+            if not is_allowed_host(headers.get(b"host"), hosts):
                 message = _FOREIGN_HOST_MESSAGE
             elif not any_origin:
                 is_listed_origin = headers.get(b"origin") in listed_origins and not has_basic_credentials(headers)
@@ -106,9 +106,9 @@ def cors_origins(settings: ServerSettings) -> list[str]:
     return origins
 
 
-def is_allowed_host(host: bytes | None, hosts: Collection[str]) -> bool:
-    """Return whether a value of `Host` is a loopback name, or in `hosts`; HTTP/1.0 has none."""
-    if host is None:
+def is_allowed_host(host: bytes | None, hosts: Collection[str] | None) -> bool:
+    """Return whether a value of `Host` is a loopback name, or in `hosts`, which is None for any; HTTP/1.0 has none."""
+    if host is None or hosts is None:
         return True
     name = hostname_of(f"//{host.decode('latin-1')}")
     return is_loopback_host(name) or name in hosts

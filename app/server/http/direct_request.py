@@ -54,7 +54,7 @@ _OTHER_RULES = frozenset(
 
 _ANYBODY = Identity(name="", permissions=frozenset())
 _CREDENTIALS = [(name.encode(), name) for name in (AUTHORIZATION, KEY_HEADER)]
-_UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
+UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
 _logger = logging.getLogger(__name__)
 
 
@@ -93,12 +93,7 @@ class DirectRoutes:
         self.engine = engine
         self._access = access
         self._max_request_bytes = max_request_bytes
-
-        @lru_cache(maxsize=64)
-        def is_allowed(host: bytes | None) -> bool:
-            return hosts is None or is_allowed_host(host, hosts)
-
-        self._is_allowed_host: Callable[[bytes | None], bool] = is_allowed
+        self._is_allowed_host = lru_cache(maxsize=64)(partial(is_allowed_host, hosts=hosts))
 
     def client_of(
         self, route: DirectRoute, url: bytes, headers: dict[bytes, bytes], body_length: int | None
@@ -114,8 +109,8 @@ class DirectRoutes:
             or (b"?" in url and not route.reads_query)
             or not _OTHER_RULES.isdisjoint(headers)
             or not self._is_allowed_host(headers.get(b"host"))
-            or _UNPRINTABLE.search(headers.get(b"x-request-id", b""))
-            or _UNPRINTABLE.search(headers.get(b"chariot-inference-base-id", b""))
+            or UNPRINTABLE.search(headers.get(b"x-request-id", b""))
+            or UNPRINTABLE.search(headers.get(b"chariot-inference-base-id", b""))
         ):
             return None
         if self._access is None or route.permission == "open":

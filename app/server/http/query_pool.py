@@ -32,12 +32,9 @@ _RETRY_AFTER_SECONDS = 1
 
 
 class QueryPool:
-    """Run a bounded number of queries in a few low-priority threads.
+    """Run a bounded number of queries in a few low-priority threads, and reject those above `max_queries`.
 
     While inferences are in flight, a thread pauses after each query until its share of the CPU time is restored.
-
-    Args:
-        max_queries: limit for running and queued queries; others are rejected.
     """
 
     def __init__(

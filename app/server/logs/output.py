@@ -21,8 +21,7 @@ _SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol",
 def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     """Write all log lines, including those of libraries, to standard error, as text or as JSON objects.
 
-    Args:
-        log_format: None means text if standard error is a terminal, JSON otherwise.
+    Without a format, they are text if standard error is a terminal, JSON otherwise.
     """
     open_missing_fds()
     lines = LogLines(log_file())

@@ -21,7 +21,7 @@ from app.engine.request_context import request_id as new_request_id
 from app.protocols.http_inference import error_answer
 from app.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER, valid_id
-from app.server.http.direct_request import STREAMED_PATHS, DirectRoute
+from app.server.http.direct_request import STREAMED_PATHS, UNPRINTABLE, DirectRoute
 from tasks.inference.error import ErrorKind, InferenceError
 
 _RESUMES_PER_SECOND = 125
@@ -39,7 +39,6 @@ OVERLOADED = "The server has reached its limit of requests in flight; try again 
 """Message for clients before authentication: it must not reveal anything about models."""
 _STATUS_LINE = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n"
 _ECHOED_HEADERS = {header.encode(): header for header in (REQUEST_ID_HEADER, BASE_ID_HEADER)}
-_UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -73,8 +72,7 @@ KeyT = TypeVar("KeyT")
 class RefusalCounts(Generic[KeyT]):
     """Count rejections and report them twice a second: a report for each would cost more than the rejection.
 
-    Args:
-        report: called with a key, the request id of its first rejection, and the number.
+    The report gets a key, the request id of its first rejection, and the number.
     """
 
     def __init__(self, report: Callable[[KeyT, str, int], None]) -> None:
@@ -104,8 +102,7 @@ def _report(key: tuple[Route, str, str], request_id: str, count: int) -> None:
 class RouteTable:
     """Find the routes of the requests of one listener.
 
-    Args:
-        end: pattern of what may follow a path. A listener with its own routing distinguishes a slash at the end.
+    After a path, the pattern `end` may follow: a listener with its own routing distinguishes a slash at the end.
     """
 
     def __init__(self, routes: Sequence[Route] = (), end: str = "/?") -> None:
@@ -239,4 +236,4 @@ def _pattern(endpoint: Endpoint) -> str:
 
 
 def _is_echoed(value: bytes) -> bool:
-    return valid_id(value.decode("latin-1")) is not None and not _UNPRINTABLE.search(value)
+    return valid_id(value.decode("latin-1")) is not None and not UNPRINTABLE.search(value)

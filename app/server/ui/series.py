@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from app.observers.request_history import HistoryWindow, Resolution, quantiles
 from app.observers.trends import Trends
-from app.server.ui.snapshot import machine_memory
+from app.server.ui.snapshot import machine_memory, ratio
 
 _CDF = "*latency_cdf(ms)"
 _POSITIONS = (*range(10, 100, 10), *range(91, 102))
@@ -30,14 +30,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     data: Sequence[tuple[int, float]]
 
 
-def _ratio(numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64]) -> Values:
-    return numerator / np.maximum(denominator, 1)
-
-
 _REQUEST_METRICS: Mapping[str, Callable[[HistoryWindow], Values]] = {
-    "*qps": lambda window: _ratio(window.requests, window.covered),
-    "*fail_rate(%)": lambda window: _ratio(100 * window.failures, window.requests),
-    "*latency_avg(ms)": lambda window: _ratio(window.latency, window.requests - window.failures) / 1e6,
+    "*qps": lambda window: ratio(window.requests, window.covered),
+    "*fail_rate(%)": lambda window: ratio(100 * window.failures, window.requests),
+    "*latency_avg(ms)": lambda window: ratio(window.latency, window.requests - window.failures) / 1e6,
     "*latency_max(ms)": lambda window: window.slowest / 1e6,
 }
 _PROCESS_METRICS: Mapping[str, Callable[[Mapping[str, Values]], Values]] = {

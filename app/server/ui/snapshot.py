@@ -185,7 +185,7 @@ def _summary(name: str, versions: Sequence[Registration], window: HistoryWindow)
         percentiles=_numbers(np.minimum(quantiles(window.latencies.sum(axis=0), _FRACTIONS), slowest) / 1e6),
         slowest=_number(slowest / 1e6) if successes else None,
         batch=_number(window.items.sum() / successes) if successes else None,
-        trend=_numbers(_ratio(window.requests, window.covered)),
+        trend=_numbers(ratio(window.requests, window.covered)),
     )
 
 
@@ -196,12 +196,12 @@ def _detail(name: str, window: HistoryWindow) -> Detail:
     batches = [(size, int(count)) for size, count in zip(BATCH_SIZES, window.batches.sum(axis=0), strict=True)]
     return Detail(
         name=name,
-        errors=_numbers(_ratio(100 * window.failures, window.requests)),
-        mean=_numbers(_ratio(window.latency, successes) / 1e6),
+        errors=_numbers(ratio(100 * window.failures, window.requests)),
+        mean=_numbers(ratio(window.latency, successes) / 1e6),
         p50=_numbers(latency_quantiles[:, 0]),
         p90=_numbers(latency_quantiles[:, 1]),
         p99=_numbers(latency_quantiles[:, 2]),
-        batch=_numbers(_ratio(window.items, successes)),
+        batch=_numbers(ratio(window.items, successes)),
         batches=[(size, count) for size, count in batches if count],
         cdf=[
             (_number(min(nanoseconds / 1e6, slowest)), round(share, 6))
@@ -210,7 +210,8 @@ def _detail(name: str, window: HistoryWindow) -> Detail:
     )
 
 
-def _ratio(numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def ratio(numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the quotient of each interval; NaN where the denominator is 0."""
     return numerator / np.where(denominator > 0, denominator, np.nan)
 
 
