@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.runtimes.folder import ModelFile, identity_of, iterate_files
 from app.settings.files import READABLE_BY_ALL, replacing_file
 from app.settings.model import ModelError, ModelSource, read_bounded
@@ -161,11 +161,9 @@ def _check_signature(path: Path, content: bytes, keys: Path) -> None:
 
 def _public_keys(path: Path) -> "Sequence[Ed25519PublicKey]":
     """Return the operator's keys. They are read every time, so that a key can be replaced while the server runs."""
-    try:
+    with needs_extra("--model-signing-key", "signatures", ModelError):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    except ImportError as error:
-        raise ModelError(missing_extra("--model-signing-key", "signatures", error)) from None
     try:
         keys = [load_pem_public_key(block) for block in _KEY.findall(read_bounded(path, _MAX_KEY_FILE_BYTES))]
     except ValueError:

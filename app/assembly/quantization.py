@@ -13,7 +13,7 @@ import msgspec
 from numpy.typing import NDArray
 
 from app import __version__
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.runtimes.onnxruntime.loading import load, open_session
 from app.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
 from app.runtimes.onnxruntime.session import Session
@@ -158,10 +158,8 @@ def read_own_settings(source: ModelSource) -> Mapping[str, object]:
 
 
 def _tools() -> tuple[Any, Any]:
-    try:
+    with needs_extra("Quantisation", "quantize", ModelError):
         importlib.import_module("onnx")
-    except ImportError as error:
-        raise ModelError(missing_extra("Quantisation", "quantize", error)) from None
     tools = importlib.import_module("onnxruntime.quantization")
     importlib.import_module("onnxruntime.quantization.shape_inference")
     return importlib.import_module("onnxruntime"), tools

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.recording.inference import RecordedInference
 from app.server.auth.bind_policy import is_loopback_host
 from app.server.http.inferences import InferenceReader, Inferences
@@ -65,10 +65,8 @@ def _store(dsn: "StoreDsn") -> "Store":
         return SqliteStore(dsn.file)
     from app.recording.stores.postgres_store import PostgresStore
 
-    try:
+    with needs_extra("--record in PostgreSQL", "postgres", SettingsError):
         return PostgresStore(dsn)
-    except ImportError as error:
-        raise SettingsError(missing_extra("--record in PostgreSQL", "postgres", error)) from None
 
 
 def _retention_seconds(settings: ServerSettings) -> tuple[float | None, float | None]:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from app.assembly.models import load
 from app.assembly.recording import open_recorder, recording_routes
 from app.engine.engine import Engine
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.engine.events import InferenceObserver, OutputAnnotator
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
@@ -235,8 +235,6 @@ def _labels(registry: Registry, model: str) -> Collection[str]:
 
 def _tracing(endpoint: str) -> "Tracing":
     check_url(endpoint, "--otlp-endpoint")
-    try:
+    with needs_extra("--otlp-endpoint", "otel", SettingsError):
         from app.observers.tracing import Tracing, otlp_exporter
-    except ImportError as error:
-        raise SettingsError(missing_extra("--otlp-endpoint", "otel", error)) from None
     return Tracing(otlp_exporter(endpoint))

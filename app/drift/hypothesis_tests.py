@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.drift.sample import DriftError
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 
 PERMUTATIONS = 999
 """Default number of permutations. The p-value is at least 1 / (PERMUTATIONS + 1)."""
@@ -41,10 +41,8 @@ def import_scipy(module: str = "stats") -> Any:
     Raises:
         DriftError: when its extra is not installed.
     """
-    try:
+    with needs_extra("Drift detection", "drift", DriftError):
         return importlib.import_module(f"scipy.{module}")
-    except ModuleNotFoundError as error:
-        raise DriftError(missing_extra("Drift detection", "drift", error)) from None
 
 
 def kolmogorov_smirnov(first: Numbers, second: Numbers) -> tuple[float, float]:

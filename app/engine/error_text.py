@@ -1,6 +1,8 @@
 """Error texts: for clients without the paths of the server's files, for terminals, and for missing extras."""
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from app.settings.model import ModelSource
 
@@ -44,3 +46,12 @@ def error_text(error: BaseException) -> str:
 def missing_extra(feature: str, extra: str, error: ImportError) -> str:
     """Return the message that names the extra to install for a feature, such as an option or a command."""
     return f"{feature} needs the extra {extra}, pip install 'charioteer[{extra}]' ({error})"
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str, error_type: type[Exception]) -> Generator[None]:
+    """While entered, turn a failed import into an `error_type` with the message of `missing_extra`."""
+    try:
+        yield
+    except ImportError as error:
+        raise error_type(missing_extra(feature, extra, error)) from None

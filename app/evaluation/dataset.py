@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from tasks.task import TaskType
 
 _MAX_LISTED = 10
@@ -163,10 +163,8 @@ def import_optional(module: str) -> Any:
     Raises:
         EvaluationError: when its extra is not installed.
     """
-    try:
+    with needs_extra("charioteer evaluate", "evaluate", EvaluationError):
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise EvaluationError(missing_extra("charioteer evaluate", "evaluate", error)) from None
 
 
 def _shorten(lines: Sequence[str]) -> list[str]:

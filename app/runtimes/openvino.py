@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.loading import inspect as inspect_onnx
 from app.runtimes.onnxruntime.loading import load as load_onnx
@@ -167,10 +167,8 @@ def _framework() -> Any:
     # OpenVINO sends telemetry when it is imported, unless this package is missing.
     modules: dict[str, Any] = sys.modules
     modules.setdefault("openvino_telemetry", None)
-    try:
+    with needs_extra("The runtime openvino", "openvino", ModelError):
         return importlib.import_module("openvino")
-    except ImportError as error:
-        raise ModelError(missing_extra("The runtime openvino", "openvino", error)) from None
 
 
 def _reason(error: Exception) -> str:

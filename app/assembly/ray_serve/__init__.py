@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.settings.server import SettingsError
 
 __all__ = ("application",)
@@ -11,8 +11,6 @@ __all__ = ("application",)
 
 def application(arguments: Mapping[str, object]) -> Any:
     """Build the application, as `charioteer.ray_application` describes."""
-    try:
+    with needs_extra("Ray Serve", "ray", SettingsError):
         from app.assembly.ray_serve.ingress import build
-    except ImportError as error:
-        raise SettingsError(missing_extra("Ray Serve", "ray", error)) from None
     return build(arguments)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.recording.inference import Batches, Exported, RecordedInference
 from app.settings.files import replacing_file
 from app.settings.server import SettingsError
@@ -77,10 +77,8 @@ def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]
         case "csv":
             from app.recording.export.line_formats import write_csv as write
         case _:
-            try:
+            with needs_extra("Parquet", "parquet", SettingsError):
                 from app.recording.export.parquet import write_parquet as write
-            except ImportError as error:
-                raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
     return write
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.recording.stores.store import ResultT, StoreDsn
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError, truncate
@@ -26,10 +26,8 @@ class QueryRunner:
     def __init__(self, dsn: StoreDsn, seconds: float | None) -> None:
         self._display_name = dsn.display_name
         self._seconds = seconds
-        try:
+        with needs_extra("PostgreSQL", "postgres", SettingsError):
             self._run = (_sqlite_runner if dsn.dialect == "sqlite" else _postgresql_runner)(dsn, seconds)
-        except ImportError as error:
-            raise SettingsError(missing_extra("PostgreSQL", "postgres", error)) from None
 
     def __call__(self, query: Callable[[Connection], ResultT]) -> ResultT:
         """Call `query` with a connection, and return its result.

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, select
 from sqlalchemy.engine import RowMapping
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.recording.images import read_image
 from app.recording.inference import RecordedInference, check_numbers, image_from_columns
 from app.recording.query.connection import QueryRunner
@@ -216,10 +216,8 @@ def _read_lines(file: Path) -> Sequence[RecordedInference]:
 
 
 def _read_parquet(file: Path) -> Sequence[RecordedInference]:
-    try:
+    with needs_extra("Parquet", "parquet", SettingsError):
         from app.recording.export.parquet import read_parquet
-    except ImportError as error:
-        raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
     return read_parquet(file)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
 from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
@@ -45,10 +45,8 @@ class Exporter:
     """
 
     def __init__(self, source: ModelSource) -> None:
-        try:
+        with needs_extra("charioteer export", "torch", ModelError):
             self._onnx: Any = importlib.import_module("onnx")
-        except ImportError as error:
-            raise ModelError(missing_extra("charioteer export", "torch", error)) from None
         exact = TransformersSettings(device="cpu", dtype="float32")
         settings = msgspec.structs.replace(source.settings, runtime="transformers", transformers=exact)
         self.source = msgspec.structs.replace(source, file=None, settings=settings)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import missing_extra, needs_extra
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import invalid
 
@@ -30,10 +30,8 @@ def framework() -> Framework:
     """
     # Every load passes local_files_only; this covers code paths that ignore it.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
+    with needs_extra("A Hugging Face model", "torch", ModelError):
         torch: Any = importlib.import_module("torch")
-    except ImportError as error:
-        raise ModelError(missing_extra("A Hugging Face model", "torch", error)) from None
     # Requests are the unit of parallelism, as they are for ONNX Runtime.
     torch.set_num_threads(1)
     transformers: Any = importlib.import_module("transformers")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from app.engine.error_text import missing_extra
+from app.engine.error_text import needs_extra
 from app.protocols.protocol import PERMISSIONS, Permission
 from app.server.auth.api_keys import ApiKeys, read_keys
 from app.server.auth.audit import RejectionLog
@@ -115,10 +115,8 @@ def _open_tokens(settings: AccessSettings, path: Path) -> WatchedFile[IdentityPr
         raise SettingsError(
             "--jwks needs --jwt-issuer and --jwt-audience: a token for another service is not for this one"
         )
-    try:
+    with needs_extra("--jwks", "jwt", SettingsError):
         from app.server.auth.jwt_validator import JwtValidator, read_key_set
-    except ImportError as error:
-        raise SettingsError(missing_extra("--jwks", "jwt", error)) from None
 
     def read_validator(content: bytes) -> IdentityProvider:
         return JwtValidator(read_key_set(content), issuer, audience)
