@@ -180,7 +180,7 @@ class Service:
         """End streams, pages and gRPC, which would outlast the drain."""
         self._drain_deadline = time.monotonic() + self._settings.drain_timeout
         self.engine.start_drain()
-        self._page.stop()
+        self._page.event_stream.stop()
         if self.grpc is not None:
             self.grpc.start_shutdown()
 

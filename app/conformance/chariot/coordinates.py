@@ -91,10 +91,6 @@ def _expect_scaling(probe: Probe, task_type: str) -> None:
     raise InconclusiveError("The model finds other items in the same image at twice its size")
 
 
-def _box_corners(probe: Probe) -> Sequence[_Outline]:
-    return [(image, [(box[0], box[1]), (box[2], box[3])]) for image, box in _boxes(probe)]
-
-
 def _expect_inside(outlines: Sequence[_Outline]) -> None:
     for image, x, y in ((image, x, y) for image, points in outlines for x, y in points):
         is_inside = -0.5 <= x <= image.width + 0.5 and -0.5 <= y <= image.height + 0.5
@@ -168,7 +164,8 @@ CHECKS = (
     Check("P04", MUST, "xmin is at most xmax, and ymin at most ymax.", _BOXES, lambda probe: _expect_boxes(
               probe, _DETECTION, lambda box: box[0] <= box[2] and box[1] <= box[3],
               "xmin <= xmax and ymin <= ymax"), EVALUATED, ("P01",)),
-    Check("P05", SHOULD, "Boxes lie inside the image.", _INSIDE, lambda probe: _expect_inside(_box_corners(probe)),
+    Check("P05", SHOULD, "Boxes lie inside the image.", _INSIDE, lambda probe: _expect_inside(
+              [(image, [(box[0], box[1]), (box[2], box[3])]) for image, box in _boxes(probe)]),
           EVALUATED, ("P03", "P04")),
     Check("P06", MUST, "cx, cy, w, h and r are numbers.", _ORIENTED_BOXES,
           lambda probe: _expect_numbers(probe, _ORIENTED), PARSED),

@@ -51,12 +51,7 @@ def open_channel(
 
 
 def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:
-    """Call `method` of `service`. Reuse the response to an equal earlier call, unless `fresh`.
-
-    Raises:
-        RequestLimitError: the request limit is reached.
-        httpx.TimeoutException: there is no response in time.
-    """
+    """Call `method` of `service` as a `Probe.exchange`. Reuse the response to an equal earlier call, unless `fresh`."""
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)
     streamed = service.methods_by_name[method].server_streaming

@@ -155,12 +155,7 @@ class Probe:
         headers: Mapping[str, str] | None = None,
         fresh: bool = False,
     ) -> Exchange:
-        """Send a request, and keep the exchange as evidence.
-
-        Raises:
-            RequestLimitError: the request limit is reached.
-            httpx.HTTPError: there is no response.
-        """
+        """Send a request as an `exchange`."""
         request_headers = dict(headers or {})
 
         def exchange_once() -> Exchange:

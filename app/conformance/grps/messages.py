@@ -266,7 +266,6 @@ def example(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tupl
     """Return what `first_success` returns, with the message of the response.
 
     Raises:
-        InconclusiveError: no message succeeds.
         NotApplicableError: the response is bytes.
     """
     sent, exchange = first_success(probe, messages)

@@ -4,7 +4,7 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -78,9 +78,11 @@ class ApiKeys:
     """Look keys up by their digests."""
 
     def __init__(self, keys: Sequence[ApiKey], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._keys: Mapping[bytes, tuple[ApiKey, Identity]] = {
-            bytes.fromhex(key.sha256): (key, _identity(key)) for key in keys
-        }
+        self._keys: dict[bytes, tuple[ApiKey, Identity]] = {}
+        for key in keys:
+            rate = make_rate(key.requests_per_second, key.burst)
+            identity = Identity(name=key.name, permissions=frozenset(key.permissions), rate=rate)
+            self._keys[bytes.fromhex(key.sha256)] = key, identity
         self._clock = clock
 
     def identify(self, credential: str) -> Identity:
@@ -97,11 +99,6 @@ class ApiKeys:
         if key.not_after is not None and self._clock() > key.not_after:
             raise unauthenticated("expired", f"The key was good until {key.not_after.isoformat()}")
         return identity
-
-
-def _identity(key: ApiKey) -> Identity:
-    rate = make_rate(key.requests_per_second, key.burst)
-    return Identity(name=key.name, permissions=frozenset(key.permissions), rate=rate)
 
 
 def new_key() -> str:

@@ -49,13 +49,11 @@ class HttpAccess:
         self._access = access
 
     async def guard(self, connection: Connection, handler: BaseRouteHandler) -> None:
-        """Authorize a request to a route. This is a Litestar guard, which runs before the body is read.
-
-        Raises:
-            AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
-        """
+        """Admit a request to a route. This is a Litestar guard, which runs before the body is read."""
         required: Any = handler.opt.get(_OPTION, "admin")
-        if required == BY_ENDPOINT or _is_options_route(handler):
+        # Litestar adds routes for OPTIONS, which list the methods of a path as 405 does.
+        is_added = isinstance(handler, HTTPRouteHandler) and handler.http_methods == {"OPTIONS"}
+        if required == BY_ENDPOINT or is_added:
             return
         permission: Any = required(connection) if callable(required) else required
         self.admit(connection.scope, permission, rate_limited=handler.opt.get(_RATE_LIMITED, True))
@@ -128,11 +126,6 @@ def _may_be_embedded(scope: Scope) -> bool:
         return False
     headers = dict(scope["headers"])
     return has_basic_credentials(headers) or is_reported_cross_site(headers)
-
-
-def _is_options_route(handler: BaseRouteHandler) -> bool:
-    """Return whether Litestar added the route, which lists the methods of a path as 405 does."""
-    return isinstance(handler, HTTPRouteHandler) and handler.http_methods == {"OPTIONS"}
 
 
 def _add_error_headers(scope: Scope, error: AccessError) -> None:

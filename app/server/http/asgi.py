@@ -211,7 +211,8 @@ class HeadSupport(Litestar):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request, or the lifespan of the application."""
         if scope["type"] == "http":
-            supports_head = _supports_head(scope)
+            # The router treats several slashes as one.
+            supports_head = not f"/{scope['path'].lstrip('/')}".startswith(_COSTLY_PREFIXES)
             if scope["method"] == "HEAD" and supports_head:
                 scope, send = {**scope, "method": "GET"}, _without_body(send)
             send = self._with_allowed_methods(scope, send, supports_head)
@@ -243,11 +244,6 @@ class HeadSupport(Litestar):
         if supports_head and "GET" in methods:
             methods.add("HEAD")
         return ", ".join(sorted(methods)).encode("ascii")
-
-
-def _supports_head(scope: Scope) -> bool:
-    # The router treats several slashes as one.
-    return not f"/{scope['path'].lstrip('/')}".startswith(_COSTLY_PREFIXES)
 
 
 def _without_body(send: Send) -> Send:

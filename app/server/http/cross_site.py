@@ -131,13 +131,9 @@ def _fetch_site(headers: Headers) -> bytes:
 def _is_cross_site(scope: HTTPScope, headers: Headers) -> bool:
     # The router treats several slashes as one.
     if "/" + "/".join(filter(None, scope["path"].split("/"))) in _STATE_CHANGING_PATHS:
-        return is_reported_cross_site(headers) or _has_foreign_origin(headers)
+        sources = [headers[name] for name in (b"origin", b"referer") if name in headers]
+        return is_reported_cross_site(headers) or not all(_is_own_url(headers, url) for url in sources)
     return scope["method"] not in _SAFE_METHODS and _is_foreign_simple_request(headers)
-
-
-def _has_foreign_origin(headers: Headers) -> bool:
-    """Return whether `Origin` or `Referer` names another host, regardless of other headers."""
-    return any(not _is_own_url(headers, headers[name]) for name in (b"origin", b"referer") if name in headers)
 
 
 def _is_foreign_simple_request(headers: Headers) -> bool:

@@ -79,10 +79,6 @@ class WebPage:
         """Return whether a request to ``/`` comes from a browser that should get the page."""
         return self._full and wants_html(request.headers.get("accept", ""))
 
-    def stop(self) -> None:
-        """Close all event streams, so that open pages do not delay the shutdown."""
-        self.event_stream.stop()
-
     @property
     def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
         """Return the handlers of all paths except ``/``, which also serves other clients."""
@@ -148,7 +144,7 @@ class WebPage:
             try:
                 yield
             finally:
-                self.stop()
+                self.event_stream.stop()
 
     async def _sample_process(self) -> None:
         engine, clock, used = self._engine, time.monotonic(), time.process_time()
