@@ -89,13 +89,9 @@ def measure_candidates(
 
 
 def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurement:
-    """Return the simplest measurement that is as good as the best one.
+    """Return the simplest measurement that is as good as the best one for a `goal` of `Measurement.figure`.
 
-    The best one must be better by 5 % in the median of the rounds, and in each of them.
-
-    Args:
-        measurements: the simplest candidate first.
-        goal: see `Measurement.figure`.
+    The best one must be better by 5 % in the median of the rounds, and in each of them. The simplest comes first.
     """
 
     def score(result: Measurement) -> float:

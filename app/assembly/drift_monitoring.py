@@ -49,10 +49,7 @@ def load_embedder(file: Path) -> Embedder:
 def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:
     """Return the embedder that made a baseline; None for a baseline without embeddings.
 
-    Args:
-        baseline: records the embedder's file name and digest.
-        folders: folders to search for a graph with that name.
-        file: the graph, if the user names it.
+    Its graph is `file`, if the user names one, or is searched by name in `folders`.
 
     Raises:
         DriftError: when the graph is missing, or has another digest.

@@ -58,11 +58,7 @@ def expect_one_prediction_each(instances: list[object], predictions: Callable[[l
 
 
 def _instances(probe: Probe) -> list[object]:
-    """Return two instances that the engine accepts: the given ones, or images in one of the common forms.
-
-    Raises:
-        InconclusiveError: the engine accepts none, or rejects the given ones.
-    """
+    """Return two instances that the engine accepts: the given ones, or images in one of the common forms."""
     if (instances := given_instances(probe)) is not None:
         predict(probe, {"instances": instances}).expect_accepted()
         return instances

@@ -20,9 +20,7 @@ _FINISHED = ("stop", "length")
 def _request(probe: Probe, **members: object) -> dict[str, object]:
     """Return a request that the engine accepts: the given one, a question about an image, or a text.
 
-    Raises:
-        InconclusiveError: the engine accepts none, or rejects the given one.
-        NotApplicableError: the model embeds texts instead.
+    Without one, the result is inconclusive, or not applicable to a model that embeds texts.
     """
     model = model_name(probe, "/v1/models")
     if probe.target.request is not None:
@@ -161,11 +159,7 @@ def _error_object(probe: Probe) -> None:
 
 
 def _embeddings(probe: Probe, **members: object) -> list[Any]:
-    """Return the embeddings of `_TEXTS`.
-
-    Raises:
-        NotApplicableError: the model embeds no texts.
-    """
+    """Return the embeddings of `_TEXTS`, unless the model embeds no texts, which is not applicable."""
     exchange = probe.post_json(_EMBEDDINGS, {"model": model_name(probe, "/v1/models"), "input": _TEXTS, **members})
     if exchange.refused and not exchange.unauthorized:
         raise NotApplicableError("The model embeds no texts")

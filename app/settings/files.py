@@ -15,9 +15,7 @@ READABLE_BY_ALL = 0o644
 def replacing_file(path: Path, mode: int | None = None) -> Generator[BinaryIO]:
     """Yield a new file that replaces `path` in one step at the end. After an error, `path` stays as it was.
 
-    Args:
-        path: the file; its folder must exist.
-        mode: the permissions of the new file; by default those of the umask.
+    The folder must exist. Without `mode`, the new file has the permissions of the umask.
 
     Raises:
         OSError: when the file cannot be written.

@@ -123,11 +123,9 @@ def ray_proxy_middlewares() -> list[Any]:
 
 
 def import_own(name: str) -> Any:
-    """Import a module of this distribution.
+    """Import a module of this distribution, such as ``app.assembly.in_process``.
 
-    Args:
-        name: such as ``app.assembly.in_process``. It is imported under this name if the process has already imported
-            our `app`, otherwise as ``charioteer.app.assembly.in_process``.
+    It has this name if the process has already imported our `app`, otherwise ``charioteer.app.assembly.in_process``.
     """
     loaded = getattr(sys.modules.get("app"), "__file__", None)
     plain = loaded is not None and Path(loaded).resolve().parent == _HOME / "app"

@@ -97,11 +97,7 @@ class TlsOptions:
         return context
 
     def credentials(self) -> "grpc.ChannelCredentials":
-        """Return the TLS credentials for gRPC.
-
-        Raises:
-            CredentialsError: a file cannot be used.
-        """
+        """Return the TLS credentials for gRPC. It raises what `context` raises."""
         import grpc
 
         self.context()

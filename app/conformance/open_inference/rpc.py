@@ -124,11 +124,7 @@ def _values(answer: Any) -> Sequence[object]:
 
 
 def _request_with_contents(probe: Probe) -> dict[str, Any]:
-    """Return a request that the model can answer.
-
-    Raises:
-        NotApplicableError: its elements are raw.
-    """
+    """Return a request that the model can answer, unless its elements are raw, which is not applicable."""
     request = oip.build_request(probe)
     if request.get("raw_input_contents"):
         raise NotApplicableError("About models that accept contents")

@@ -154,9 +154,7 @@ def _clean(text: str) -> str:
 def readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
     """Return whether storage, drift detection and evaluation can read responses although a check failed.
 
-    Args:
-        finding: the finding; the result is empty unless it failed.
-        needs: what depends on the protocol's checks; the result has only Chariot's three features.
+    The result has only those of the protocol's `needs`, and is empty unless the check failed.
     """
     if finding.verdict is not Verdict.FAILED:
         return {}

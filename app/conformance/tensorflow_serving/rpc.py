@@ -55,11 +55,7 @@ def _elements(probe: Probe) -> None:
 
 
 def _numbers(request: Any) -> list[tuple[Any, str, str]]:
-    """Return the numeric inputs of a request, each with the field of its elements and its numpy dtype.
-
-    Raises:
-        NotApplicableError: no field has elements.
-    """
+    """Return the numeric inputs of a request, each with the field of its elements and its numpy dtype; at least one."""
     tensors = [(tensor, *tfs.fields_of(tensor)) for tensor in request.inputs.values()]
     numbers = [(tensor, field, dtype) for tensor, field, dtype in tensors if dtype and getattr(tensor, field)]
     if not numbers:
@@ -143,11 +139,7 @@ def _examples(probe: Probe) -> list[dict[str, Any]]:
 
 
 def _specs(probe: Probe, *methods: str) -> Mapping[str, dict[str, Any]]:
-    """Return a ModelSpec for each of `methods` that has a signature.
-
-    Raises:
-        NotApplicableError: none has.
-    """
+    """Return a ModelSpec for each of `methods` that has a signature; at least one."""
     specs = {
         method: {"name": model_name(probe), "signature_name": name}
         for name, signature in tfs.signatures_of(probe).items()

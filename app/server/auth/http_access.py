@@ -35,9 +35,8 @@ _BEARER = 'Bearer realm="charioteer"'
 def requires(permission: RequiredPermission | str, *, rate_limited: bool = True) -> dict[str, Any]:
     """Return the `opt` of a route that requires `permission`. A route without it requires ``admin``.
 
-    Args:
-        permission: the permission, a function of the request that returns it, or `BY_ENDPOINT`.
-        rate_limited: False if another server that the route calls counts the request.
+    The permission can be a function of the request that returns it, or `BY_ENDPOINT`. A route whose requests another
+    server counts is not `rate_limited`.
     """
     return {_OPTION: permission, _RATE_LIMITED: rate_limited}
 

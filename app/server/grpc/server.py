@@ -166,8 +166,7 @@ class GrpcServer:
 def _bind_private_socket(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
     """Bind a socket in a private folder; return None if its path is too long for a socket.
 
-    Raises:
-        OSError: if no folder can be written; the page then has no gRPC.
+    Without a folder that can be written, it raises an OSError, and the page has no gRPC.
     """
     folder = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
     if len(f"{folder.name}/grpc".encode()) > _MAX_SOCKET_BYTES:

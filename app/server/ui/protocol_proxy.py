@@ -84,11 +84,7 @@ class ProtocolProxy:
 
 
 def _parse_request(body: bytes) -> Any:
-    """Parse a ModelInferRequest in protobuf's JSON.
-
-    Raises:
-        InferenceError: INVALID_REQUEST if it is invalid.
-    """
+    """Parse a ModelInferRequest in protobuf's JSON. Reject an invalid one with INVALID_REQUEST."""
     try:
         content = json.loads(body)
         if not isinstance(content, dict):
