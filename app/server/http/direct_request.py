@@ -128,18 +128,6 @@ class DirectRequest(ConnectionRequest):
         connection: writes the response and continues after it, or passes the request to the application.
     """
 
-    __slots__ = (
-        "_accepts_gzip",
-        "_call",
-        "_connection",
-        "_head",
-        "_job",
-        "_route",
-        "_routes",
-        "client",
-        "context",
-    )
-
     def __init__(
         self,
         routes: DirectRoutes,

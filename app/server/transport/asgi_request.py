@@ -26,16 +26,6 @@ class AsgiRequest(ConnectionRequest):
         waiting_for_100_continue: whether the client sends its body only after an interim response.
     """
 
-    __slots__ = (
-        "_changed",
-        "_chunked",
-        "_connection",
-        "_head",
-        "_is_head",
-        "_missing_bytes",
-        "scope",
-    )
-
     def __init__(
         self, scope: dict[str, Any], connection: Any, *, keep_alive: bool, waiting_for_100_continue: bool
     ) -> None:

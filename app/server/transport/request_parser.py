@@ -36,17 +36,6 @@ class ConnectionRequest:
         response_complete: whether all bytes of the response are written.
     """
 
-    __slots__ = (
-        "body",
-        "disconnected",
-        "http_version",
-        "keep_alive",
-        "more_body",
-        "response_complete",
-        "response_started",
-        "waiting_for_100_continue",
-    )
-
     def __init__(self, *, keep_alive: bool, http_version: str = "1.1", waiting_for_100_continue: bool = False) -> None:
         self.keep_alive = keep_alive
         self.http_version = http_version
