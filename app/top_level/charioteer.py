@@ -141,9 +141,8 @@ class _Claim(MetaPathFinder):
     """Find our packages by their plain names before those on `sys.path`."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
-        del path, target
         return PathFinder.find_spec(fullname, [str(_HOME)]) if fullname in _PACKAGES else None
 
 
@@ -151,9 +150,8 @@ class _Finder(MetaPathFinder):
     """Find `charioteer.app`, `charioteer.metadata`, `charioteer.tasks` and their modules."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+        self, fullname: str, path: Sequence[str] | None, _target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
-        del target
         parent, *names = fullname.split(".")
         if parent != "charioteer" or not names or names[0] not in _PACKAGES:
             return None

@@ -5,41 +5,38 @@ project may have its own package ``app``: it therefore imports ``app`` on demand
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-_HELP = {
-    "--conform-url": "base URL of the server to check; grpc://host:port for gRPC",
-    "--conform-protocol": "protocol to check, as in charioteer conform (default: chariot-v2-kserve)",
-    "--conform-model": "the model's name in paths and messages",
-    "--conform-task-type": "task type of the model (default: detected from its answers)",
-    "--conform-health-path": "path of the platform's health check",
-}
+_TEXT: dict[str, Any] = {"metavar": "TEXT"}
+_FILE: dict[str, Any] = {"metavar": "FILE", "type": Path}
+_SEVERAL: dict[str, Any] = {"action": "append", "default": []}
 
-_CERTIFICATES = {
-    "--conform-ca": "certificate authorities to trust for TLS (PEM; default: those of the system)",
-    "--conform-cert": "client certificate for mutual TLS (PEM)",
-    "--conform-key": "private key of the client certificate, if it is in another file",
-}
+_OPTIONS = (
+    ("url", _TEXT, "base URL of the server to check; grpc://host:port for gRPC"),
+    ("protocol", _TEXT, "protocol to check, as in charioteer conform (default: chariot-v2-kserve)"),
+    ("model", _TEXT, "the model's name in paths and messages"),
+    ("task-type", _TEXT, "task type of the model (default: detected from its answers)"),
+    ("health-path", _TEXT, "path of the platform's health check"),
+    ("image", _FILE | _SEVERAL, "an image in which the model detects something; may be repeated"),
+    ("header", _TEXT | _SEVERAL, 'HTTP header for authentication, "Name: value"; may be repeated'),
+    ("header-file", _FILE, "file with such headers, one per line, to keep keys out of the command line"),
+    ("ca", _FILE, "certificate authorities to trust for TLS (PEM; default: those of the system)"),
+    ("cert", _FILE, "client certificate for mutual TLS (PEM)"),
+    ("key", _FILE, "private key of the client certificate, if it is in another file"),
+    ("request", _FILE, "file with the JSON body of an inference request that the model can answer"),
+    ("timeout", {"metavar": "SECONDS", "type": float, "default": 30.0}, "timeout of a request"),
+    ("max-requests", {"metavar": "N", "type": int, "default": 400}, "maximum number of requests"),
+)
+"""The options without their prefix, the arguments of `addoption`, and the help."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, which do nothing without ``--conform-url``."""
     group = parser.getgroup("charioteer", "check a server against an inference protocol")
-    for name, text in _HELP.items():
-        group.addoption(name, metavar="TEXT", help=text)
-    group.addoption("--conform-image", action="append", type=Path, metavar="FILE", default=[],
-                    help="an image in which the model detects something; may be repeated")  # fmt: skip
-    group.addoption("--conform-header", action="append", metavar="LINE", default=[],
-                    help='HTTP header for authentication, "Name: value"; may be repeated')  # fmt: skip
-    group.addoption("--conform-header-file", type=Path, metavar="FILE",
-                    help="file with such headers, one per line, to keep keys out of the command line")  # fmt: skip
-    for name, text in _CERTIFICATES.items():
-        group.addoption(name, type=Path, metavar="FILE", help=text)
-    group.addoption("--conform-request", type=Path, metavar="FILE",
-                    help="file with the JSON body of an inference request that the model can answer")  # fmt: skip
-    group.addoption("--conform-timeout", type=float, metavar="SECONDS", default=30.0, help="timeout of a request")
-    group.addoption("--conform-max-requests", type=int, metavar="N", default=400, help="maximum number of requests")
+    for name, arguments, text in _OPTIONS:
+        group.addoption(f"--conform-{name}", help=text, **arguments)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -87,8 +87,7 @@ class CallShedder(grpc.aio.ServerInterceptor):
             return await continuation(handler_call_details)
         error = InferenceError(ErrorKind.OVERLOADED, OVERLOADED, retry_after=overload.retry_after)
 
-        async def refuse(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
-            del requests
+        async def refuse(_: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             context = read_call_info(call, protocol.name)
             self._counts.add(protocol.name, context.request_id)
             message = protocol.refusal_message(error)

@@ -26,9 +26,8 @@ RefusalBody = Callable[[str, str], bytes]
 """Builds the body of an error response from a path and a message."""
 
 
-def plain_refusal(path: str, message: str) -> bytes:
+def plain_refusal(_: str, message: str) -> bytes:
     """Return an error body in the shape that most clients expect."""
-    del path
     return msgspec.json.encode({"error": message})
 
 

@@ -161,9 +161,8 @@ class DirectRequest(ConnectionRequest):
         if self.disconnected and self._job is not None:
             self._job.cancel()
 
-    def cancel(self, msg: object = None) -> None:
+    def cancel(self) -> None:
         """Cancel because the server stops."""
-        del msg
         self.context.abort()
         if self._job is not None:
             # The server iterates over its requests, and a finished one leaves them.
