@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_text
 from tasks.object_detection import OBJECT_OUTPUTS, PIXEL_DECIMALS, DetectionParameters
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
@@ -72,17 +72,11 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
         """Return `num_detections` INT32 [N], `labels`, `contours` (JSON) BYTES [N, M] and `scores` FP32 [N, M]."""
-        labels = [prediction.labels for prediction in predictions]
         contours = [
             [msgspec.json.encode(record.contour).decode() for record in prediction.records()]
             for prediction in predictions
         ]
-        return (
-            count_tensor("num_detections", labels),
-            stack_text("labels", labels),
-            stack_numbers("scores", [prediction.scores for prediction in predictions]),
-            stack_text("contours", contours),
-        )
+        return (*stack_labelled("num_detections", predictions), stack_text("contours", contours))
 
 
 SegmentationInput = ImageItem[SegmentationParameters]
@@ -94,10 +88,7 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
 
     task_type = TaskType.IMAGE_SEGMENTATION
     parameters_type = SegmentationParameters
-    outputs = (
-        *OBJECT_OUTPUTS,
-        TensorSpec(name="contours", datatype=Datatype.BYTES, shape=(-1, -1)),
-    )
+    outputs = (*OBJECT_OUTPUTS, TensorSpec(name="contours", datatype=Datatype.BYTES, shape=(-1, -1)))
 
     def postprocess(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
         valid = np.fromiter(map(_is_valid, prediction.contours), np.bool_, len(prediction.contours))

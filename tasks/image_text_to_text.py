@@ -6,7 +6,7 @@ from typing import Self
 import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits, check_unicode, too_large
+from tasks.inference.limits import Limits, check_text
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
@@ -152,7 +152,8 @@ class ImageTextToText:
                 prompts = ()
             check_sampling(parameters, limits, f"{path}.parameters")
             prompts_path = f"{path}.parameters.prompts"
-            _check_prompts(prompts, limits, prompts_path)
+            for position, prompt in enumerate(prompts):
+                check_text(prompt, limits, f"{prompts_path}[{position}]", "prompt")
             is_text_alone = parameters.messages is not None and isinstance(tensor, BytesTensor) and not tensor.elements
             images = [] if is_text_alone else read_images(tensor, budget, path)
             prompt_count += len(images) * len(prompts)
@@ -207,13 +208,6 @@ def _conversation(
         # Every model answers one question about one image.
         parameters = msgspec.structs.replace(parameters, messages=None)
     return PromptedImage(tuple(images), (messages[-1].text,), parameters, path)
-
-
-def _check_prompts(prompts: Sequence[str], limits: Limits, path: str) -> None:
-    for index, prompt in enumerate(prompts):
-        if len(prompt) > limits.max_text_length:
-            raise too_large(limits.max_text_length, "characters in one prompt", len(prompt), f"{path}[{index}]")
-        check_unicode(prompt, f"{path}[{index}]")
 
 
 def _is_text(request: InferenceRequest, index: int) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.request import Fraction
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers
 from tasks.saliency.probe import best_match, select_targets
 from tasks.task import Model, TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, clip_boxes, ious, select
@@ -95,13 +95,10 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         Models with keypoints add `keypoints` FP32 [N, M, K, 2 or 3], 0 for images without.
         """
-        labels = [prediction.labels for prediction in predictions]
         no_poses = np.zeros((0, 0, 0), np.float32)
         poses = [no_poses if prediction.keypoints is None else prediction.keypoints for prediction in predictions]
         return (
-            count_tensor("num_detections", labels),
-            stack_text("labels", labels),
-            stack_numbers("scores", [prediction.scores for prediction in predictions]),
+            *stack_labelled("num_detections", predictions),
             stack_numbers("boxes", [prediction.boxes for prediction in predictions]),
             *([stack_numbers("keypoints", poses)] if any(pose is not no_poses for pose in poses) else ()),
         )

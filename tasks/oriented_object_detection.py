@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers
 from tasks.object_detection import OBJECT_OUTPUTS, DetectionInput, DetectionParameters
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
@@ -69,13 +69,8 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
         """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 5]."""
-        labels = [prediction.labels for prediction in predictions]
-        return (
-            count_tensor("num_detections", labels),
-            stack_text("labels", labels),
-            stack_numbers("scores", [prediction.scores for prediction in predictions]),
-            stack_numbers("boxes", [prediction._fractions() for prediction in predictions]),
-        )
+        boxes = stack_numbers("boxes", [prediction._fractions() for prediction in predictions])
+        return (*stack_labelled("num_detections", predictions), boxes)
 
     def _fractions(self) -> NDArray[np.float64]:
         size = np.array([self.width, self.height, self.width, self.height, 1], np.float64)
@@ -90,10 +85,7 @@ class OrientedObjectDetection(ImageTask[DetectionParameters, OrientedDetections]
 
     task_type = TaskType.ORIENTED_OBJECT_DETECTION
     parameters_type = DetectionParameters
-    outputs = (
-        *OBJECT_OUTPUTS,
-        TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 5)),
-    )
+    outputs = (*OBJECT_OUTPUTS, TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 5)))
 
     def postprocess(self, item: DetectionInput, prediction: OrientedDetections, /) -> OrientedDetections:
         boxes, size = prediction.boxes, np.array([prediction.width, prediction.height], np.float32)

@@ -37,7 +37,7 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
         records: list[TensorRecord] = []
         for tensor in self.tensors:
             values = tensor.data.ravel().tolist()
-            data = [_text_or_base64(value) for value in values] if tensor.data.dtype == object else values
+            data = [text_or_base64(value) for value in values] if tensor.data.dtype == object else values
             records.append(TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), data))
         return records
 
@@ -232,7 +232,8 @@ def _content(element: Element, *, is_base64: bool, binary: bool) -> str | bytes:
         raise invalid("Expected text in UTF-8, got other bytes") from None
 
 
-def _text_or_base64(value: bytes) -> object:
+def text_or_base64(value: bytes) -> object:
+    """Return bytes as text, or as ``{"b64": "<base64>"}`` if they are not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:

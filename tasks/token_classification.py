@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers, stack_text
 from tasks.saliency.probe import best_match, probe_parameters, select_targets, take
 from tasks.saliency.words import Span, shifted
 from tasks.task import Model, TaskType
@@ -67,11 +67,8 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
         """Return `num_entities` INT32 [N]; `labels`, `words` BYTES, `scores` FP32 [N, M]; `spans` INT32 [N, M, 2]."""
-        labels = [prediction.labels for prediction in predictions]
         return (
-            count_tensor("num_entities", labels),
-            stack_text("labels", labels),
-            stack_numbers("scores", [prediction.scores for prediction in predictions]),
+            *stack_labelled("num_entities", predictions),
             stack_text("words", [prediction.words for prediction in predictions]),
             stack_numbers("spans", [prediction.spans for prediction in predictions], Datatype.INT32),
         )

@@ -74,12 +74,12 @@ def check_unicode(text: str, path: str) -> None:
         raise invalid(f"Expected Unicode text, got a lone surrogate, {position}", path) from None
 
 
-def check_text(text: str, limits: Limits, path: str) -> None:
-    """Reject a text that is not valid Unicode or is too long.
+def check_text(text: str, limits: Limits, path: str, kind: str = "text") -> None:
+    """Reject a text, or another `kind` of it, that is not valid Unicode or is too long.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.
     """
     if len(text) > limits.max_text_length:
-        raise too_large(limits.max_text_length, "characters in one text", len(text), path)
+        raise too_large(limits.max_text_length, f"characters in one {kind}", len(text), path)
     check_unicode(text, path)

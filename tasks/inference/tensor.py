@@ -125,6 +125,23 @@ def count_tensor(name: str, rows: Sequence[Sequence[object]]) -> Tensor:
     return Tensor(name=name, datatype=Datatype.INT32, data=np.array(list(map(len, rows)), np.int32))
 
 
+class Labelled(Protocol):
+    """A prediction of labels and their scores."""
+
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+    @property
+    def scores(self) -> NDArray[np.float32]: ...
+
+
+def stack_labelled(count_name: str, predictions: Sequence[Labelled]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the number of labels INT32 (N,) as `count_name`, `labels` BYTES (N, M) and `scores` FP32 (N, M)."""
+    labels = [prediction.labels for prediction in predictions]
+    scores = stack_numbers("scores", [prediction.scores for prediction in predictions])
+    return count_tensor(count_name, labels), stack_text("labels", labels), scores
+
+
 def stack_numbers(name: str, rows: Sequence[NDArray[Any]], datatype: Datatype = Datatype.FP32) -> Tensor:
     """Return (N, M, ...) of `datatype` from N arrays of the same rank and up to M entries, padded with 0."""
     sides = [max(lengths) for lengths in zip(*(row.shape for row in rows), strict=True)] if rows else [0]

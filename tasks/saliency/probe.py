@@ -1,7 +1,7 @@
 """What tasks need for explanations: the predictions to explain, and how to find them again in a changed input."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -9,22 +9,13 @@ from numpy.typing import NDArray
 
 from tasks.inference.error import invalid
 from tasks.inference.response import Prediction, Record
+from tasks.inference.tensor import Labelled
 from tasks.vision.filtering import SelectionParameters
 
 _LOW_THRESHOLD = 0.1
 
 
-class LabelledPredictions(Protocol):
-    """The predictions for one image."""
-
-    @property
-    def labels(self) -> Sequence[str]: ...
-
-    @property
-    def scores(self) -> NDArray[np.float32]: ...
-
-
-PredictionT = TypeVar("PredictionT", bound=LabelledPredictions)
+PredictionT = TypeVar("PredictionT", bound=Labelled)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
@@ -45,9 +36,7 @@ def select_targets(predictions: PredictionT, label: str | None, max_objects: int
     return take(predictions, selected[:max_objects])
 
 
-def probe_parameters(
-    parameters: ParametersT, targets: LabelledPredictions, *, low_threshold: bool = True
-) -> ParametersT:
+def probe_parameters(parameters: ParametersT, targets: Labelled, *, low_threshold: bool = True) -> ParametersT:
     """Return parameters that select every prediction that may match a target.
 
     With `low_threshold`, the score threshold is a tenth of the lowest target's score. Lower scores do not matter, and
@@ -63,9 +52,7 @@ def probe_parameters(
     )
 
 
-def best_match(
-    targets: LabelledPredictions, detected: LabelledPredictions, overlap: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def best_match(targets: Labelled, detected: Labelled, overlap: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return (K,) the similarity of each target: the maximum of (K, M) IoU times score among objects of its class.
 
     D-RISE (Petsiuk et al. 2021, equation 3) also multiplies by the cosine of the class probabilities. Detectors here

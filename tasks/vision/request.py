@@ -8,8 +8,8 @@ import msgspec
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, read_parameters
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
-from tasks.saliency.probe import LabelledPredictions, probe_parameters, select_targets
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Labelled, TensorSpec
+from tasks.saliency.probe import probe_parameters, select_targets
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
@@ -24,7 +24,7 @@ _BYTES_PER_PIXEL = 4
 _FREE_FACTOR = 3
 """Tiles of a TIFF up to this multiple of its pixels are not charged: a tile may reach over the border."""
 
-PredictionT = TypeVar("PredictionT", bound=LabelledPredictions)
+PredictionT = TypeVar("PredictionT", bound=Labelled)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 

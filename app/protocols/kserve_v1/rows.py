@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.wire.bytes_elements import BASE64_KEY, base64_object, nested_elements
+from app.wire.bytes_elements import BASE64_KEY, nested_elements
 from app.wire.json_body import read_json
 from app.wire.json_tensors import from_bfloat16_bits, index_path, read_numbers, shape_and_values, to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.tensor_inference import text_or_base64
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,15 +109,8 @@ def _to_rows(tensor: Tensor) -> list[Any]:
         return from_bfloat16_bits(tensor.data).tolist()
     if tensor.datatype is not Datatype.BYTES:
         return tensor.data.tolist()
-    values = [_text_or_b64(element) for element in tensor.data.ravel()]
+    values = [text_or_base64(element) for element in tensor.data.ravel()]
     return np.array(values, object).reshape(tensor.shape).tolist()
-
-
-def _text_or_b64(element: bytes) -> object:
-    try:
-        return element.decode()
-    except UnicodeDecodeError:
-        return base64_object(element)
 
 
 def _value_path(root: str, name: str, indices: str) -> str:
