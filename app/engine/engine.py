@@ -269,10 +269,8 @@ class Engine(Readiness):
         Raises:
             InferenceError: OVERLOADED.
         """
-        try:
-            self._admission.check(self.registry.known_name(model_name))
-        except InferenceError as error:
-            raise self.report_refused(context, error, model_name) from None
+        if (error := self._admission.refusal(self.registry.known_name(model_name))) is not None:
+            raise self.report_refused(context, error, model_name)
 
     def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before its work. Return `error` for the caller to raise."""

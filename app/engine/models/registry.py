@@ -100,6 +100,11 @@ class Registry:
         return "; ".join(f"{model.source.name}/{model.source.version}: {model.reason}" for model in not_ready)
 
     @property
+    def names(self) -> Sequence[str]:
+        """Return the names of all models, sorted."""
+        return sorted(self._models)
+
+    @property
     def multi_model(self) -> bool:
         """Return whether there is more than one model."""
         return len(self._models) > 1

@@ -161,16 +161,11 @@ class Admission:
             return _overload(self._full_message(self.in_flight + arriving))
         if model is None:
             return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
+        return self.refusal(model)
+
+    def refusal(self, model: str) -> InferenceError | None:
+        """Return the error of a request that `acquire` would refuse now; None if it is admitted."""
         return self._refusal(model, self._limited_wait(model))
-
-    def check(self, model: str) -> None:
-        """Refuse a request that `acquire` would refuse now.
-
-        Raises:
-            InferenceError: OVERLOADED.
-        """
-        if (error := self._refusal(model, self._limited_wait(model))) is not None:
-            raise error
 
     def deadline(self, context: RequestContext) -> float | None:
         """Return the deadline of a request on the clock of `time.monotonic`, None for no deadline.

@@ -73,7 +73,7 @@ def _describe_server(engine: Engine, _: ReadMessage) -> str:
             "server": {"name": "charioteer", "version": __version__, "online": engine.online},
             "limits": msgspec.to_builtins(engine.limits),
             "default_model": _default(registry),
-            "models": [_entry(registry.versions(name)) for name in _names(registry)],
+            "models": [_entry(registry.versions(name)) for name in registry.names],
         }
     )
 
@@ -85,7 +85,7 @@ def _describe_model(engine: Engine, read_message: ReadMessage) -> str:
         raise invalid("Expected the name of a model, got none", "str_data")
     versions = engine.registry.versions(name)
     if not versions:
-        available = ", ".join(_names(engine.registry)) or "no models"
+        available = ", ".join(engine.registry.names) or "no models"
         message = f"Model {quote_value(name)} is not known. This server has: {available}"
         raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message, "str_data")
     return _to_yaml(_entry(versions))
@@ -124,10 +124,6 @@ def error_message(error: InferenceError) -> Any:
 def failure_message(code: int, reason: str) -> Any:
     """Return an error message with a code and a reason."""
     return GrpsMessage(status={"code": code, "msg": reason, "status": _FAILURE})
-
-
-def _names(registry: Registry) -> list[str]:
-    return sorted({registration.source.name for registration in registry.registrations})
 
 
 def _default(registry: Registry) -> str | None:

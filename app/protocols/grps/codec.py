@@ -29,40 +29,37 @@ _INPUT = re.compile(r"^inputs\[(?P<index>\d+)\](?:\.(?P<rest>.*))?$", re.DOTALL)
 _PARAMETER = re.compile(r"^parameters\.(?P<name>[^.\[]+)(?P<rest>.*)$", re.DOTALL)
 
 
-class PredictCodec:
+class PredictCodec(msgspec.Struct, eq=False):
     """Decodes one prediction request, and encodes the messages of its response.
 
-    Args:
+    Attributes:
         registry: holds the models.
         read_message: returns the message, and whether its tensor came as `ndarray`; called by `decode`.
         model: the model to use if the message names none.
         parameters: request parameters outside the message; the message's own parameters override them.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        read_message: Callable[[], tuple[Any, bool]],
-        model: str = "",
-        parameters: Mapping[str, object] | None = None,
-    ) -> None:
-        self._registry = registry
-        self._read_message = read_message
-        self._model = model
-        self._parameters = parameters or {}
-        self._data_kind = ""
-        self._takes_tensors = self._returns_tensors = False
-        self._inputs: Sequence[InputTensor] = ()
-        # The path of each input in the message, and of its elements.
-        self._input_paths: list[tuple[str, str]] = []
-        self._parameter_paths = {name: f"query.{name}" for name in self._parameters}
-        self._inputs_path = ""
-        self._echoes: Mapping[str, str] = {}
+    registry: Registry
+    read_message: Callable[[], tuple[Any, bool]]
+    model: str = ""
+    parameters: Mapping[str, object] = {}
+    _data_kind: str = ""
+    _takes_tensors: bool = False
+    _returns_tensors: bool = False
+    _inputs: Sequence[InputTensor] = ()
+    # The path of each input in the message, and of its elements.
+    _input_paths: list[tuple[str, str]] = []
+    _parameter_paths: Mapping[str, str] = {}
+    _inputs_path: str = ""
+    _echoes: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        self._parameter_paths = {name: f"query.{name}" for name in self.parameters}
 
     def decode(self) -> InferenceRequest:
-        message, is_ndarray = self._read_message()
-        name, version = resolve_model(self._registry, message.model or self._model)
-        servable = self._registry.find(name, version).ready_servable()
+        message, is_ndarray = self.read_message()
+        name, version = resolve_model(self.registry, message.model or self.model)
+        servable = self.registry.find(name, version).ready_servable()
         self._takes_tensors = servable.description.takes == "tensor"
         self._returns_tensors = servable.description.task_type is TaskType.TENSOR
         self._data_kind = self._inputs_path = message.WhichOneof("data_oneof") or ""
@@ -81,7 +78,7 @@ class PredictCodec:
                 raise invalid("Expected str_data, bin_data, gtensors, ndarray or gmap, got none of them")
         inputs = tuple(self._inputs)
         return InferenceRequest(
-            id="", model_name=name, model_version=version, inputs=inputs, parameters=self._parameters
+            id="", model_name=name, model_version=version, inputs=inputs, parameters=self.parameters
         )
 
     def encode(self, response: InferenceResponse) -> Any:
@@ -178,8 +175,8 @@ class PredictCodec:
         is_text_task = tuple(servable.inputs) == (TEXT_INPUT,)
         self._inputs_path = "gmap.s_s" if is_text_task else "gmap.s_b"
         content = read_map(gmap, servable.parameters_type.__struct_fields__ if is_text_task else None)
-        self._parameters = {**self._parameters, **content.parameters}
-        self._parameter_paths |= content.parameter_paths
+        self.parameters = {**self.parameters, **content.parameters}
+        self._parameter_paths = {**self._parameter_paths, **content.parameter_paths}
         self._echoes = content.echoes
         self._input_paths += [(path, path) for path in content.paths]
         return content.inputs

@@ -39,8 +39,7 @@ class KServeV1(HttpProtocol):
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def models(_: HttpRequest) -> WireModels:
-            names = sorted({registration.source.name for registration in engine.registry.registrations})
-            return WireModels(models=names, data=listed_models(engine))
+            return WireModels(models=engine.registry.names, data=listed_models(engine))
 
         def model_ready(request: HttpRequest) -> ModelReady:
             name = request.path_params["target"]

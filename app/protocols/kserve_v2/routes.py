@@ -62,7 +62,7 @@ class KServeV2(HttpProtocol):
             return json_response(msgspec.json.encode({"ready": False, "error": engine.not_ready_reason}), status=503)
 
         def models(_: HttpRequest) -> object:
-            return {"models": sorted({registration.source.name for registration in engine.registry.registrations})}
+            return {"models": engine.registry.names}
 
         def metadata(request: HttpRequest) -> WireMetadata:
             return model_metadata(engine, find_registration(engine, request))

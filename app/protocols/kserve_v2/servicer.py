@@ -43,7 +43,7 @@ from app.protocols.kserve_v2.protobuf import (
 )
 from app.protocols.kserve_v2.rendering import OutputSelection
 from app.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
-from app.protocols.protocol import Permission
+from app.protocols.protocol import Permission, report_refusals
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
@@ -111,16 +111,12 @@ class _Inferences:
     def _parse(self, data: bytes, context: RequestContext) -> Any:
         # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
         # name.
-        try:
+        with report_refusals(self._engine, context):
             return parse_message(InferRequest, data, self._engine.limits)
-        except InferenceError as error:
-            raise self._engine.report_refused(context, error) from None
 
     def _servable(self, request: Any, context: RequestContext) -> Servable:
-        try:
+        with report_refusals(self._engine, context, request.model_name):
             return self._engine.registry.find(request.model_name, request.model_version or None).ready_servable()
-        except InferenceError as error:
-            raise self._engine.report_refused(context, error, request.model_name) from None
 
 
 def _registration(engine: Engine, model: Any) -> Registration:
@@ -138,19 +134,16 @@ def _is_model_ready(engine: Engine, model: Any) -> bool:
 
 
 async def _index(engine: Engine, request: Any) -> object:
-    _check_repository(request.repository_name)
     return {"models": await index_entries(engine, ready=request.ready)}
 
 
 async def _load(engine: Engine, request: Any) -> object:
-    _check_repository(request.repository_name)
     reject_load_parameters(request.parameters)
     await engine.repository.load(request.model_name)
     return {}
 
 
 async def _unload(engine: Engine, request: Any) -> object:
-    _check_repository(request.repository_name)
     await engine.repository.unload(request.model_name)
     return {}
 
@@ -224,16 +217,12 @@ class KServeV2Grpc(GrpcProtocol):
 
 async def _answer_plain(engine: Engine, name: str, data: bytes, _: RequestContext) -> bytes:
     """Answer a call that is no inference."""
-    answer = _PLAIN_CALLS[name][1]
-    content: Any = answer(engine, read_message(INFERENCE.methods_by_name[name].input_type.name, data))
+    message = read_message(INFERENCE.methods_by_name[name].input_type.name, data)
+    if repository := getattr(message, "repository_name", ""):
+        text = f"Expected no repository name, because there is only one; got {repository!r}"
+        raise InferenceError(ErrorKind.UNSUPPORTED, text)
+    content: Any = _PLAIN_CALLS[name][1](engine, message)
     return encode_message(f"{name}Response", await content if isawaitable(content) else content)
-
-
-def _check_repository(name: str) -> None:
-    if name:
-        raise InferenceError(
-            ErrorKind.UNSUPPORTED, f"Expected no repository name, because there is only one; got {name!r}"
-        )
 
 
 async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:

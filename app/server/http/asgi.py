@@ -97,7 +97,7 @@ def create_app(
             return page_response
         state: dict[str, Any] = {"status": "alive"}
         if access.allows(request.scope, "infer"):
-            state["models"] = sorted({registration.source.name for registration in engine.registry.registrations})
+            state["models"] = engine.registry.names
             state["protocols"] = [protocol.name for protocol in protocols]
         return Response(state, media_type="application/json", headers={"Vary": "Accept"})
 

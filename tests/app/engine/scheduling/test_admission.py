@@ -150,13 +150,12 @@ def test_admitted_request_no_longer_counts_as_an_arriving_body() -> None:
     assert admission.overload(None) is not None
 
 
-def test_excess_and_check_refuse_for_the_same_reason() -> None:
+def test_overload_and_refusal_have_the_same_reason() -> None:
     admission = admission_of(max_queue_seconds=1, wait=2.3)
-    excess = admission.overload("a")
-    assert excess is not None
-    with pytest.raises(InferenceError) as caught:
-        admission.check("a")
-    assert (excess.message, excess.retry_after) == (caught.value.message, 3)
+    overload, refusal = admission.overload("a"), admission.refusal("a")
+    assert overload is not None
+    assert refusal is not None
+    assert (overload.message, overload.retry_after) == (refusal.message, 3)
     assert admission.overload(None) is None
 
 

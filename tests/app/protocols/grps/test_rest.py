@@ -102,13 +102,12 @@ def test_metadata_is_built_outside_the_event_loop() -> None:
         observed = False
         reads = 0
 
-        @property
-        def registrations(self) -> Sequence[Registration]:
+        def versions(self, name: str) -> Sequence[Registration]:
             if self.observed:
                 with pytest.raises(RuntimeError):
                     asyncio.get_running_loop()
                 self.reads += 1
-            return super().registrations
+            return super().versions(name)
 
     sources = [model_source("detector")]
     registry = ObservedRegistry(sources)
