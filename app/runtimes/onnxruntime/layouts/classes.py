@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, Output, are_probabilities, sigmoid
+from app.runtimes.onnxruntime.layouts.layout import (
+    GraphView,
+    Layout,
+    Match,
+    Output,
+    are_probabilities,
+    sigmoid,
+    softmax,
+)
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
@@ -80,11 +88,7 @@ def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are not finite numbers")
     if layout == _PROBABILITIES:
         return values
-    if layout == _MULTI_LABEL:
-        return sigmoid(values)
-    # Subtract the maximum first to avoid an overflow.
-    powers = np.exp(values - values.max())
-    return powers / powers.sum()
+    return sigmoid(values) if layout == _MULTI_LABEL else softmax(values)
 
 
 CLASSES = Layout(_NAMES, (TaskType.IMAGE_CLASSIFICATION,), "[b, nc]", _recognise)

@@ -32,6 +32,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Output,
     best_indices,
     sigmoid,
+    softmax,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -59,17 +60,17 @@ _LAYOUTS_BY_MODEL_TYPE = {
 """By ``model_type`` in config.json."""
 
 
-def _are_queries(logits: Output, boxes: Output) -> bool:
-    """Return whether the outputs are scores and boxes of the same queries."""
+def _are_queries(boxes: Output, logits: Output) -> bool:
+    """Return whether the outputs are boxes and scores of the same queries."""
     return logits.blank.ndim == 3 and logits.is_float and boxes.is_float and boxes.shape == (*logits.shape[:2], 4)
 
 
 def _recognise(view: GraphView, *, name: str) -> Match | None:
-    outputs = view.outputs_named("logits", "pred_boxes")
+    outputs = view.outputs_named("pred_boxes", "logits")
     if outputs is None or not _are_queries(*outputs):
         return None
-    softmax = name == _SOFTMAX
-    classes = outputs[0].shape[2] - softmax
+    is_softmax = name == _SOFTMAX
+    classes = outputs[1].shape[2] - is_softmax
     if classes < 1:
         return None
     config = view.model_files.config
@@ -81,13 +82,13 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
     return Match(
         layout=name,
         task_type=TaskType.OBJECT_DETECTION,
-        decode=_decode_best_class if softmax else _decode_pairs,
+        decode=_decode_best_class if is_softmax else _decode_pairs,
         outputs=outputs,
         by_names=True,
         origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
         classes=classes,
         preprocessing=msgspec.structs.replace(STRETCHED, mean=IMAGENET_MEAN, std=IMAGENET_STD)
-        if softmax
+        if is_softmax
         else STRETCHED,
     )
 
@@ -97,7 +98,7 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
     if outputs is None:
         return None
     boxes, logits, *masks = outputs
-    if not _are_queries(logits, boxes) or logits.shape[2] < 1:
+    if not _are_queries(boxes, logits) or logits.shape[2] < 1:
         return None
     for mask in masks:
         if not mask.is_float or mask.blank.ndim != 4 or mask.shape[:2] != logits.shape[:2] or not mask.blank.size:
@@ -116,7 +117,7 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
     return Match(
         layout=_RF_DETR,
         task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
-        decode=partial(_decode_masks if masks else _decode_rf_detr, class_numbers=class_numbers),
+        decode=partial(_decode_masks if masks else _decode_pairs, class_numbers=class_numbers),
         outputs=outputs,
         by_names=True,
         origin=Origin.MODEL_FILE,
@@ -136,9 +137,8 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
 
 
 def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
-    logits, boxes = answer.outputs
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities = powers[:, :-1] / powers.sum(axis=1, keepdims=True)
+    boxes, logits = answer.outputs
+    probabilities = softmax(logits, axis=1)[:, :-1]
     best: NDArray[np.float32] = probabilities.max(axis=1)
     chosen = best_indices(best, parameters.score_threshold, len(best))
     corners = _fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
@@ -147,41 +147,27 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
     ).finite()
 
 
-def _decode_pairs(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
-    logits, boxes = answer.outputs
-    return _class_pairs(answer, boxes, logits, parameters.score_threshold)
-
-
-def _decode_rf_detr(answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int]) -> Candidates:
-    boxes, logits, *_ = answer.outputs
-    return _class_pairs(answer, boxes, logits[:, list(class_numbers)], parameters.score_threshold)
-
-
 def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
-    candidates = _decode_rf_detr(answer, item.parameters, class_numbers=class_numbers)
+    candidates = _decode_pairs(answer, item.parameters, class_numbers=class_numbers)
     grid = MaskGrid(answer.outputs[2], answer)
     contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
     return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
-def _class_pairs(
-    answer: RawOutputs, boxes: NDArray[np.float32], logits: NDArray[np.float32], score_threshold: float
+def _decode_pairs(
+    answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int] | None = None
 ) -> Candidates:
     """Return the best pairs of query and class, best first, as DETR models without suppression do.
 
-    Args:
-        answer: the outputs, whose input the boxes belong to.
-        boxes: (queries, 4) cx, cy, w, h as fractions of the input.
-        logits: (queries, classes).
-        score_threshold: pairs with a lower score are dropped.
-
-    Returns:
-        As many candidates as queries at most, with the query number in `extras`.
+    They are as many as the queries at most, with the query number in `extras`. `class_numbers` are the slots of the
+    classes, by default all.
     """
+    boxes, logits, *_ = answer.outputs
+    logits = logits if class_numbers is None else logits[:, list(class_numbers)]
     boxes, scores = _fractions_to_xyxy(boxes, answer.width, answer.height), sigmoid(logits)
     # A query with an invalid box must not displace a valid one.
     flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
-    chosen = best_indices(flat, score_threshold, len(logits))
+    chosen = best_indices(flat, parameters.score_threshold, len(logits))
     chosen = chosen[(-flat[chosen]).argsort(kind="stable")]
     queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
     return Candidates(

@@ -190,6 +190,12 @@ def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:
     return (np.tanh(logits.astype(np.float32, copy=False) * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
 
 
+def softmax(logits: NDArray[np.float32], axis: int = 0) -> NDArray[np.float32]:
+    """Convert logits to probabilities along an axis. Subtract the maximum first to avoid an overflow."""
+    powers = np.exp(logits - logits.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
 def grid_corners(rows: int, columns: int, stride: int) -> NDArray[np.float32]:
     """Return the (rows * columns, 2) left top corners of the cells of a grid, by row, pixels."""
     return (np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride).astype(

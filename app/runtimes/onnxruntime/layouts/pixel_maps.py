@@ -31,6 +31,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     are_probabilities,
     planes_first,
     sigmoid,
+    softmax,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -75,7 +76,7 @@ def _recognise_scores(view: GraphView) -> Match | None:
 def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
     grid = _grid(answer, channels_last=channels_last)
     best = grid.planes.argmax(axis=0)
-    class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, best)
+    class_ids, scores = _scores(softmax(grid.planes) if logits else grid.planes, best)
     selected = scores >= item.parameters.score_threshold
     # Compare all classes, also those below the threshold: their pixels must not fall to the next best class.
     grid.planes = grid.planes[class_ids]
@@ -98,12 +99,6 @@ def _grid(answer: RawOutputs, *, channels_last: bool) -> MaskGrid:
 def _class_contours(numbers: NDArray[np.integer[Any]], class_ids: NDArray[np.intp]) -> list[list[Contour]]:
     """Return the contours of the classes `class_ids`, in order, from a (height, width) map of class numbers."""
     return [contours_of_mask((numbers == number).astype(np.uint8)) for number in class_ids.tolist()]
-
-
-def _softmax(planes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Convert (nc, rows, columns) logits to probabilities."""
-    powers = np.exp(planes - planes.max(axis=0))
-    return powers / powers.sum(axis=0)
 
 
 def _scores(probabilities: NDArray[np.float32], best: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
