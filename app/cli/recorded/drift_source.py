@@ -34,7 +34,7 @@ class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         sample: the measurements.
         image_bytes: returns an image file's bytes by image id, None if it no longer exists.
-        skipped: number of skipped images by reason.
+        skipped: number of images by what happened to them, such as the reason why they are skipped.
     """
 
     sample: Sample
@@ -141,7 +141,10 @@ def _measure_recordings(
         where=options.where or (),
     )
     reader = open_recordings(source, options.images)
-    answered = list(chain.from_iterable(reader.batches(query, options.limit)))
+    answered = list(chain.from_iterable(reader.batches(query, options.limit + 1)))
+    if len(answered) > options.limit:
+        answered.pop()
+        skipped["taken, the newest, because there are more than --limit"] = options.limit
     inferences = {item.id: item for item in answered if item.image is not None and not item.explanation}
     if len(inferences) < len(answered):
         skipped["of no image, or explanations"] = len(answered) - len(inferences)

@@ -75,7 +75,16 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
         tasks = tuple(task for task in TaskType if task.geometry)
     elif measured_task is TaskType.IMAGE_SEGMENTATION:
         tasks = (measured_task, TaskType.OBJECT_DETECTION)
-    return Dataset(path=path, format="yolo", tasks=tasks, labels=tuple(labels), items=tuple(items))
+    unlabelled = sum(not _label_file(file).is_file() for file in files)
+    notes = (f"{unlabelled} of {len(files)} images have no label file: they count as images without objects",)
+    return Dataset(
+        path=path,
+        format="yolo",
+        tasks=tasks,
+        labels=tuple(labels),
+        items=tuple(items),
+        notes=notes if unlabelled else (),
+    )
 
 
 def _read_description(path: Path) -> Mapping[str, Any]:

@@ -150,11 +150,22 @@ def test_answers_with_redacted_scores_are_not_measured(tmp_path: Path, capsys: p
     inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
     redacted = msgspec.structs.replace(inferences[0], id="redacted", records=[{"label": "cat", "score": "[redacted]"}])
     store.write_bytes(b"\n".join(map(msgspec.json.encode, [redacted, *inferences])))
-    assert run("baseline", store, "--out", out) == 0
+    assert run("baseline", store, "--out", out, "--limit", "41") == 0
     captured = capsys.readouterr()
+    assert "--limit" not in captured.err
     assert "40 images, 3 numbers" in captured.out
     assert "1 image with a score that is a text, such as a redacted one, so the answer is not compared" in captured.err
     assert "1 image left out, because others have pixels or answers to compare" in captured.err
+
+
+def test_recordings_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, out = tmp_path / "recorded.jsonl", tmp_path / "b.npz"
+    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
+    store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
+    assert run("baseline", store, "--out", out, "--limit", "35") == 0
+    captured = capsys.readouterr()
+    assert "35 images, 3 numbers" in captured.out.replace("\n", " ")
+    assert "35 images taken, the newest, because there are more than --limit" in captured.err.replace("\n", " ")
 
 
 def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,13 @@ def test_yolo_dataset_without_objects_fits_every_task(tmp_path: Path) -> None:
         read_dataset(tmp_path)
 
 
+def test_yolo_images_without_label_file_are_noted(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.2 0.2", "b": ""})
+    assert read_dataset(tmp_path).notes == ()
+    (tmp_path / "labels" / "val" / "b.txt").unlink()
+    assert read_dataset(tmp_path).notes == ("1 of 2 images have no label file: they count as images without objects",)
+
+
 def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
     write_yolo_dataset(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
     dataset = read_dataset(tmp_path)
