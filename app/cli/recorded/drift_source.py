@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from app.drift.sample import DriftError, Sample, build_sample
 from app.evaluation.datasets.files import list_images
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.header import image_size
 from tasks.vision.image import Image, check_size, decode_image
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from app.cli.recorded.drift import ImageOptions
 
 _SEED = 0
+_UNREADABLE = "not readable as images"
 
 
 class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
@@ -100,9 +100,10 @@ def _measure_folder(
             bar.advance(total=len(files))
             try:
                 data = file.read_bytes()
-                image = _decoded(data)
-            except (InferenceError, OSError):
-                skipped["not readable as images"] += 1
+            except OSError:
+                skipped[_UNREADABLE] += 1
+                continue
+            if (image := _decode(data, skipped)) is None:
                 continue
             try:
                 records = predict_records(servable, model.name, data) if servable and model else None
@@ -159,8 +160,7 @@ def _measure_recordings(
 
     def image_of(inference: RecordedInference) -> Image | None:
         if (data := reader.image(inference)) is not None:
-            with suppress(InferenceError):
-                return _decoded(data)
+            return _decode(data, skipped)
         skipped["without their pixels"] += 1
         return None
 
@@ -190,7 +190,13 @@ def _measure_recordings(
     return MeasuredImages(sample, lambda inference_id: reader.image(inferences[inference_id]), skipped)
 
 
-def _decoded(data: bytes) -> Image:
-    """Decode an image within the server's default limits."""
-    check_size(*image_size(data), Limits().max_pixels)
-    return decode_image(data)
+def _decode(data: bytes, skipped: Counter[str]) -> Image | None:
+    """Decode an image within the server's default limits; otherwise count it in `skipped`, and return None."""
+    max_pixels = Limits().max_pixels
+    try:
+        check_size(*image_size(data), max_pixels)
+        return decode_image(data)
+    except InferenceError as error:
+        is_large = error.kind is ErrorKind.TOO_LARGE
+        skipped[f"left out, because of more than {max_pixels:,} pixels" if is_large else _UNREADABLE] += 1
+        return None

@@ -8,6 +8,7 @@ from typing import Any
 
 import cv2
 import msgspec
+import PIL.Image
 import pytest
 
 from app.assembly.drift_monitoring import load_embedder
@@ -166,6 +167,16 @@ def test_recordings_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.Cap
     captured = capsys.readouterr()
     assert "35 images, 3 numbers" in captured.out.replace("\n", " ")
     assert "35 images taken, the newest, because there are more than --limit" in captured.err.replace("\n", " ")
+
+
+def test_images_of_too_many_pixels_are_not_called_unreadable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = write_images(tmp_path / "good", WORLD.camera_images(1, 30))
+    PIL.Image.new("1", (8001, 8000)).save(good / "large.png")
+    assert run("baseline", good, "--out", tmp_path / "b.npz", "--no-embeddings") == 0
+    message = "1 image left out, because of more than 64,000,000 pixels"
+    assert capsys.readouterr().err.replace("\n", " ").strip() == message
 
 
 def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
