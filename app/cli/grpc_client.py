@@ -58,9 +58,8 @@ def open_grpc_client(
         raise AssertionError
 
     def predict(item: Item, data: bytes) -> Records:
-        item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
         try:
-            return msgspec.convert(infer(call, model, data, item_parameters), list[dict[str, object]])
+            return msgspec.convert(infer(call, model, data, item.with_question(parameters)), list[dict[str, object]])
         except (msgspec.MsgspecError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InferenceClientError(f"The answer has no records: {error}") from None
 

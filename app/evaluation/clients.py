@@ -14,6 +14,7 @@ import pybase64
 
 from app.evaluation.dataset import Item
 from app.evaluation.runner import InferenceClientError, Records
+from tasks.inference.error import truncate
 
 RETRY_DELAYS_S = (0.2, 0.4, 0.8, 1.6)
 """Delays in seconds before retries to a busy server."""
@@ -64,15 +65,14 @@ class HttpInferenceClient:
         Raises:
             InferenceClientError: when the answer has no records; the message quotes it.
         """
-        parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
-        response = self._post(self._protocol.request(data, parameters))
+        response = self._post(self._protocol.request(data, item.with_question(self._parameters)))
         if response.status_code != 200:
             raise InferenceClientError(f"HTTP {response.status_code}: {_reason(response)}")
         try:
             records: object = self._protocol.records(msgspec.json.decode(response.content))
             return msgspec.convert(records, list[dict[str, object]])
         except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            body = _shorten(response.text)
+            body = truncate(response.text, _MAX_REASON)
             raise InferenceClientError(f"The answer has no records ({type(error).__name__}: {error}): {body}") from None
 
     def _post(self, request: Mapping[str, Any]) -> httpx.Response:
@@ -184,12 +184,8 @@ def _reason(response: httpx.Response) -> str:
     try:
         body = msgspec.json.decode(response.content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        return _shorten(response.text)
+        return truncate(response.text, _MAX_REASON)
     status: object = body.get("status")
     inner = cast("Mapping[str, object]", status).get("msg") if isinstance(status, Mapping) else None
     message = next((body[name] for name in ("error", "detail", "message") if name in body), inner)
-    return _shorten(str(message or response.text))
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]} ..."
+    return truncate(str(message or response.text), _MAX_REASON)

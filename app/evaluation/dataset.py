@@ -86,6 +86,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[str, ...] = ()
     metadata: Mapping[str, str] = {}
 
+    def with_question(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the parameters of a request for this item: `parameters`, and the question as its prompt."""
+        return {**parameters, "prompts": [self.question]} if self.question else parameters
+
 
 class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     """Labelled images.

@@ -158,9 +158,8 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> In
     servable.check_parameters(parameters.keys() - _DEFAULT_PARAMETERS)
 
     def predict(item: Item, data: bytes) -> Records:
-        item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
         try:
-            records = predict_records(servable, source.name, data, item_parameters)
+            records = predict_records(servable, source.name, data, item.with_question(parameters))
         except InferenceError as error:
             raise InferenceClientError(str(error)) from None
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
