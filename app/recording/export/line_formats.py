@@ -9,6 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from app.recording.inference import Batches, Exported, RecordedInference, format_timestamp
+from app.recording.stores.rows import position
 
 COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
     "id": attrgetter("id"),
@@ -28,9 +29,9 @@ COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
     "image_digest": lambda inference: inference.image and inference.image.digest,
     "image_width": lambda inference: inference.image and inference.image.width,
     "image_height": lambda inference: inference.image and inference.image.height,
-    "latitude": lambda inference: _degrees(inference, "latitude"),
-    "longitude": lambda inference: _degrees(inference, "longitude"),
-    "metadata": lambda inference: _json(_metadata(inference)),
+    "latitude": lambda inference: position(inference.metadata)[0],
+    "longitude": lambda inference: position(inference.metadata)[1],
+    "metadata": lambda inference: _json({entry.key: entry.value for entry in inference.metadata}),
     "parameters": lambda inference: _json(inference.parameters),
     "records": lambda inference: None if inference.records is None else _json(inference.records),
 }
@@ -76,15 +77,6 @@ def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str
         if label is None or (number is not None and (best is None or number > best)):
             label, best = name, number
     return label, best
-
-
-def _metadata(inference: RecordedInference) -> Mapping[str, object]:
-    return {entry.key: entry.value for entry in inference.metadata}
-
-
-def _degrees(inference: RecordedInference, key: str) -> object:
-    value = _metadata(inference).get(key)
-    return value if isinstance(value, int | float) else None
 
 
 def _json(value: object) -> str:

@@ -66,7 +66,7 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
         labels: the labels to search; those of the records by default.
     """
     entries, records, image = inference.metadata, inference.records, inference.image
-    latitude, longitude = _position(entries)
+    latitude, longitude = position(entries)
     columns = msgspec.structs.asdict(inference) | image_columns(image)
     del columns["image"]
     columns |= {
@@ -118,7 +118,7 @@ def _indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
     return text[:max_characters].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
+def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
     """Return latitude and longitude in degrees if both reserved keys exist (Chariot, "Inference Store Metadata")."""
     values = {entry.key: entry.value for entry in entries if entry.key in ("latitude", "longitude")}
     latitude, longitude = _degrees(values.get("latitude"), 90), _degrees(values.get("longitude"), 180)

@@ -80,7 +80,11 @@ def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
         request_id="+1",
         message="@x, y\nz",
         records=[{"label": "a", "score": 0.2}, {"label": "-b", "score": 0.9}],
-        metadata=[MetadataEntry("latitude", "float", -1.5), MetadataEntry("s", "str", "ü")],
+        metadata=[
+            MetadataEntry("latitude", "str", "-1.5"),
+            MetadataEntry("longitude", "int", 7),
+            MetadataEntry("s", "str", "ü"),
+        ],
         image=IMAGE,
     )
     write(tmp_path / "a.csv", [exported, inference("b", records=None)])
@@ -90,8 +94,8 @@ def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
     assert (first["request_id"], first["message"]) == ("'+1", "'@x, y\nz")
     assert (first["started"], first["duration_ms"]) == ("1970-01-01T00:00:01.500000Z", "2.5")
     assert (first["found"], first["label"], first["score"]) == ("2", "'-b", "0.9")
-    assert (first["latitude"], first["image_width"]) == ("-1.5", "200")
-    assert json.loads(first["metadata"]) == {"latitude": -1.5, "s": "ü"}
+    assert (first["latitude"], first["longitude"], first["image_width"]) == ("-1.5", "7.0", "200")
+    assert json.loads(first["metadata"]) == {"latitude": "-1.5", "longitude": 7, "s": "ü"}
     assert (second["found"], second["records"], second["label"]) == ("", "", "")
 
 
