@@ -60,8 +60,7 @@ _MIN_CLOSE_SECONDS = 1.0
 class Service:
     """The parts of a server, built from its settings. Models are loaded when the application starts.
 
-    Args:
-        discover: returns the models to serve; called again for every reload.
+    Every reload calls `discover` again, which returns the models to serve.
 
     Raises:
         ModelError: when there are no models, or two models have the same name.

@@ -65,11 +65,7 @@ def variants(
 ) -> Sequence[Candidate]:
     """Return the combinations that may change answers, the simplest first; the first is the reference.
 
-    Args:
-        current: the candidate that the model's settings describe.
-        runtimes: runtimes to try for an ONNX graph.
-        precisions: precisions to try. A model that is int8 already stays so.
-        decodes: `full`, and `reduced` for JPEGs.
+    A model that is int8 already stays so. `decodes` are `full`, and `reduced` for JPEGs.
     """
     if current.runtime is None:
         return [Candidate()]

@@ -33,14 +33,8 @@ def open_grpc_client(
 ) -> Generator[InferenceClient]:
     """Yield a client with one channel, which several threads may use. It retries a few times if the server is busy.
 
-    Args:
-        address: host and port.
-        protocol: ``v2-grpc`` or ``grps-grpc``.
-        model: the model's name on the server; empty for the only model (GRPS).
-        parameters: sent with every request; the question of an item is added.
-        timeout: seconds to wait for a response.
-        headers: sent with every call, as gRPC metadata.
-        credentials: for TLS; None disables TLS.
+    The protocol is ``v2-grpc``, or ``grps-grpc``, which needs no name for the only model. The question of an item is added
+    to the parameters. Without credentials, there is no TLS.
     """
     metadata = [(name.lower(), value) for name, value in headers.items()]
     infer = _infer_v2 if protocol == "v2-grpc" else _infer_grps

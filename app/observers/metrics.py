@@ -20,9 +20,7 @@ _RESTART_CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}
 class Metrics:
     """Count inferences, their durations and invalid metadata. Explanations have their own metrics.
 
-    Args:
-        registry: the registry for the metrics: one for each server, never the library's global one.
-        known_name: returns the name of a model as it is counted: "" if no model has it, as clients may invent names.
+    Each server has its own registry. Clients may invent names: `known_name` returns "" for those that no model has.
     """
 
     def __init__(self, registry: CollectorRegistry, known_name: Callable[[str], str]) -> None:

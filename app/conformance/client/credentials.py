@@ -25,11 +25,9 @@ class CredentialsError(Exception):
 
 
 def read_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, str]:
-    """Return header values by lower-case name.
+    """Return header values by lower-case name, from "Name: value" lines.
 
-    Args:
-        lines: "Name: value" lines from options.
-        file: a file of such lines, so that secrets do not show in the process list; it overrides `lines`.
+    Those of a file, where secrets do not show in the process list, override those of options.
 
     Raises:
         CredentialsError: a line is not a valid header, or the file cannot be read.

@@ -28,12 +28,7 @@ class RequestLimitError(Exception):
 
 @dataclass(frozen=True)
 class GrpcChannel:
-    """A channel to an engine over gRPC.
-
-    Args:
-        metadata: sent with every call.
-        timeout: seconds to wait for a response.
-    """
+    """A channel to an engine over gRPC; every call has the metadata, and waits `timeout` seconds for a response."""
 
     channel: Any
     metadata: Sequence[tuple[str, str]]

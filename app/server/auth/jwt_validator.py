@@ -97,10 +97,7 @@ def _public_key(entry: Mapping[str, Any]) -> PublicKey | None:
 class JwtValidator:
     """Validate tokens, and cache valid ones: verifying a signature is slower than a cache lookup.
 
-    Args:
-        issuer: required value of `iss`.
-        audience: required value of `aud`, or one of its values.
-        max_cached: maximum number of cached tokens; a full cache is cleared.
+    The audience is `aud`, or one of its values. A full cache is cleared.
     """
 
     keys: Sequence[PublicKey]

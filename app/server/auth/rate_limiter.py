@@ -50,9 +50,8 @@ class LogSampler:
 class RateLimiter:
     """Keep a token bucket for each client with a rate limit. Use it only from the event loop.
 
-    Args:
-        default_rate: rate of clients without a rate of their own; None for no limit.
-        max_buckets: maximum number of buckets; above it, the least recently used client starts with a full bucket.
+    Clients without a rate of their own have the default, None for no limit. Above `max_buckets`, the least recently
+    used client starts with a full bucket.
     """
 
     default_rate: Rate | None = None

@@ -49,11 +49,9 @@ class MessageParser:
 
 
 class Health:
-    """Report SERVING while every model is ready and the server is not stopping.
+    """Report SERVING while every model is ready and the server is not stopping, which ends every watch.
 
-    Args:
-        services: known service names, besides the empty one, which means the server.
-        stopping: set when the server stops, which ends every watch.
+    The server itself is the service with an empty name.
     """
 
     def __init__(
@@ -104,9 +102,7 @@ class Health:
 class Reflection(grpc.GenericRpcHandler):
     """Handle both versions, whose messages are the same. Few clients need the libraries: the first call imports them.
 
-    Args:
-        names: the full names of the other services.
-        files: the descriptors of the services that are not gRPC's own.
+    The names are those of all other services, the files only those of services that are not gRPC's own.
     """
 
     def __init__(self, parser: MessageParser, names: Sequence[str], files: Sequence[FileDescriptor]) -> None:
@@ -144,9 +140,7 @@ class Reflection(grpc.GenericRpcHandler):
 class _ReflectedPool:
     """The descriptors of all services. It also finds the methods of services, which protobuf's pool does not.
 
-    Args:
-        files: the descriptors, from any pool.
-        alpha: the module with the messages of the alpha version.
+    `alpha` is the module with the messages of the alpha version.
     """
 
     def __init__(self, files: Sequence[Any], alpha: Any) -> None:

@@ -77,9 +77,7 @@ class InferenceReader(Protocol):
 class Inferences:
     """Provide the routes under ``/inferences``; they answer 404 with a reason if recordings cannot be read.
 
-    Args:
-        open_reader: opens the store at the first request; None if recordings cannot be read.
-        record_type: type of one inference, for OpenAPI.
+    The first request opens the store with `open_reader`. `record_type` is the type of one inference, for OpenAPI.
     """
 
     def __init__(

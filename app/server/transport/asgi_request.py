@@ -18,13 +18,7 @@ _WITHOUT_BODY = (204, 304)
 
 
 class AsgiRequest(ConnectionRequest):
-    """Give one request to the application, and write its response.
-
-    Args:
-        connection: writes the response and continues after it.
-        keep_alive: whether the connection stays open after the response.
-        waiting_for_100_continue: whether the client sends its body only after an interim response.
-    """
+    """Give one request to the application, and write its response, after which the connection continues."""
 
     def __init__(
         self, scope: dict[str, Any], connection: Any, *, keep_alive: bool, waiting_for_100_continue: bool

@@ -58,14 +58,10 @@ class ShutdownHooks(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class HttpServer:
-    """Serve an application until a stop signal.
+    """Serve an application until a stop signal, or until `should_exit` is set.
 
-    Args:
-        lifespan: context of the application, entered before the first connection and left after the last one.
-
-    Attributes:
-        started: whether connections are accepted.
-        should_exit: set it to start the shutdown.
+    Its lifespan is entered before the first connection, and left after the last one. Once it has `started`, it accepts
+    connections.
     """
 
     def __init__(

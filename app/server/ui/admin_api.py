@@ -49,9 +49,8 @@ class _RepositoryState(msgspec.Struct, frozen=True, kw_only=True):
 class AdminApi:
     """Serve the model view of the page.
 
-    Args:
-        admin: whether every user of the page may change models; None for users at a loopback address only.
-        access: authorization, which must also allow the change.
+    With `admin`, every user of the page may change models, with None only users at a loopback address. `access` must
+    also allow the change.
     """
 
     def __init__(self, repository: Repository, admin: bool | None = None, access: HttpAccess | None = None) -> None:

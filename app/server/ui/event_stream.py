@@ -26,9 +26,8 @@ _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in _HEAD
 class EventStream:
     """Serve the event stream as an ASGI application. Query: `window`, a key of `WINDOWS`, and `model`, for details.
 
-    Args:
-        max_streams: maximum number of streams; further ones are rejected with 503.
-        send_timeout: seconds after which a client that does not read is disconnected.
+    Streams above `max_streams` are rejected with 503. A client that does not read for `send_timeout` seconds is
+    disconnected.
     """
 
     def __init__(
