@@ -33,8 +33,8 @@ def open_grpc_client(
 ) -> Generator[InferenceClient]:
     """Yield a client with one channel, which several threads may use. It retries a few times if the server is busy.
 
-    The protocol is ``v2-grpc``, or ``grps-grpc``, which needs no name for the only model. The question of an item is added
-    to the parameters. Without credentials, there is no TLS.
+    The protocol is ``v2-grpc``, or ``grps-grpc``, which needs no name for the only model. The question of an item is
+    added to the parameters. Without credentials, there is no TLS.
     """
     metadata = [(name.lower(), value) for name, value in headers.items()]
     infer = _infer_v2 if protocol == "v2-grpc" else _infer_grps
