@@ -90,7 +90,13 @@ def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Se
     if "id" not in result.columns:
         raise SettingsError(f"--sql with --to needs a column id, got {', '.join(result.columns)}")
     position = result.columns.index("id")
-    return reader.batches_of([str(row[position]) for row in result.rows])
+    ids = list(dict.fromkeys(str(row[position]) for row in result.rows))
+    found = 0
+    for batch in reader.batches_of(ids):
+        yield batch
+        found += len(batch)
+    if found < len(ids):
+        error_console().print(f"No inference has {counted(len(ids) - found, 'value')} of the column id")
 
 
 def _print_result(result: SqlResult, *, json: bool) -> None:

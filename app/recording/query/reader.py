@@ -110,8 +110,11 @@ class RecordingReader:
         yield from self._batches(inferences.c.number, numbers)
 
     def batches_of(self, ids: Sequence[str]) -> Iterator[Sequence[RecordedInference]]:
-        """Yield the inferences with these ids in batches, in the order of the ids except within a batch."""
-        yield from self._batches(inferences.c.id, list(dict.fromkeys(ids)))
+        """Yield the inferences with these ids in batches, in the order of the ids except within a batch.
+
+        Each id occurs once in `ids`.
+        """
+        yield from self._batches(inferences.c.id, ids)
 
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""

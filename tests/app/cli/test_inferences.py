@@ -106,6 +106,14 @@ def test_sql_chooses_inferences_to_export(store: str, tmp_path: Path) -> None:
         inferences(store, sql="SELECT model FROM recorded", to=tmp_path / "b.jsonl")
 
 
+def test_ids_of_no_inference_are_reported(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT id FROM recorded WHERE id = 'first' UNION ALL SELECT number FROM recorded_labels"
+    inferences(store, sql=sql, to=tmp_path / "a.jsonl")
+    error = capsys.readouterr().err.replace("\n", " ")
+    assert "No inference has 1 value of the column id" in error
+    assert "Wrote 1 inference to" in error
+
+
 def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store, id="second")
     assert json.loads(capsys.readouterr().out)["model"] == "vlm"

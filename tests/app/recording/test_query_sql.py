@@ -70,7 +70,7 @@ def test_statement_may_have_its_own_with_comment_and_colons(reader: RecordingRea
 
 
 def test_inferences_are_fetched_by_the_ids_of_a_result(reader: RecordingReader) -> None:
-    (batch,) = reader.batches_of(["south", "north", "missing", "south"])
+    (batch,) = reader.batches_of(["south", "north", "missing"])
     assert inference_ids(batch) == ["south", "north"]
 
 
