@@ -5,8 +5,8 @@ from typing import Self
 
 import msgspec
 
-from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits, check_text
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits, check_text, too_large
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
@@ -158,8 +158,7 @@ class ImageTextToText:
             images = [] if is_text_alone else read_images(tensor, budget, path)
             prompt_count += len(images) * len(prompts)
             if prompt_count > limits.max_prompts:
-                message = f"Expected at most {limits.max_prompts} prompts in one request, got {prompt_count} up to here"
-                raise InferenceError(ErrorKind.TOO_LARGE, message, prompts_path)
+                raise too_large(limits.max_prompts, "prompts in one request", prompt_count, prompts_path)
             if parameters.messages is not None:
                 items = [_conversation(images, parameters, limits, f"{path}.parameters.messages")]
             else:

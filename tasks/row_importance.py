@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.error import invalid, model_failed, quote_value
 from tasks.inference.request import Positive
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.tensor_inference import Tensors, TensorsInput
@@ -173,8 +173,7 @@ def _scores(prediction: Tensors, row_count: int) -> NDArray[np.float64]:
     """Return (rows, outputs)."""
     (output,) = prediction.tensors
     if output.shape[:1] != (row_count,) or len(output.shape) > 2 or 0 in output.shape:
-        message = f"Expected outputs for {row_count} rows to explain, got the shape {list(output.shape)}"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        raise model_failed(f"Expected outputs for {row_count} rows to explain, got the shape {list(output.shape)}")
     return output.data.reshape(row_count, -1).astype(np.float64)
 
 

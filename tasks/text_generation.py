@@ -6,8 +6,8 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits
+from tasks.inference.error import invalid
+from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
@@ -100,8 +100,7 @@ class TextGeneration:
         groups = text_groups(request, bounded_defaults, limits, TextGenerationParameters, check)
         count = sum(len(group.items) for group in groups)
         if count > limits.max_prompts:
-            message = f"Expected at most {limits.max_prompts} texts in one request, got {count}"
-            raise InferenceError(ErrorKind.TOO_LARGE, message, "inputs")
+            raise too_large(limits.max_prompts, "texts in one request", count, "inputs")
         return groups
 
     def postprocess(self, item: ContinuedText, prediction: Generation, /) -> Generation:

@@ -14,7 +14,8 @@ from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHea
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall, report_refusals
 from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.status import http_status
-from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import too_large
 
 # zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
@@ -69,8 +70,7 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise invalid(f"The body is not {encoding}: {error}", "Content-Encoding") from None
     if len(content) > max_bytes:
-        message = f"Expected at most {max_bytes:,} bytes after decompression, got more"
-        raise InferenceError(ErrorKind.TOO_LARGE, message)
+        raise too_large(max_bytes, "bytes after decompression")
     if not stream.eof:
         raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
     if trailing := len(stream.unused_data.rstrip(b"\0")):

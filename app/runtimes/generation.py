@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.engine.cancellation import raise_if_cancelled
 from app.runtimes.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, PromptedImage
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
 from tasks.text_generation import ContinuedText, Generation
@@ -69,7 +69,7 @@ class Sampler:
         raise_if_cancelled()
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: the score of a token is {logits[best]}")
+            raise model_failed(f"The model failed: the score of a token is {logits[best]}")
         if self._random is None:
             return best
         candidates = self._top_candidates(logits)

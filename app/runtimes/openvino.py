@@ -21,7 +21,7 @@ from app.runtimes.onnxruntime.loading import open_session
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.inference.tensor import Datatype
 
 _HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
@@ -75,7 +75,7 @@ class OpenVinoSession:
         try:
             return graph.infer(feeds, [self._numbers[name] for name in names or self._numbers])
         except Exception as error:
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_reason(error)}") from error
+            raise model_failed(f"The model failed: {_reason(error)}") from error
 
     def _compile_usual(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         with self._lock:

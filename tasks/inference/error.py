@@ -64,6 +64,11 @@ def invalid(message: str, path: str = "") -> InferenceError:
     return InferenceError(ErrorKind.INVALID_REQUEST, message, path)
 
 
+def model_failed(message: str) -> InferenceError:
+    """Return a `MODEL_FAILED` error, for a model that raised or returned what cannot be used."""
+    return InferenceError(ErrorKind.MODEL_FAILED, message)
+
+
 def truncate(text: str, max_length: int = _MAX_QUOTE) -> str:
     """Return `text`, truncated to `max_length` characters."""
     return text if len(text) <= max_length else f"{text[:max_length]}..."

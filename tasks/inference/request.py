@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 
-from tasks.inference.error import ErrorKind, InferenceError, invalid, truncate
+from tasks.inference.error import InferenceError, invalid, truncate
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.tensor import InputTensor, Tensor
 
@@ -162,8 +162,7 @@ def _text_list(value: str, path: str) -> object:
     if not value.lstrip().startswith("["):
         return [value]
     if len(value) > _MAX_LIST_CHARACTERS:
-        message = f"Expected a JSON array of at most {_MAX_LIST_CHARACTERS:,} characters, got {len(value):,}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, path)
+        raise too_large(_MAX_LIST_CHARACTERS, "characters in a JSON array", len(value), path)
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits
+from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Labelled, TensorSpec
 from tasks.saliency.probe import probe_parameters, select_targets
@@ -204,5 +204,4 @@ def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
         else:
             count += tensor.shape[0] if len(tensor.shape) == 4 else 1
     if count > limits.max_inputs:
-        message = f"Expected at most {limits.max_inputs} images or texts in one request, got {count}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, "inputs")
+        raise too_large(limits.max_inputs, "images or texts in one request", count, "inputs")

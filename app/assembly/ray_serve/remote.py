@@ -12,7 +12,7 @@ from app.engine.cancellation import raise_if_cancelled
 from app.engine.scheduling.thread_pool import release_worker
 from app.runtimes.remote import Binding, Failure, ModelUnavailable, Outcome
 from app.settings.model import ModelError, ModelSource
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, model_failed
 
 _exceptions: Any = importlib.import_module("ray.exceptions")
 _serve_exceptions: Any = importlib.import_module("ray.serve.exceptions")
@@ -94,8 +94,7 @@ class RemoteModel:
                     raise InferenceError(ErrorKind.OVERLOADED, message) from None
                 except _serve_exceptions.DeploymentUnavailableError as error:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, f"The model has no replicas: {error}") from None
-        message = f"{self._retries + 1} replicas of the model were lost during the same call"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        raise model_failed(f"{self._retries + 1} replicas of the model were lost during the same call")
 
     def _result(self, response: Any, deadline: float) -> Any:
         """Return the result of a call; raise after its deadline, or when the request is cancelled."""

@@ -15,7 +15,7 @@ from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import TextStream
 from app.settings.model import ModelError
 from metadata.entry import output_parameters
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
@@ -271,8 +271,7 @@ def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Se
         raise
     except BaseException as error:
         # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
-        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
+        raise model_failed(f"The model failed: {error_text(error)}") from error
     if len(results) != len(items):
-        message = f"The model answered {len(results)} of {len(items)} inputs"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        raise model_failed(f"The model answered {len(results)} of {len(items)} inputs")
     return results

@@ -9,7 +9,7 @@ import msgspec
 
 from app.engine.error_text import error_text
 from metadata.entry import output_parameters
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import InferenceError, model_failed
 from tasks.inference.response import InferenceResult, Prediction, SampleResult
 from tasks.task import FinishReason, InputGroup, TextChunk, TokenUsage
 from tasks.text.stopping import ChunkCollector
@@ -116,7 +116,7 @@ class TextStream:
                     raise
                 except BaseException as error:
                     # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
-                    raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
+                    raise model_failed(f"The model failed: {error_text(error)}") from error
                 finally:
                     self._model_ns += time.perf_counter_ns() - started
                 if chunk is None:

@@ -17,7 +17,7 @@ from app.protocols.openai_models import embedding_output, vector_length
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
 from app.wire.json_tensors import from_bfloat16_bits
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import InferenceError, invalid, model_failed
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
@@ -109,8 +109,7 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
         """Return (N, n), one vector for each input."""
         numbers = from_bfloat16_bits(tensor.data) if tensor.datatype is Datatype.BF16 else tensor.data
         if numbers.ndim > 1 and len(numbers) != self.count:
-            message = f"The model returned {len(numbers)} vectors for {self.count} inputs"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+            raise model_failed(f"The model returned {len(numbers)} vectors for {self.count} inputs")
         with np.errstate(over="ignore"):
             return numbers.reshape(self.count, -1).astype("<f4")
 

@@ -11,7 +11,7 @@ from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement, fit
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.runtimes.onnxruntime.session import GraphSession
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
 
@@ -198,8 +198,7 @@ class ImageGraph:
         for output in outputs:
             if not self._unbatched and output.shape[:1] != (count,):
                 shapes = [list(output.shape) for output in outputs]
-                message = f"The model received {count} images and returned outputs of the shapes {shapes}"
-                raise InferenceError(ErrorKind.MODEL_FAILED, message)
+                raise model_failed(f"The model received {count} images and returned outputs of the shapes {shapes}")
             floats.append(
                 output.astype(np.float32, copy=False) if output.dtype.kind == self._converted_kind else output
             )

@@ -15,7 +15,7 @@ from app.runtimes.onnxruntime.layouts.layout import Candidates, Match, Outline
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.inference.tensor import Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
@@ -145,6 +145,5 @@ def _names_of(class_ids: Sequence[int], names: Sequence[str]) -> list[str]:
         return [str(class_id) for class_id in class_ids]
     for class_id in class_ids:
         if not 0 <= class_id < len(names):
-            message = f"The model returned class number {class_id}, but has only {len(names)} labels"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+            raise model_failed(f"The model returned class number {class_id}, but has only {len(names)} labels")
     return list(map(names.__getitem__, class_ids))

@@ -21,7 +21,7 @@ from app.runtimes.onnxruntime.devices import CPU, Device, parse_devices
 from app.runtimes.onnxruntime.files.external_data import check_external_data
 from app.runtimes.onnxruntime.files.location import check_graph_file
 from app.settings.model import ModelError, OnnxRuntimeSettings
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.inference.tensor import Datatype, TensorSpec
 
 _ON_CPU = OnnxRuntimeSettings()
@@ -132,7 +132,7 @@ class Session:
                 return run_bound(instance.session, instance.memory, self._framework.OrtValue, feeds, names)
             return instance.session.run(names, feeds)
         except Exception as error:
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
+            raise model_failed(f"The model failed: {_first_line(error)}") from error
         finally:
             if is_shared:
                 with self._lock:

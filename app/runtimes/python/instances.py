@@ -19,7 +19,7 @@ import msgspec
 
 from app.engine.scheduling.thread_pool import release_worker
 from app.runtimes.waiting import WaitingRequests
-from tasks.inference.error import ErrorKind, InferenceError, truncate
+from tasks.inference.error import ErrorKind, InferenceError, model_failed, truncate
 
 T = TypeVar("T")
 
@@ -169,10 +169,9 @@ class InstanceLease(msgspec.Struct, eq=False):
             message = f"The model did not answer within {self._seconds:g} s"
             raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message) from None
         except ModelExited as error:
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
+            raise model_failed(f"The model failed: {error}") from error
         except Exception as error:
-            message = f"The model failed: {describe_exception(error)}"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message) from error
+            raise model_failed(f"The model failed: {describe_exception(error)}") from error
 
 
 class InstancePool:

@@ -11,7 +11,7 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfig
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.inference.tensor import TensorSpec
 
 _PIXELS = "pixel_values"
@@ -71,7 +71,7 @@ class VisionEncoder:
         features = self._graph.run(cast)[self._output]
         if features.ndim < 2 or features.size == 0:
             message = f"The model failed: expected image features of shape [number, width], got {list(features.shape)}"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+            raise model_failed(message)
         return features.reshape(-1, features.shape[-1])
 
 
@@ -175,8 +175,7 @@ class Decoder:
     def _last_logits(self, logits: NDArray[Any]) -> NDArray[np.float32]:
         if logits.ndim != 3 or logits.shape[0] != 1 or 0 in logits.shape:
             shape = list(logits.shape)
-            message = f"The model failed: expected logits of shape [1, length, vocabulary], got {shape}"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+            raise model_failed(f"The model failed: expected logits of shape [1, length, vocabulary], got {shape}")
         return logits[0, -1].astype(np.float32)
 
 

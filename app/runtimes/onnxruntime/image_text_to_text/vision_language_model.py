@@ -13,7 +13,7 @@ from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEn
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder, PromptIds
 from tasks.image_text_to_text import PromptedImage
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import invalid, model_failed
 from tasks.vision.image import Image
 
 
@@ -52,8 +52,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
         per_tile, remainder = divmod(len(features), tiles.count)
         ids = self.prompts.image_ids(tiles.rows, tiles.columns, per_tile)
         if remainder or ids.count(self.prompts.image_id) != len(features):
-            message = f"The model failed: {len(features)} image features do not fit {tiles.count} tiles"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+            raise model_failed(f"The model failed: {len(features)} image features do not fit {tiles.count} tiles")
         return EncodedInputs(ids, features)
 
     def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
@@ -104,7 +103,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
             return embeddings
         if features.shape[1] != embeddings.shape[-1]:
             description = f"{features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: its image features are {description}")
+            raise model_failed(f"The model failed: its image features are {description}")
         merged = embeddings.copy()
         merged[0, np.asarray(inputs.ids) == image_id] = features.astype(merged.dtype, copy=False)
         return merged

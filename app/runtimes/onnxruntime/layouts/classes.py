@@ -25,7 +25,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     sigmoid,
     softmax,
 )
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.task import TaskType
 
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
@@ -85,7 +85,7 @@ def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
 def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
     values: NDArray[np.float32] = answer.outputs[0].reshape(-1)
     if not np.logical_and.reduce(np.isfinite(values)):
-        raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are not finite numbers")
+        raise model_failed("The model returned scores that are not finite numbers")
     if layout == _PROBABILITIES:
         return values
     return sigmoid(values) if layout == _MULTI_LABEL else softmax(values)

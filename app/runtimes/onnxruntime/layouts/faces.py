@@ -35,7 +35,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     grid_corners,
     sigmoid,
 )
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.filtering import ious, suppress_boxes, xywh_to_xyxy
@@ -153,7 +153,7 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
     rows, columns = answer.height // stride, answer.width // stride
     if not rows * columns or count % (rows * columns):
         message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        raise model_failed(message)
     return np.repeat(grid_corners(rows, columns, stride), count // (rows * columns), axis=0)
 
 

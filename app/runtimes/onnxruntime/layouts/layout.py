@@ -16,7 +16,7 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.contours import Contour
@@ -178,7 +178,7 @@ def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -
         InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
     """
     if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
-        raise InferenceError(ErrorKind.MODEL_FAILED, ALL_NAN)
+        raise model_failed(ALL_NAN)
     chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
     if len(chosen) > max_count:
         chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]

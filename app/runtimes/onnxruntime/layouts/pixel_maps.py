@@ -35,7 +35,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
 
@@ -92,7 +92,7 @@ def _grid(answer: RawOutputs, *, channels_last: bool) -> MaskGrid:
     """
     values: NDArray[np.float32] = answer.outputs[0]
     if np.isnan(values).all():
-        raise InferenceError(ErrorKind.MODEL_FAILED, ALL_NAN)
+        raise model_failed(ALL_NAN)
     return MaskGrid(np.nan_to_num(values.transpose(2, 0, 1) if channels_last else values), answer)
 
 
@@ -135,8 +135,7 @@ def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:
     columns = _pixel_cells(placement.image_width, placement.scale_x, placement.offset_x, answer.width, numbers.shape[1])
     class_ids = np.unique(numbers[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]).astype(np.intp)
     if len(class_ids) > _MAX_CLASSES:
-        message = f"The model returned {len(class_ids)} class numbers for one image, more than {_MAX_CLASSES}"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        raise model_failed(f"The model returned {len(class_ids)} class numbers for one image, more than {_MAX_CLASSES}")
     contours = _class_contours(numbers[rows][:, columns], class_ids)
     return Outline(class_ids=class_ids, scores=np.ones(len(class_ids), np.float32), contours=contours)
 

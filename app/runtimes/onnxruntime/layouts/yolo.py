@@ -39,7 +39,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
@@ -247,8 +247,7 @@ def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, class
             break
     else:
         grids = f"YOLOX's grids over {answer.height}x{answer.width} pixels"
-        message = f"The model returned {len(output)} candidates, which do not fit {grids}"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        raise model_failed(f"The model returned {len(output)} candidates, which do not fit {grids}")
     scale = np.concatenate([np.full((rows * columns, 1), stride, np.float32) for rows, columns, stride in sides])
     output[:, :2] = output[:, :2] * scale + np.concatenate([grid_corners(*side) for side in sides])
     output[:, 2:_BOX] = np.exp(np.minimum(output[:, 2:_BOX], _MAX_EXPONENT)) * scale

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.error import ErrorKind, InferenceError, quote_value
+from tasks.inference.error import InferenceError, model_failed, quote_value
 
 ItemPath = Callable[[int], str]
 """Returns the path of the n-th item in the return value."""
@@ -19,9 +19,7 @@ _ROUNDING = 1e-4
 
 def invalid_answer(path: str, expected: str, got: str) -> InferenceError:
     """Return the error for an invalid return value."""
-    return InferenceError(
-        ErrorKind.MODEL_FAILED, f"The model's answer cannot be used: {path}: Expected {expected}, got {got}"
-    )
+    return model_failed(f"The model's answer cannot be used: {path}: Expected {expected}, got {got}")
 
 
 class ClassNames:
