@@ -61,8 +61,9 @@ def _names(exchange: Exchange) -> set[str]:
     """Return the names in a list of models, or of objects with a name, or with an id as those of OpenAI."""
     try:
         content = msgspec.json.decode(exchange.body)
-        models: Any = [*content.get("models", ()), *content.get("data", ())] if is_object(content) else content
+        lists = [content.get("models", []), content.get("data", [])] if is_object(content) else [content]
+        models = [model for listed in msgspec.convert(lists, list[list[Any]]) for model in listed]
         named = [model.get("name", model.get("id")) if is_object(model) else model for model in models]
         return set(msgspec.convert(named, list[str])) - {""}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return set()
