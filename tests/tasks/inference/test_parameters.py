@@ -149,6 +149,6 @@ def test_length_of_a_list_in_a_text_is_limited() -> None:
     max_length = 4 * 1024 * 1024
     read = read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(max_length)})
     assert read.labels == ("a",)
-    with pytest.raises(InferenceError, match="array of at most 4,194,304 characters, got 4,194,305") as caught:
+    with pytest.raises(InferenceError, match="at most 4,194,304 characters in a JSON array, got 4,194,305") as caught:
         read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(max_length + 1)})
     assert caught.value.kind is ErrorKind.TOO_LARGE
