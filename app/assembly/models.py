@@ -45,7 +45,10 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
         sources = discover(options.model_dir or DEMO_MODELS)
     if options.model_name is not None:
         sources = name_only_model(sources, options.model_name)
-    links = link_folders(options.model_links)
+    links = tuple(Path(part.strip()) for part in (options.model_links or "").split(",") if part.strip())
+    for folder in links:
+        if not folder.is_dir():
+            raise ModelError(f"--model-links: {folder} is not a folder")
     return [_configured(source, options, links) for source in sources]
 
 
@@ -69,19 +72,6 @@ def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, .
         links=links,
         compile_cache=options.compile_cache,
     )
-
-
-def link_folders(option: str | None) -> tuple[Path, ...]:
-    """Return the folders that `--model-links` names.
-
-    Raises:
-        ModelError: when a path is not a folder.
-    """
-    folders = tuple(Path(part.strip()) for part in (option or "").split(",") if part.strip())
-    for folder in folders:
-        if not folder.is_dir():
-            raise ModelError(f"--model-links: {folder} is not a folder")
-    return folders
 
 
 def describe(source: ModelSource) -> ModelMetadata:

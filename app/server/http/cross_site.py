@@ -26,18 +26,13 @@ RefusalBody = Callable[[str, str], bytes]
 """Builds the body of an error response from a path and a message."""
 
 
-def plain_refusal(_: str, message: str) -> bytes:
-    """Return an error body in the shape that most clients expect."""
-    return msgspec.json.encode({"error": message})
-
-
 def reject_cross_site(
     app: ASGIApp,
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     any_origin: bool = False,
-    refusal: RefusalBody = plain_refusal,
+    refusal: RefusalBody = lambda _, message: msgspec.json.encode({"error": message}),
 ) -> ASGIApp:
     """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
 

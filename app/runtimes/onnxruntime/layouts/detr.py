@@ -159,7 +159,7 @@ def _decode_pairs(
 ) -> Candidates:
     """Return the best pairs of query and class, best first, as DETR models without suppression do.
 
-    They are as many as the queries at most, with the query number in `extras`. `class_numbers` are the slots of the
+    There are at most N pairs for N queries, with the query number in `extras`. `class_numbers` are the slots of the
     classes, by default all.
     """
     boxes, logits, *_ = answer.outputs
