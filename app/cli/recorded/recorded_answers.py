@@ -71,14 +71,17 @@ def match_recorded(
                 latest[item.id] = record
     if not latest:
         of_model = "" if model is None else f" with the model {model}"
-        raise EvaluationError(
-            f"None of the {len(dataset.items)} images was recorded{of_model}, by file or by name in the metadata"
-        )
+        shared_names = any(item.image.name not in by_name for item in dataset.items)
+        way_on = "; file names that several images have need their folder there" if shared_names else ""
+        reason = f"None of the {len(dataset.items)} images was recorded{of_model}"
+        raise EvaluationError(f"{reason}, by file or by name in the metadata{way_on}")
     if len(models) > 1:
         way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else _CHOOSE_VERSION
         raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")
     records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
-    failures = {item.id: "was not recorded" for item in dataset.items if item.id not in latest}
+    reasons = {True: "was not recorded", False: "was not recorded by file, or by name with folder"}
+    missing = (item for item in dataset.items if item.id not in latest)
+    failures = {item.id: reasons[item.image.name in by_name] for item in missing}
     return CollectedAnswers(records, failures), models.pop(), len(repeated)
 
 

@@ -59,6 +59,9 @@ def test_name_of_several_images_matches_none(tmp_path: Path) -> None:
     data = msgspec.structs.replace(dataset(tmp_path), items=tuple(items))
     collected, _, _ = match_recorded(data, [recorded(CAT, name="1.png"), recorded(DOG, name="b/1.png")])
     assert collected.records == {"b/1.png": DOG}
+    assert collected.failures == {"a/1.png": "was not recorded by file, or by name with folder"}
+    with pytest.raises(EvaluationError, match="file names that several images have need their folder there"):
+        match_recorded(data, [recorded(CAT, name="1.png")])
 
 
 @pytest.mark.parametrize("later_first", [False, True])
