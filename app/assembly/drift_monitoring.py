@@ -72,10 +72,8 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
 class Drift:
     """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
 
-    Args:
-        settings: of the server, with `drift` enabled.
-        sources: returns the server's models; called again while it serves. A model is monitored if a
-            `drift-baseline.npz` is in its folder or the folder above.
+    A model is monitored if a `drift-baseline.npz` is in its folder or the folder above. `sources`, which returns the
+    models, is called again while the server runs.
 
     Raises:
         SettingsError: when there are models but none has a baseline, or a baseline cannot be read.

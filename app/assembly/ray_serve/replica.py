@@ -28,10 +28,8 @@ def model_id(source: ModelSource) -> str:
 def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> type:
     """Return the class of the deployment. It is made at run time, because Ray's decorators need the numbers.
 
-    Args:
-        models: maximum number of models in a replica; the least recently used one is dropped first.
-        batch_size: maximum number of calls in a batch.
-        batch_wait_seconds: seconds that the first call of a batch waits for others.
+    A replica drops its least recently used model when it has more than `models`. The first call of a batch waits for
+    others.
     """
 
     class Models:

@@ -45,14 +45,10 @@ class AccessControl:
     def authorize(
         self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
     ) -> Identity:
-        """Return the identity of a request that may have `permission`.
+        """Return the identity of a request that may have `permission`, which is not ``open``.
 
-        A rejection is neither counted nor logged: pass it to `rejection_log`.
-
-        Args:
-            headers: headers or gRPC metadata, names in lower case.
-            permission: the required permission, not ``open``.
-            rate_limited: whether the request counts against the client's rate.
+        A rejection is neither counted nor logged: pass it to `rejection_log`. The names of headers, or of gRPC
+        metadata, are in lower case. With `rate_limited`, the request counts against the client's rate.
 
         Raises:
             AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.

@@ -39,14 +39,9 @@ def audit(
 ) -> None:
     """Write one line of the audit log.
 
-    Args:
-        action: ``load``, ``unload``, ``online`` or ``offline``.
-        model: name of the model; empty if there is none, or if the request was rejected before it was read.
-        outcome: ``ok``, ``refused`` or ``failed``.
-        status: HTTP status, or name of the gRPC status.
-        client: name of the client.
-        address: IP address of the client.
-        request_id: id of the request, which other log lines also have.
+    The action is ``load``, ``unload``, ``online`` or ``offline``, the outcome ``ok``, ``refused`` or ``failed``. The
+    status is that of HTTP, or the name of that of gRPC. The model is empty if a request has none, or was rejected
+    unread.
     """
     log: Any = structlog.get_logger("charioteer.audit")
     log.info(

@@ -17,14 +17,10 @@ FileStamp = tuple[int, int, int] | None
 
 
 class WatchedFile(Generic[T]):
-    """Hold the current content of a file. Use it only from the event loop.
+    """Hold the current content of a file, or of the target of a link. Use it only from the event loop.
 
-    If a change is not readable, the old content stays, and the error is logged once.
-
-    Args:
-        path: the file, or a symbolic link to it: Kubernetes replaces links.
-        parse: raises `SettingsError` if the content is invalid.
-        check_seconds: minimum number of seconds between two checks of the file.
+    It is checked at most once in `check_seconds`. If a change is not readable, or `parse` raises `SettingsError`, the
+    old content stays, and the error is logged once.
 
     Raises:
         SettingsError: if the file is not readable now.

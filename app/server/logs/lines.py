@@ -19,10 +19,8 @@ MAX_QUEUED_LINES = 10_000
 class LogLines:
     """Log lines of bytes for structlog. The order is kept; warnings and errors are written without delay.
 
-    Args:
-        file: the destination, preferably unbuffered. If it cannot be written, lines are lost.
-        delay: seconds that a line may wait for others.
-        flush_timeout: seconds that `flush` waits for the reader.
+    Lines are lost if the file, which is unbuffered, cannot be written. Others wait for `delay` seconds for further
+    ones. `flush` waits for the reader for `flush_timeout` seconds.
     """
 
     def __init__(self, file: BinaryIO, delay: float = _DELAY, flush_timeout: float = _FLUSH_TIMEOUT) -> None:

@@ -22,11 +22,9 @@ _NO_TIMEOUT_SECONDS = 24 * 3600.0
 
 
 class Acceptor:
-    """Pass the connections of a listening socket to protocols.
+    """Pass the connections of a listening socket, which becomes non-blocking, to protocols.
 
-    Args:
-        listen_socket: becomes non-blocking.
-        create_protocol: takes the socket of a connection and the IP address of the client.
+    `create_protocol` takes the socket of a connection and the IP address of the client.
     """
 
     def __init__(

@@ -42,12 +42,9 @@ class ConnectionTimeouts:
     ) -> str | None:
         """Return the phase if it has exceeded its timeout, otherwise None.
 
-        Args:
-            now: seconds of a monotonic clock.
-            phase: the phase: silent, headers, body, unread (the body of an answered request still arrives), answer (the
-                client does not read the response), idle, lingering, closing; empty while the server works.
-            message_count: number of requests started on the connection.
-            transferred_bytes: returns the number of transferred bytes in the given phase.
+        The phases are silent, headers, body, unread (the body of an answered request still arrives), answer (the client
+        does not read the response), idle, lingering, closing; the phase is empty while the server works. `now` is in
+        seconds of a monotonic clock.
         """
         state = (phase, message_count)
         has_progress = phase in ("body", "unread", "answer")
