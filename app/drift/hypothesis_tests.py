@@ -228,11 +228,12 @@ def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generat
     """Return the share of permutations whose statistic reaches that of the samples."""
 
     def of_rows(_: NDArray[np.intp], second: NDArray[np.intp], axis: int) -> Numbers:
-        second = np.atleast_2d(np.moveaxis(second, axis, -1))
-        in_second = np.zeros((len(second), n + m))
-        np.put_along_axis(in_second, second, 1, axis=1)
+        second = np.moveaxis(second, axis, -1)
+        batch = second.reshape(-1, m)
+        in_second = np.zeros((len(batch), n + m))
+        np.put_along_axis(in_second, batch, 1, axis=1)
         # Round, so that equal values stay equal in products of different sizes.
-        return np.round(statistic(in_second.T), 12)
+        return np.round(statistic(in_second.T), 12).reshape(second.shape[:-1])
 
     def test(permutations: int) -> float:
         rows, batch = np.arange(n + m), max(1, _BLOCK // (n + m))
