@@ -161,5 +161,8 @@ async def stream_call(
         if end:
             yield end
 
+    async def close() -> None:
+        await outputs.aclose()
+
     # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
-    return Stream(parts(), media_type=media_type, headers=_UNBUFFERED, background=BackgroundTask(outputs.aclose))
+    return Stream(parts(), media_type=media_type, headers=_UNBUFFERED, background=BackgroundTask(close))
