@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -52,19 +53,17 @@ class QueryRunner:
 def _sqlite_runner(dsn: StoreDsn, seconds: float | None) -> Callable[[Callable[[Connection], Any]], Any]:
     uri = f"file:{quote(str(dsn.file.absolute()))}?mode=ro"
 
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5)
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute("PRAGMA cache_size = -16384")
-        if seconds is not None:
-            deadline = time.monotonic() + seconds
-            connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_STEPS)
-        return connection
-
+    connect = partial(sqlite3.connect, uri, uri=True, check_same_thread=False, timeout=5)
     engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
 
     def run(query: Callable[[Connection], Any]) -> Any:
         with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+            connection.exec_driver_sql("PRAGMA cache_size = -16384")
+            if seconds is not None:
+                deadline = time.monotonic() + seconds
+                driver: Any = connection.connection.driver_connection
+                driver.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_STEPS)
             return query(connection)
 
     return run

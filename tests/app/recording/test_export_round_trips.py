@@ -250,7 +250,7 @@ def test_joined_exports_may_overlap(tmp_path: Path) -> None:
         ('"score":0.5', '"score":1' + "0" * 400, r"records\[0\].score"),
         ('"xmin":10.0', '"xmin":-1.7e308', r"records\[0\].xmin"),
         ('"score":0.5', '"score":NaN', "malformed"),
-        ('"label":"car"', '"label":' + "[" * 5000, "recursion depth"),
+        ('"label":"car"', '"label":' + "[" * 100_000, "recursion depth"),
         ('"message":""', '"message":1', "message"),
         ("}\n", "", "truncated"),
     ],

@@ -1,6 +1,7 @@
 """Stores whose tables have another version."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
@@ -16,8 +17,10 @@ from tests.app.recording.contents import execute, select
 
 
 @pytest.fixture
-def engine() -> Engine:
-    return create_engine("sqlite://")
+def engine() -> Iterator[Engine]:
+    engine = create_engine("sqlite://")
+    yield engine
+    engine.dispose()
 
 
 def add_site(connection: Connection) -> None:
