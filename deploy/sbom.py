@@ -89,7 +89,7 @@ def native_libraries(package: Distribution) -> Iterator[dict[str, Any]]:
 
 def licence_of(package: Distribution) -> dict[str, Any] | None:
     """Return the licence that the package states: an SPDX expression if it has one, else its own text."""
-    expression = package.metadata["License-Expression"]
+    expression = package.metadata.get("License-Expression")
     if expression:
         return {"expression": expression}
     classified = [
@@ -97,7 +97,7 @@ def licence_of(package: Distribution) -> dict[str, Any] | None:
         for text in package.metadata.get_all("Classifier") or ()
         if text.startswith("License :: ") and text != "License :: OSI Approved"
     ]
-    stated = " or ".join(classified) or str(package.metadata["License"] or "").partition("\n")[0]
+    stated = " or ".join(classified) or str(package.metadata.get("License", "")).partition("\n")[0]
     return {"license": {"name": stated}} if stated else None
 
 
