@@ -89,15 +89,15 @@ def native_libraries(package: Distribution) -> Iterator[dict[str, Any]]:
 
 def licence_of(package: Distribution) -> dict[str, Any] | None:
     """Return the licence that the package states: an SPDX expression if it has one, else its own text."""
-    expression = package.metadata.get("License-Expression")
-    if expression:
+    metadata = package.metadata.json
+    if expression := metadata.get("license_expression"):
         return {"expression": expression}
     classified = [
         text.rpartition(" :: ")[2]
-        for text in package.metadata.get_all("Classifier") or ()
+        for text in metadata.get("classifier", ())
         if text.startswith("License :: ") and text != "License :: OSI Approved"
     ]
-    stated = " or ".join(classified) or str(package.metadata.get("License", "")).partition("\n")[0]
+    stated = " or ".join(classified) or str(metadata.get("license", "")).partition("\n")[0]
     return {"license": {"name": stated}} if stated else None
 
 
