@@ -30,11 +30,14 @@ print(json.dumps([scores(Path(sys.argv[2]) / name, name) for name in ("test_vit"
 def scores(folder: Path, architecture: str) -> list[list[dict[str, float]]]:
     """Return the scores by label of timm and of the runtime, for several images."""
     torch = tiny_models.torch()
-    # The registry's torchvision is built for CUDA. A torch for CPUs cannot load its operators, and timm needs none.
-    operators = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, name):
-            operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    # A torch for CPUs cannot load the operators of a torchvision for CUDA, and timm needs none.
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:
+        operators = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            if not hasattr(torch.ops.torchvision, name):
+                operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     timm: Any = importlib.import_module("timm")
     torch.manual_seed(0)
     model = timm.create_model(architecture, num_classes=3).eval()
