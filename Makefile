@@ -82,7 +82,7 @@ bench: $(VENV)/.bench ## [measure] benchmark the server, its protocols and other
 	@$(BIN)/python -m tests.benchmarks.serving --write
 
 bench-gpu: $(VENV)/.bench ## [measure] measure throughput and latency on a GPU, if there is one
-	@$(BIN)/python -m tests.benchmarks.serving.gpu
+	@$(BIN)/python -m tests.benchmarks.serving.tables.gpu
 
 bench-explanations: $(VENV)/.fixtures ## [measure] compare explanations with random maps on generated scenes (minutes)
 	@$(BIN)/python -m tests.benchmarks.explanations

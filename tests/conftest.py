@@ -9,8 +9,8 @@ from hypothesis import settings
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.fake_app import build_app
-from tests.support.fake_models import FAKE_MODELS
+from tests.support.models.fake_models import FAKE_MODELS
+from tests.support.servers.fake_app import build_app
 
 # No deadline, because the machine may be busy. CI runs the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)

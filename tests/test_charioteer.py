@@ -11,10 +11,10 @@ import pytest
 import charioteer
 from app.assembly.in_process import InProcessModel
 from tasks.object_detection import Detections
-from tests.support.chariot import image_input
-from tests.support.colliding_packages import ENVIRONMENT, PACKAGES, make_project
-from tests.support.model_folders import write_model
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.data.chariot import image_input
+from tests.support.models.colliding_packages import ENVIRONMENT, PACKAGES, make_project
+from tests.support.models.model_folders import write_model
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 MODEL = """
     import tasks, metadata

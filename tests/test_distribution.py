@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 
 from app import __version__
 from tests.installed.environments import EXTRAS, requirements, wheel_environment
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
 
 PACKAGES = ("app", "metadata", "tasks")
 DEMO = ("fixtures/images", "fixtures/models")

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 

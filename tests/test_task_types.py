@@ -37,9 +37,9 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.task import TaskType
-from tests.support.apps import load_test_model, model_source
-from tests.support.fake_models import FAKE_MODELS
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS
+from tests.support.servers.apps import load_test_model, model_source
 
 ROOT = Path(__file__).parents[1]
 SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"

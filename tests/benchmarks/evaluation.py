@@ -26,8 +26,8 @@ from app.evaluation.metrics.coco import IOUS
 from app.evaluation.metrics.objects import measure_objects
 from app.evaluation.report import Measures
 from tasks.task import TaskType
-from tests.support.coco_reference import LABELS, RandomSet, coco_figures, decoded, random_set
-from tests.support.evaluation_samples import classification_sample
+from tests.support.data.coco_reference import LABELS, RandomSet, coco_figures, decoded, random_set
+from tests.support.data.evaluation_samples import classification_sample
 
 Figures = Mapping[str, float | None]
 

@@ -35,7 +35,7 @@ from tasks.saliency.explanation import (
     sample_count,
 )
 from tasks.vision.image import Image
-from tests.support.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
+from tests.support.data.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 
 SEED = 7001
 RANDOM_MAPS = 3

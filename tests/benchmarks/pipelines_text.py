@@ -16,8 +16,8 @@ from app.assembly.discovery import model_at
 from app.assembly.models import load
 from app.engine.models.servable import Servable
 from tests.app.runtimes.transformers.asking import answers, image_input
-from tests.support import tiny_language, tiny_readers
-from tests.support.library_answers import LibraryModel
+from tests.support.data.library_answers import LibraryModel
+from tests.support.models import tiny_language, tiny_readers
 
 Pixels = NDArray[np.uint8]
 

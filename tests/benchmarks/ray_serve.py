@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import LoadResult, send
 from tests.benchmarks.serving.processes import ROOT, charioteer, free_port
+from tests.benchmarks.serving.tables.encodings import chariot
 
 MODEL = ROOT / "fixtures" / "models" / "detector" / "model.onnx"
 IMAGE = ROOT / "fixtures" / "images" / "scene.jpg"

@@ -23,8 +23,8 @@ from prometheus_client import CollectorRegistry
 from app.assembly.recording import open_recorder
 from app.engine.request_context import RequestContext, event_id
 from app.settings.server import ServerSettings
-from tests.support.inference_events import detection_event
-from tests.support.postgres import is_postgres_installed, run_postgres
+from tests.support.data.inference_events import detection_event
+from tests.support.servers.postgres import is_postgres_installed, run_postgres
 
 Record = Callable[[RequestContext], "Future[None] | None"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 # `make browser` installs it there, with npm and the lock file beside this module.
 _AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 
 # Not session scope: while Playwright runs, no other test of the process can run an event loop.

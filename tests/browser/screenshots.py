@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 from tests.browser.chromium import chromium
 from tests.browser.looking import open_page
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.servers.server_process import ROOT, run_server
 
 _SIZE = (1280, 720)
 _COLOURS = 128

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 # Address of each view, and a text that it shows once it is loaded.
 VIEWS = {

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
 from tests.browser.zero_shot import open_zero_shot, sent_labels
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"

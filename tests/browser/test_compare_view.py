@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
 from tests.browser.zero_shot import open_zero_shot, sent_labels
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"

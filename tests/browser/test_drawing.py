@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.app.runtimes.onnxruntime import graphs
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow
 

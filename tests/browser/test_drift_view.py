@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.servers.server_process import ROOT, run_server
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 WINDOW = 30

@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.looking import open_page
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.images import encode_base64
+from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import open_page
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 HTML_NAME = "<img src=x onerror=alert(1)>"

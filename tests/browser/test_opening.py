@@ -5,7 +5,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import assert_fits, open_page
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
-from tests.support.chariot import image_input
-from tests.support.client_environments import python_with
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"

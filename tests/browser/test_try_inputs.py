@@ -10,10 +10,10 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.looking import open_page
 from tests.browser.try_view import IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, pixel, rows
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until
-from tests.support.ports import listening_port
-from tests.support.server_process import run_server
+from tests.support.servers.ports import listening_port
+from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow
 HTML_NAME = "<img src=x onerror=alert(1)>.jpg"

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
 from tests.browser.try_view import IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, rows
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow
 TEXTS = ("text_classification", "token_classification", "text_generation")

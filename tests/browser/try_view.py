@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 from playwright.sync_api import Locator, Page, expect
 
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"

@@ -8,8 +8,8 @@ import pytest
 
 from app.recording.export.writing import export
 from app.recording.inference import RecordedInference
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
 
 _PAGE = (ROOT / "docs" / "inferences.md").read_text()
 _EXAMPLES = dict(re.findall(r"^```(sql|python)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apps import PYTHON_MODELS
-from tests.support.client_environments import python_with, run_checks
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.apps import PYTHON_MODELS
+from tests.support.servers.client_environments import python_with, run_checks
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 _PAGE = (ROOT / "docs" / "clients.md").read_text()
 _SNIPPET = re.compile(r"^## (?P<client>.+?)$.*?^```(\w+)\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from litestar.testing import TestClient
 
-from tests.support.apps import ALL_MODELS, app_with_models, load_test_model, model_source
-from tests.support.chariot import Client
-from tests.support.grpc_server import GrpcTestClient, build_engine_from_sources, run_grpc_server
+from tests.support.data.chariot import Client
+from tests.support.servers.apps import ALL_MODELS, app_with_models, load_test_model, model_source
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine_from_sources, run_grpc_server
 
 
 @pytest.fixture(scope="session")

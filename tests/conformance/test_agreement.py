@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import decode_image
 from tests.conformance.test_wire import CASES, HEADER_LENGTH
-from tests.support.apps import ECHO_MODELS, TENSOR_FIXTURES
-from tests.support.chariot import Client
-from tests.support.grpc_server import GrpcTestClient, message
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import Client
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES
+from tests.support.servers.grpc_server import GrpcTestClient, message
 
 CONTENTS_FIELDS = {
     "BYTES": "bytes_contents",

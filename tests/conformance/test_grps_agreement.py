@@ -17,9 +17,9 @@ from app.proto import message_class
 from app.protocols.grps.tensors import wire_type
 from tasks.inference.tensor import Datatype
 from tests.conformance.test_agreement import AGREEING, over_json
-from tests.support.chariot import Client
-from tests.support.grpc_server import GrpcTestClient
-from tests.support.images import encode_image, rectangle
+from tests.support.data.chariot import Client
+from tests.support.data.images import encode_image, rectangle
+from tests.support.servers.grpc_server import GrpcTestClient
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 PREDICT = "/grps/v1/infer/predict"

@@ -3,10 +3,10 @@
 import pytest
 from litestar.testing import TestClient
 
-from tests.support.apps import app_of_protocol
-from tests.support.grpc_server import build_engine
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.protocol_cases import PROTOCOL_CASES
-from tests.support.scripted_model import EventRecorder
+from tests.support.servers.apps import app_of_protocol
+from tests.support.servers.grpc_server import build_engine
 
 
 @pytest.mark.parametrize(

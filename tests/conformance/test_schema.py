@@ -15,11 +15,11 @@ from app.recording.stores.sqlite_store import SqliteStore
 from app.recording.stores.store import parse_dsn
 from app.server.http.asgi import create_app
 from app.server.http.inferences import Inferences
-from tests.support.chariot import Client
-from tests.support.fake_app import build_app
-from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.data.chariot import Client
+from tests.support.data.recorded_rows import ALL_IDS, ALL_ROWS
 from tests.support.openapi import operations_of
-from tests.support.recorded_rows import ALL_IDS, ALL_ROWS
+from tests.support.servers.fake_app import build_app
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
 SCHEMA: Any = schemathesis.openapi.from_asgi("/schema", APP)

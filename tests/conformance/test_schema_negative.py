@@ -12,8 +12,8 @@ import schemathesis.checks
 from hypothesis import HealthCheck, given, settings, strategies
 from schemathesis import GenerationMode
 
-from tests.support.fake_app import build_app
 from tests.support.openapi import operations_of
+from tests.support.servers.fake_app import build_app
 
 LIBRARY: Any = schemathesis.checks
 CHECKS = [LIBRARY.content_type_conformance, LIBRARY.not_a_server_error, LIBRARY.status_code_conformance]

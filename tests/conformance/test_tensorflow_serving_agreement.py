@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.chariot import Client
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import Client
+from tests.support.data.images import encode_base64, encode_image, rectangle
 
 IMAGES = [
     encode_base64(encode_image(rectangle())),

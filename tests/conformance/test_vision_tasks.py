@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from app.proto import message_class
-from tests.support.chariot import image_input
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.data.chariot import image_input
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
 TRUTH: Mapping[str, list[dict[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())

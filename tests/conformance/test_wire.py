@@ -8,7 +8,7 @@ A case is a folder ``fixtures/wire/<protocol>/<case>`` with
   response that is not JSON. The order of names counts, white space does not, and floating-point numbers may differ
   by a millionth. ``"<text>"`` matches any text, ``"<number>"`` any integer. ``response.bin`` with ``response.json``
   is the data after the JSON;
-- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.apps``), and optionally
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.servers.apps``), and optionally
   ``content_type``, ``headers`` and ``response_headers``.
 """
 
@@ -24,8 +24,8 @@ import pytest
 from litestar.testing import TestClient
 
 from app.protocols import LISTENERS, PROTOCOLS
-from tests.support.apps import app_with_models
-from tests.support.http_connections import run_replaceable_app
+from tests.support.servers.apps import app_with_models
+from tests.support.servers.http_connections import run_replaceable_app
 
 WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
 CASES = sorted(path.parent for path in WIRE.glob("*/*/case.toml"))

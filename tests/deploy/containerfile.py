@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 FILE = ROOT / "deploy" / "Containerfile"
 PREFIX = "/opt/charioteer"

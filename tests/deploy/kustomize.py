@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import yaml
 
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
 
 KSERVE, KUBERNETES = ROOT / "deploy" / "kserve", ROOT / "deploy" / "kubernetes"
 

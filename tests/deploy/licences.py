@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 USUAL = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT"}
 """Licences that need no entry in the document."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 FOLDER = ROOT / "deploy" / "requirements"
 LOCKS = sorted(path.stem for path in FOLDER.glob("*.txt"))

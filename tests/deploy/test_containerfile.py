@@ -6,7 +6,7 @@ import pytest
 
 from app.cli.config import environment_schema
 from tests.deploy.containerfile import FILE, arguments_of, copied_paths, environment, only_argument, stages
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 BUILD, IMAGE = stages()
 PROPERTIES = environment_schema()["properties"]

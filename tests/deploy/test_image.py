@@ -20,7 +20,7 @@ from app.cli.model.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, copied_paths, environment, health_command, only_argument, stages
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import installed_versions
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from tests.deploy.kustomize import (
     overlays,
     read,
 )
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 IMAGE = stages()[-1]
 PROPERTIES: dict[str, Any] = environment_schema()["properties"]

@@ -12,7 +12,7 @@ import pytest
 from deploy.sbom import component
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import RUNTIME_LOCKS, installed_versions
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 LOCKED = installed_versions(*RUNTIME_LOCKS)
 

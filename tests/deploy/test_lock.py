@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from deploy.lock import EXTRAS
 from tests.deploy.locks import LOCKS, RUNTIME_LOCKS, installed_versions, read, text_of
 from tests.installed.environments import closure, requirements
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED: dict[str, list[str]] = {

@@ -5,7 +5,7 @@ import shlex
 import tomllib
 
 from tests.deploy.containerfile import arguments_of, stages
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 HOLDER = "Copyright 2026 The Charioteer authors"

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 SCRIPT = ROOT / "deploy" / "sbom.py"
 Document = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 
 from app.assembly.discovery import discover
 from tests.deploy.kustomize import KSERVE, read
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = base64.b64encode((ROOT / "fixtures/images/scene.jpg").read_bytes()).decode()

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 
 from app.proto import message_class
-from tests.support.chariot import image_input
-from tests.support.images import encode_image, rectangle
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_image, rectangle
 
 _MODEL = """
 import os

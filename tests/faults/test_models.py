@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 
 from app.proto import message_class
 from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_request, unary_method
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

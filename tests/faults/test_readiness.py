@@ -29,8 +29,8 @@ from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.support.apps import ECHO_MODELS, echo_model
-from tests.support.grpc_server import GrpcTestClient, message, run_grpc_server
+from tests.support.servers.apps import ECHO_MODELS, echo_model
+from tests.support.servers.grpc_server import GrpcTestClient, message, run_grpc_server
 
 MODEL, OTHER_MODEL = "echo-fp32", "echo-int64"
 BODY = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1.5]}]}

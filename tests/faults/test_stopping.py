@@ -28,7 +28,7 @@ from tests.faults.gated import (
     unary_method,
 )
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.support.polling import wait_until
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

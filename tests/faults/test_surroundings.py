@@ -19,11 +19,11 @@ import httpx
 import pytest
 
 from tests.faults.gated import BODY
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until
-from tests.support.ports import listening_port
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.ports import listening_port
+from tests.support.servers.server_process import ROOT, run_server
 
 pytestmark = pytest.mark.slow
 

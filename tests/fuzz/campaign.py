@@ -18,7 +18,7 @@ from tests.fuzz.requests import Call, Http, Port
 from tests.fuzz.sending import Outcome, Sender
 from tests.fuzz.server import addresses_of, fuzzed_server, log_faults, resident_bytes
 from tests.fuzz.tally import Finding, ShareReport, Tally, save_findings
-from tests.support.server_process import ServerProcess
+from tests.support.servers.server_process import ServerProcess
 
 CHUNK = 250
 """Number of requests after which known requests must be answered as before."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fuzz.requests import Port
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 _BANNER = re.compile(r"Charioteer answers at |Open http|  [A-Z_a-z ]+  +(http://)?[\d.]+:\d+|\s*$")
 

@@ -26,7 +26,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 FOLDER = ROOT / ".venv-installed"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 README = (ROOT / "README.md").read_text()
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()

@@ -21,12 +21,12 @@ from tests.installed.environments import (
     linked_environment,
 )
 from tests.installed.workspace import Workspace, request
-from tests.support import tiny_vision
-from tests.support.collector import run_otlp_collector
-from tests.support.drift_samples import sample
-from tests.support.postgres import run_postgres
-from tests.support.recorded_rows import recorded_rows
-from tests.support.server_process import ROOT
+from tests.support.data.drift_samples import sample
+from tests.support.data.recorded_rows import recorded_rows
+from tests.support.models import tiny_vision
+from tests.support.servers.collector import run_otlp_collector
+from tests.support.servers.postgres import run_postgres
+from tests.support.servers.server_process import ROOT
 
 EXTRA_OF_COMMAND: Mapping[str, str] = {
     "drift check baseline.npz images": "drift",

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 
 from tests.installed.environments import linked_environment
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MISSING_PACKAGE: Mapping[str, str] = {
     "app.assembly.ray_serve.ingress": "ray",

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.installed.environments import requirements
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 _RULE = re.compile(

@@ -11,7 +11,7 @@ import pytest
 from tests.installed.environments import EXTRAS, linked_environment, makefile_environment
 from tests.installed.readme import TUTORIAL, commands, named_commands, named_targets
 from tests.installed.workspace import Workspace
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 QUICK_OPTIONS = {"tune": "--seconds 0.05 --batches 1 --threads 1"}

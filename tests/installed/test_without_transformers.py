@@ -4,7 +4,7 @@ import json
 import subprocess
 
 from tests.installed.environments import linked_environment
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 _RUN = """
 import json, sys

@@ -18,9 +18,9 @@ import httpx
 import numpy as np
 
 from tests.installed.environments import Environment
-from tests.support.certificate_authority import CertificateAuthority
-from tests.support.datasets import coco_annotation, write_coco_dataset
-from tests.support.server_process import ROOT
+from tests.support.data.datasets import coco_annotation, write_coco_dataset
+from tests.support.servers.certificate_authority import CertificateAuthority
+from tests.support.servers.server_process import ROOT
 
 _ANNOUNCED = re.compile(r"Charioteer answers at (https?://\S+)")
 _TIMEOUT_SECONDS = 600

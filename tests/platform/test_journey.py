@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from app.cli.model.pack import archive, members
 from tests.platform.proxy import Platform, Registration
 from tests.platform.records import Classified, oriented_corners, parse_items, recall
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 
 from tests.installed.environments import environment_with_extras, linked_environment
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 

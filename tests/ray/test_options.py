@@ -11,7 +11,7 @@ import pytest
 from app.assembly.ray_serve import application
 from app.assembly.ray_serve.options import model_options, read_options, server_settings
 from app.settings.server import ModelOptions, SettingsError
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 
 def test_arguments_may_be_text() -> None:

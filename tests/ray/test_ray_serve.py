@@ -16,9 +16,9 @@ from app.assembly.in_process import InProcessModel
 from app.drift.baseline import Baseline, write_baseline
 from tasks.vision.image import decode_image
 from tests.ray.driver import SCENE, Ray, body, start_ray, traffic
-from tests.support.colliding_packages import make_project
-from tests.support.drift_samples import sample
-from tests.support.server_process import ROOT
+from tests.support.data.drift_samples import sample
+from tests.support.models.colliding_packages import make_project
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 SMALL = {"ray_actor_options": {"num_cpus": 0.5}, "graceful_shutdown_wait_loop_s": 0.1}

@@ -17,7 +17,7 @@ import msgspec
 
 from tests.soak.references import ROOT
 from tests.soak.wire import Ports
-from tests.support.ports import reserve_ports
+from tests.support.servers.ports import reserve_ports
 
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum of a request body; low, so that oversized bodies are cheap to send."""

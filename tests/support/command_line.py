@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 from unittest import mock
 
 from app.cli import main
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 
 def charioteer(*arguments: str | Path, cwd: Path = ROOT) -> CompletedProcess[str]:

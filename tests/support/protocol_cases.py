@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app.protocols.protocol import Permission
-from tests.support.chariot import image_input
+from tests.support.data.chariot import image_input
 
 Built = tuple[str, Any]
 """A path, and a body: bytes, or a value to encode as JSON."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 _WARM_UP_REQUESTS = 30
 _TRACED_REQUESTS = 5

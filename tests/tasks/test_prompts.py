@@ -11,7 +11,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 IMAGE = BinaryElement(encode_image(rectangle()))
 

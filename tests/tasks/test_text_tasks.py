@@ -11,7 +11,7 @@ from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenClassification, TokenParameters
 from tasks.vision.filtering import SelectionParameters
-from tests.support.fake_models import generate_prefix
+from tests.support.models.fake_models import generate_prefix
 
 ITEM = TextItem("abc", "inputs[0].data[0]")
 ENTITIES = Entities(

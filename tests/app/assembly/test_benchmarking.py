@@ -8,7 +8,7 @@ import pytest
 from app.assembly.benchmarking import Measurement, best_measurement, measure_candidates
 from app.assembly.discovery import model_at
 from app.assembly.tuning import Candidate, all_candidates, with_candidate
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"
 

@@ -9,7 +9,7 @@ from app.assembly.in_process import InProcessModel
 from app.settings.server import DEMO_MODELS
 from tasks.inference.error import InferenceError
 from tasks.vision.image import decode_image
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 SCENE = decode_image((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).pixels
 

@@ -16,7 +16,7 @@ from app.engine.models.servable import Servable
 from app.runtimes.folder import iterate_files
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import DEMO_MODELS, ModelOptions
-from tests.support.apps import app_with_sources
+from tests.support.servers.apps import app_with_sources
 
 GRAPH = DEMO_MODELS / "half_plus_two" / "model.onnx"
 

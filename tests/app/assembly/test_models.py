@@ -8,7 +8,7 @@ import pytest
 
 from app.assembly.in_process import InProcessModel
 from app.settings.model import SETTINGS_FILE, ModelError
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 
 @pytest.mark.parametrize("settings", [{}, {"runtime": "onnxruntime"}])

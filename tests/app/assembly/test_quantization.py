@@ -14,7 +14,7 @@ from app.assembly.discovery import model_at
 from app.assembly.in_process import InProcessModel
 from app.assembly.quantization import next_version, quantize
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = sorted((ROOT / "fixtures" / "images").glob("*.jpg"))

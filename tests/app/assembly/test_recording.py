@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.settings.server import ServerSettings, SettingsError
-from tests.support.inference_events import detection_event
-from tests.support.server_process import ROOT
+from tests.support.data.inference_events import detection_event
+from tests.support.servers.server_process import ROOT
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import cv2
 import pytest
 
 from tests.support.command_line import charioteer
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"

@@ -19,7 +19,7 @@ from app.cli.serve import command, serve, unknown_variables
 from app.settings.network import ListeningSettings
 from app.settings.server import ServerSettings, SettingsError
 from tests.support.command_line import charioteer
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")
 

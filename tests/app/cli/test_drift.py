@@ -16,7 +16,7 @@ from app.cli.recorded.drift import drift
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.measurement import BUNDLED
 from app.recording.inference import RecordedImage, RecordedInference
-from tests.support.drift_samples import sample
+from tests.support.data.drift_samples import sample
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"

@@ -19,8 +19,8 @@ import pytest
 from cyclopts import App
 
 from app.cli.recorded.evaluate import evaluate
-from tests.support.datasets import coco_annotation, write_coco_dataset, write_image_folder
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.datasets import coco_annotation, write_coco_dataset, write_image_folder
+from tests.support.servers.server_process import ROOT, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
 CLASSIFIER = str(ROOT / "fixtures" / "models" / "classifier")

@@ -12,9 +12,9 @@ from app.cli.model.drawing import overlay_heat_map, write_image
 from app.settings.model import ModelError
 from tests.app.cli.test_commands import IMAGES, MODELS
 from tests.support.command_line import charioteer
-from tests.support.images import rectangle
-from tests.support.model_folders import write_model
-from tests.support.server_process import ROOT
+from tests.support.data.images import rectangle
+from tests.support.models.model_folders import write_model
+from tests.support.servers.server_process import ROOT
 
 STAR = (190, 70, 330, 240)
 """Left, top, right and bottom of the star in shape.jpg."""

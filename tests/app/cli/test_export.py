@@ -16,9 +16,9 @@ from app.assembly.models import describe
 from app.cli.model.export import export
 from app.settings.model import ModelError
 from tasks.task import TaskType
-from tests.support import tiny_language, tiny_vision
 from tests.support.command_line import charioteer
-from tests.support.tiny_models import LABELS
+from tests.support.models import tiny_language, tiny_vision
+from tests.support.models.tiny_models import LABELS
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from app.cli.grpc_client import open_grpc_client
 from app.evaluation.runner import InferenceClient, InferenceClientError
 from app.proto import message_class
-from tests.support.evaluation_samples import item
+from tests.support.data.evaluation_samples import item
 
 GRPC: Any = grpc
 TOKEN = {"Authorization": "Bearer abc"}

@@ -13,8 +13,8 @@ from app.recording.stores.sqlite_store import SqliteStore
 from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError
 from tasks.inference.error import InferenceError
-from tests.support.recorded_rows import recorded_rows
-from tests.support.server_process import ROOT
+from tests.support.data.recorded_rows import recorded_rows
+from tests.support.servers.server_process import ROOT
 
 
 @pytest.fixture(scope="module")

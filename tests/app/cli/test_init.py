@@ -17,10 +17,10 @@ from app.runtimes.python.task_adapters import TASK_ADAPTERS
 from charioteer import InProcessModel
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
-from tests.support.colliding_packages import ENVIRONMENT, make_project
 from tests.support.command_line import charioteer
-from tests.support.images import encode_base64
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.images import encode_base64
+from tests.support.models.colliding_packages import ENVIRONMENT, make_project
+from tests.support.servers.server_process import ROOT, run_server
 
 SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"
 TASKS = tuple(task_type for task_type in TaskType if (SCAFFOLD / task_type.lower()).is_dir())

@@ -17,7 +17,7 @@ from app.cli.model.pack import archive, manifest, members, pack
 from app.settings.model import ModelError
 from app.settings.server import DEMO_MODELS
 from tests.support.command_line import charioteer
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

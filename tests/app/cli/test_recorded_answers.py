@@ -13,7 +13,7 @@ from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.recording.inference import RecordedImage, RecordedInference
 from metadata.entry import MetadataEntry
 from tasks.task import TaskType
-from tests.support.evaluation_samples import write_image
+from tests.support.data.evaluation_samples import write_image
 
 CAT: Sequence[Mapping[str, object]] = [{"label": "cat", "score": 0.9}]
 DOG: Sequence[Mapping[str, object]] = [{"label": "dog", "score": 0.8}]

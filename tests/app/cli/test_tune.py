@@ -17,9 +17,9 @@ from app.cli import cli
 from app.cli.model.inputs import choose_images
 from app.cli.model.tune import TuningOptions, print_figures, tune
 from app.cli.terminal import table
-from tests.support.datasets import coco_annotation, write_coco_dataset
-from tests.support.images import encode_image
-from tests.support.server_process import ROOT
+from tests.support.data.datasets import coco_annotation, write_coco_dataset
+from tests.support.data.images import encode_image
+from tests.support.servers.server_process import ROOT
 
 MODELS, IMAGES = ROOT / "fixtures" / "models", ROOT / "fixtures" / "images"
 FAST: dict[str, Any] = {"runtimes": ("onnxruntime",), "batches": (1,), "threads": (1,), "seconds": 0.03}

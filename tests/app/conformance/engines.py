@@ -31,10 +31,10 @@ from app.settings.server import DEMO_MODELS
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
-from tests.support.apps import PYTHON_MODELS, app_with_sources, model_source
-from tests.support.fake_models import bright_mask, detect_oriented
-from tests.support.grpc_server import build_engine_from_sources, run_grpc_server
-from tests.support.server_process import ROOT
+from tests.support.models.fake_models import bright_mask, detect_oriented
+from tests.support.servers.apps import PYTHON_MODELS, app_with_sources, model_source
+from tests.support.servers.grpc_server import build_engine_from_sources, run_grpc_server
+from tests.support.servers.server_process import ROOT
 
 PROTOCOLS_BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
 BARS = "bars"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import charioteer
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 conform = partial(charioteer, "conform")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
-from tests.support.certificate_authority import CertificateAuthority
+from tests.support.servers.certificate_authority import CertificateAuthority
 
 
 def test_given_authority_replaces_the_default_authorities(tmp_path: Path) -> None:

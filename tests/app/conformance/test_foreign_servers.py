@@ -13,9 +13,9 @@ import pytest
 from app.conformance.options import ConformanceOptions, open_runner
 from app.conformance.runner import CheckRunner
 from tests.app.conformance.engines import failed_checks
-from tests.support.client_environments import python_with
 from tests.support.polling import wait_until
-from tests.support.ports import reserve_ports
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.ports import reserve_ports
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from app.conformance.check import Check
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from tests.app.conformance.tiny_engine import tiny_engine
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 NOWHERE = Path("nowhere.json")
 

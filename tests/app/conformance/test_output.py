@@ -18,7 +18,7 @@ from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import ConformanceReport, UnreachableError
 from tests.app.conformance.engines import run_checks
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
     b"9" * 400,

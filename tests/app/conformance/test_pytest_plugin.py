@@ -10,7 +10,7 @@ import pytest
 
 from app.conformance import pytest_plugin
 from tests.app.conformance.tiny_engine import tiny_engine
-from tests.support.colliding_packages import ENVIRONMENT, make_project
+from tests.support.models.colliding_packages import ENVIRONMENT, make_project
 
 pytest_plugins = ["pytester"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.drift.baseline import Baseline, read_baseline, write_baseline
 from app.drift.sample import DriftError
-from tests.support.drift_samples import sample
+from tests.support.data.drift_samples import sample
 
 
 def write_valid(folder: Path) -> Path:

@@ -6,7 +6,7 @@ import pytest
 
 from app.drift.comparison import compare
 from app.drift.sample import OTHER_LABELS, DriftError, Sample, build_sample
-from tests.support.drift_samples import observations, replace_cameras, sample
+from tests.support.data.drift_samples import observations, replace_cameras, sample
 
 
 def test_shifted_sample_drifts_and_equal_sample_does_not() -> None:

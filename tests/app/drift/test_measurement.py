@@ -12,7 +12,7 @@ from app.drift.measurement import BUNDLED, DriftInput, Embedder, image_features,
 from app.drift.sample import IMAGE_FEATURES, DriftError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 MAKING: Any = importlib.import_module("fixtures.drift_embedder")
 

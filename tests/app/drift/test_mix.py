@@ -10,7 +10,7 @@ from app.drift.battery import compare_mix, describe_change
 from app.drift.comparison import compare
 from app.drift.result import MixDrift
 from app.drift.sample import Sample
-from tests.support.drift_samples import sample
+from tests.support.data.drift_samples import sample
 
 BASELINE, PRODUCTION = 200, 120
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.drift.baseline import Baseline
 from app.drift.monitor import Monitor
-from tests.support.drift_samples import observations, sample
+from tests.support.data.drift_samples import observations, sample
 
 
 def new_monitor(size: int, **options: Any) -> Monitor:

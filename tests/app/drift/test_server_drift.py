@@ -21,8 +21,8 @@ from app.drift.sample import build_sample
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.vision.image import Image
-from tests.support.drift_samples import sample
-from tests.support.server_process import ROOT, run_server
+from tests.support.data.drift_samples import sample
+from tests.support.servers.server_process import ROOT, run_server
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 

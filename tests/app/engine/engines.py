@@ -18,8 +18,8 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
-from tests.support.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 
 
 def new_context() -> RequestContext:

@@ -16,7 +16,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tests.app.engine.engines import RecordingObserver, name_of, new_context, request, run_request, running
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 from tests.support.polling import wait_until_async
 
 

@@ -27,9 +27,9 @@ from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.saliency.explanation import Explanation
 from tasks.task import TaskType
-from tests.support.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
-from tests.support.images import encode_image, rectangle
-from tests.support.scripted_model import EventRecorder, Gate
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
+from tests.support.models.scripted_model import EventRecorder, Gate
 
 
 def new_context() -> RequestContext:

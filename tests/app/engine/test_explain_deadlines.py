@@ -27,10 +27,10 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
-from tests.support.fake_models import LABELS, detect
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import LABELS, detect
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
-from tests.support.scripted_model import EventRecorder
 
 
 class SlowDetector:

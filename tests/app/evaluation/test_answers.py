@@ -10,7 +10,7 @@ from app.evaluation.answers import infer_task, parse_records
 from app.evaluation.dataset import EvaluationError
 from app.evaluation.evaluation import map_labels, read_label_map, unknown_labels
 from tasks.task import TaskType
-from tests.support.evaluation_samples import detection_sample, item
+from tests.support.data.evaluation_samples import detection_sample, item
 
 BOX = {"label": "cat", "score": 0.5, "xmin": 1, "ymin": 2, "xmax": 3.0, "ymax": 4}
 ORIENTED = {"label": "cat", "score": 0.5, "cx": 0.5, "cy": 0.5, "w": 0.1, "h": 0.1, "r": 0}

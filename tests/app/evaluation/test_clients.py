@@ -10,8 +10,8 @@ import pytest
 from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Item
 from app.evaluation.runner import InferenceClientError
-from tests.support.evaluation_samples import item
-from tests.support.server_process import ROOT
+from tests.support.data.evaluation_samples import item
+from tests.support.servers.server_process import ROOT
 
 WIRE = ROOT / "fixtures" / "wire"
 FOUND = [{"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}]

@@ -16,7 +16,7 @@ from app.evaluation.evaluation import evaluate_records
 from app.evaluation.rendering import html_report, json_report, print_report
 from app.evaluation.report import EvaluationReport
 from tasks.task import TaskType
-from tests.support.evaluation_samples import write_image
+from tests.support.data.evaluation_samples import write_image
 
 HOSTILE = "<script>alert(1)</script> [bold]&\"'"
 

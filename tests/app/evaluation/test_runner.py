@@ -13,7 +13,7 @@ from app.evaluation.dataset import Dataset, EvaluationError, Item, fingerprint
 from app.evaluation.evaluation import check_task
 from app.evaluation.runner import Header, InferenceClientError, Records, collect_answers, open_checkpoint
 from tasks.task import TaskType
-from tests.support.evaluation_samples import write_image
+from tests.support.data.evaluation_samples import write_image
 
 HEADER = Header(charioteer="1", dataset="d", source={"model": "m", "parameters": {"top_k": 3}})
 

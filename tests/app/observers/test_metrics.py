@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from app.observers.metrics import Metrics
 from tasks.inference.error import ErrorKind
 from tests.app.observers.test_tracing import event
-from tests.support.chariot import Client
+from tests.support.data.chariot import Client
 
 
 def test_unknown_model_names_are_counted_together() -> None:

@@ -20,7 +20,7 @@ from tasks.inference.response import InferenceResult, SampleResult
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image
 from tests.app.observers.test_tracing import event
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "charioteer.json"
 _METRIC = re.compile(r"charioteer_\w+")

@@ -5,8 +5,8 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from app.observers.metrics import StateMetrics
-from tests.support.apps import ECHO_MODELS, echo_model
-from tests.support.grpc_server import build_engine
+from tests.support.servers.apps import ECHO_MODELS, echo_model
+from tests.support.servers.grpc_server import build_engine
 
 
 def test_readiness_metrics_follow_server_and_models() -> None:

@@ -8,7 +8,7 @@ from opentelemetry.trace import StatusCode
 from app.engine.request_context import RequestContext
 from app.observers.tracing import Tracing, otlp_exporter
 from tasks.inference.error import ErrorKind
-from tests.support.collector import run_otlp_collector
+from tests.support.servers.collector import run_otlp_collector
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 FOLDER = ROOT / "app" / "proto"
 SOURCES = sorted(FOLDER.glob("*.proto"))

@@ -23,8 +23,8 @@ from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
-from tests.support.images import encode_base64, encode_image, rectangle
-from tests.support.scripted_model import EventRecorder, ScriptedModel, scripted_engine
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, ScriptedModel, scripted_engine
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 IMAGE = encode_base64(encode_image(rectangle()))

@@ -14,9 +14,9 @@ from app.engine.engine import Engine
 from app.protocols.kserve_v2.routes import KServeV2
 from app.server.http.asgi import create_app
 from tasks.inference.error import ErrorKind
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 REQUEST = {"text_input": "what?", "image": encode_base64(encode_image(rectangle()))}
 

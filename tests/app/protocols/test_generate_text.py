@@ -8,7 +8,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.apps import app_with_models
+from tests.support.servers.apps import app_with_models
 
 PATH = "/v2/models/continuer"
 

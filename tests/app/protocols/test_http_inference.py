@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from app.protocols.http_inference import decompress, stream_call
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.support.chariot import Client, image_input, items
-from tests.support.fake_app import MAX_REQUEST_BYTES
-from tests.support.images import encode_base64, encode_image
+from tests.support.data.chariot import Client, image_input, items
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.servers.fake_app import MAX_REQUEST_BYTES
 
 BODY = json.dumps({"inputs": [image_input()]}).encode()
 

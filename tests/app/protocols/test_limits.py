@@ -12,11 +12,11 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.protocols import LISTENERS, PROTOCOLS
-from tests.support.apps import app_of_protocol
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64, encode_image, rectangle
-from tests.support.low_limits import MAX_BYTES, engine_with_low_limits
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.protocol_cases import PROTOCOL_CASES
+from tests.support.servers.apps import app_of_protocol
+from tests.support.servers.low_limits import MAX_BYTES, engine_with_low_limits
 
 Client = TestClient[Litestar]
 

@@ -9,8 +9,8 @@ import pytest
 
 from app.engine.scheduling.admission import QueueLimits
 from app.protocols.grps.messages import GrpsMessage
-from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
-from tests.support.low_limits import engine_with_low_limits
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.servers.low_limits import engine_with_low_limits
 
 
 @pytest.fixture(scope="module")

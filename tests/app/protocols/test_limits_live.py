@@ -12,8 +12,8 @@ import grpc
 import httpx
 import pytest
 
-from tests.support.images import encode_base64, encode_image, rectangle
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from app.protocols.kserve_v2.extensions import UNSUPPORTED_CALLS, model_config
 from app.runtimes.runtime import ONNXRUNTIME
 from app.settings.model import BatchingSettings, ModelSettings, ModelSource
 from tasks.task import TaskType
-from tests.support.apps import app_with_models, load_test_model, model_source
-from tests.support.grpc_server import GrpcTestClient, build_engine_from_sources, message, run_grpc_server
+from tests.support.servers.apps import app_with_models, load_test_model, model_source
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine_from_sources, message, run_grpc_server
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 MODELS = ("half_plus_two", "detector", "continuer", "echo-bytes")

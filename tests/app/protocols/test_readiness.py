@@ -14,10 +14,10 @@ from app.engine.engine import Engine
 from app.proto import message_class
 from app.protocols import main_port_protocols
 from app.server.http.asgi import create_app
-from tests.support.apps import load_test_model
-from tests.support.chariot import image_input
-from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import load_test_model
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 
 GRPS: Any = message_class("grps.protos.v1.GrpsMessage")
 IMAGE = encode_image(rectangle())

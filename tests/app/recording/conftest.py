@@ -7,7 +7,7 @@ import pytest
 
 from app.recording.stores.sqlite_store import SqliteStore
 from app.recording.stores.store import Store, parse_dsn
-from tests.support.postgres import PostgresServer, run_postgres
+from tests.support.servers.postgres import PostgresServer, run_postgres
 
 
 @pytest.fixture(scope="session")

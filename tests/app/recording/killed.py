@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.settings.server import ServerSettings
-from tests.support.inference_events import detection_event
+from tests.support.data.inference_events import detection_event
 
 _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.recording.images import image_path
 from tests.app.recording.contents import contents
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 DRIVERS = 2
 """The number of processes that kill recorders at the same time, each with its own store."""

@@ -19,7 +19,7 @@ from app.recording.writer import Writer
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.recording.memory_store import MemoryStore
-from tests.support.inference_events import detection_event, refused_event
+from tests.support.data.inference_events import detection_event, refused_event
 
 
 class Recording:

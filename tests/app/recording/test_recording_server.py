@@ -20,9 +20,9 @@ import pytest
 from app.proto import message_class
 from app.recording.images import image_path
 from tests.app.recording.contents import Row, contents
-from tests.support.images import encode_base64
+from tests.support.data.images import encode_base64
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from app.recording.images import ImageFile, ImageFolder, image_path
 from app.recording.retention import Retention
 from tests.app.recording.memory_store import MemoryStore
-from tests.app.recording.test_stores import rows
+from tests.app.recording.stores.test_stores import rows
 
 
 class Clock:

@@ -18,7 +18,7 @@ from tasks.inference.response import SampleResult
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
-from tests.support.inference_events import detection_event, refused_event
+from tests.support.data.inference_events import detection_event, refused_event
 
 CAMERA = [
     {"key": "camera", "type": "str", "value": "north"},

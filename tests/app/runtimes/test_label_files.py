@@ -15,7 +15,7 @@ from app.runtimes.onnxruntime.files.metadata import read_metadata
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import inspected
-from tests.support.model_folders import write_and_load
+from tests.support.models.model_folders import write_and_load
 
 NAMES = ("red", "green light", "blue")
 FILES: Mapping[str, str] = {

@@ -23,7 +23,7 @@ from app.runtimes.openvino import OpenVinoSession
 from app.settings.model import SETTINGS_FILE, ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.runtimes.onnxruntime import graphs
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from app.assembly.discovery import discover, model_at
 from app.assembly.models import load
 from app.runtimes.other_formats import advice_for
 from app.settings.model import ModelError
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "python_models.md").read_text()
 FORMATS = [

@@ -8,7 +8,7 @@ import pytest
 from app.engine.models.registry import Registry
 from app.server.process import ModelLoading
 from app.settings.model import ModelSource
-from tests.support.apps import load_test_model
+from tests.support.servers.apps import load_test_model
 
 
 def test_loading_warns_about_a_name_that_reads_as_a_chariot_id(caplog: pytest.LogCaptureFixture) -> None:

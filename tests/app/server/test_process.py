@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from app.settings.server import ServerSettings
-from tests.support.chariot import image_input
-from tests.support.collector import run_otlp_collector
-from tests.support.images import encode_base64
-from tests.support.model_folders import write_model
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
-from tests.support.ports import reserve_ports
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.collector import run_otlp_collector
+from tests.support.servers.ports import reserve_ports
+from tests.support.servers.server_process import ROOT, run_server
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"

@@ -8,8 +8,8 @@ import pytest
 import uvicorn
 
 from app.server.transport.acceptor import open_listen_socket
-from tests.support.apps import app_with_models
 from tests.support.polling import wait_until
+from tests.support.servers.apps import app_with_models
 
 
 @pytest.fixture

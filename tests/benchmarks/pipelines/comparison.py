@@ -19,7 +19,7 @@ from tasks.inference.tensor import Datatype, Tensor
 from tasks.object_detection import DetectedObject, PosedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import TaskType
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 Pixels = NDArray[np.uint8]
 Numbers = NDArray[np.float64]

@@ -14,7 +14,7 @@ from app.assembly.export import export_model
 from fixtures import reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import detections, named_scores, torchvision_crop
-from tests.support import tiny_vision
+from tests.support.models import tiny_vision
 
 _EVERY_CLASS = {"score_threshold": 0.0}
 _DETECTION = {"score_threshold": reference.MIN_SCORE}

@@ -10,21 +10,21 @@ from pathlib import Path
 import onnxruntime
 from msgspec.structs import replace
 
-from tests.benchmarks.serving.accuracy import accuracy
-from tests.benchmarks.serving.decoders import decoders
 from tests.benchmarks.serving.difference import difference
-from tests.benchmarks.serving.graph_preprocessing import graph_preprocessing
-from tests.benchmarks.serving.isolation import isolation
-from tests.benchmarks.serving.overhead import chat, leak, overhead, protocols, start
-from tests.benchmarks.serving.overload import overload, queue_time
-from tests.benchmarks.serving.peers import peers
 from tests.benchmarks.serving.processes import ROOT, processor
-from tests.benchmarks.serving.readers import readers
-from tests.benchmarks.serving.runtimes import runtimes
-from tests.benchmarks.serving.scale import scale
 from tests.benchmarks.serving.section import Section, as_markdown
-from tests.benchmarks.serving.shortcuts import shortcuts
-from tests.benchmarks.serving.tuned import tuned
+from tests.benchmarks.serving.tables.accuracy import accuracy
+from tests.benchmarks.serving.tables.decoders import decoders
+from tests.benchmarks.serving.tables.graph_preprocessing import graph_preprocessing
+from tests.benchmarks.serving.tables.isolation import isolation
+from tests.benchmarks.serving.tables.overhead import chat, leak, overhead, protocols, start
+from tests.benchmarks.serving.tables.overload import overload, queue_time
+from tests.benchmarks.serving.tables.peers import peers
+from tests.benchmarks.serving.tables.readers import readers
+from tests.benchmarks.serving.tables.runtimes import runtimes
+from tests.benchmarks.serving.tables.scale import scale
+from tests.benchmarks.serving.tables.shortcuts import shortcuts
+from tests.benchmarks.serving.tables.tuned import tuned
 from tests.benchmarks.serving.workload import Workload, make_workload
 
 _DOCUMENT = ROOT / "docs" / "performance.md"

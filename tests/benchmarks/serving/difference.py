@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from tests.benchmarks.serving.cost import Measure, cost, measure_floor, measure_own_path, measure_server
-from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import BenchmarkRequest, send
 from tests.benchmarks.serving.peer_servers import run_bare
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
+from tests.benchmarks.serving.tables.encodings import chariot
 from tests.benchmarks.serving.workload import Workload
 
 _SMALLEST = ROOT / "fixtures" / "models" / "half_plus_two"

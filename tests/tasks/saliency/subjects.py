@@ -13,7 +13,7 @@ from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDe
 from tasks.saliency.explanation import ExplanationTarget
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tests.support.fake_models import bright_mask, detect, detect_oriented, segment
+from tests.support.models.fake_models import bright_mask, detect, detect_oriented, segment
 
 Pixels = NDArray[np.uint8]
 Region = tuple[slice, slice]

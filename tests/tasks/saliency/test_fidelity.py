@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.vision.image import Image
-from tests.support.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
+from tests.support.data.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 from tests.tasks.saliency.subjects import classifier_of_region, noise
 
 

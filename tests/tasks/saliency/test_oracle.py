@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.saliency.masks import MaskSource, OcclusionMasks, RandomMasks, WeightedMasks, normalize
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

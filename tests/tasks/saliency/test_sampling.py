@@ -18,7 +18,7 @@ from tasks.saliency.explanation import (
     explain_target,
     sample_count,
 )
-from tests.support.images import rectangle, rotated_rectangle
+from tests.support.data.images import rectangle, rotated_rectangle
 from tests.tasks.saliency.subjects import classifier_of_region, noise, objects
 
 QUADRANTS = {

@@ -25,7 +25,7 @@ from tasks.text_generation import ContinuedText, Generation, TextGeneration, Tex
 from tasks.token_classification import TaggedText, TokenClassification, TokenParameters
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tests.support.fake_models import tag_colours
+from tests.support.models.fake_models import tag_colours
 from tests.tasks.saliency.subjects import noise, subject_of
 
 

@@ -12,7 +12,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.text.generation import Message, MessagePart, reject_conversation, template_message, with_texts
 from tasks.text_generation import TextGeneration
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 IMAGE = BinaryElement(encode_image(rectangle()))
 NOTHING: list[Any] = []

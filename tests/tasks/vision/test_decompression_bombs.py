@@ -27,7 +27,7 @@ from tasks.vision.decompression_bombs import (
 from tasks.vision.header import image_size, jpeg_size, upright_size
 from tasks.vision.image import decode_image
 from tasks.vision.request import PixelBudget, read_images
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 NOISE = np.random.default_rng(3).integers(0, 256, (40, 60, 3), np.uint8)
 

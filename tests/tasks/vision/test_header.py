@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"

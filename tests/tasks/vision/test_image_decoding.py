@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.support.images import encode_image
+from tests.support.data.images import encode_image
 
 ORIENTATION = 0x112
 LOSSLESS = {"WEBP": {"lossless": True}}

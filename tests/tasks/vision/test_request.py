@@ -12,7 +12,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 from tasks.vision.image import Image
 from tasks.vision.request import PixelBudget, read_images
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 
 class Encoded:

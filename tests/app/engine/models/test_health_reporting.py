@@ -10,7 +10,7 @@ from app.engine.models.registry import ModelState, Registry
 from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.support.fake_models import load_fake_model
+from tests.support.models.fake_models import load_fake_model
 
 
 class UnavailableModel:

@@ -11,7 +11,7 @@ from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tests.support.fake_models import load_fake_model
+from tests.support.models.fake_models import load_fake_model
 from tests.support.polling import wait_until_async
 
 

@@ -11,7 +11,7 @@ from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
-from tests.support.fake_models import load_fake_model
+from tests.support.models.fake_models import load_fake_model
 
 
 def source(name: str = "detector", version: str = "1", **settings: Any) -> ModelSource:

@@ -12,7 +12,7 @@ from app.engine.models.repository import UNLOADED, Repository
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.support.fake_models import load_fake_model
+from tests.support.models.fake_models import load_fake_model
 
 
 def source(name: str = "detector", version: str = "1") -> ModelSource:

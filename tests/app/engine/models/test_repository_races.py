@@ -15,7 +15,7 @@ from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
-from tests.support.fake_models import load_fake_model
+from tests.support.models.fake_models import load_fake_model
 
 NAMES = ("detector", "segmenter", "teller")
 

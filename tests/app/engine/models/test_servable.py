@@ -17,7 +17,7 @@ from tasks.inference.response import InferenceResult
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 DESCRIPTION = ModelMetadata(
     task_type=TaskType.OBJECT_DETECTION, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()

@@ -11,9 +11,9 @@ from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 
 def admission_of(max_each_client: int | None, max_waiting: int = 100) -> Admission:

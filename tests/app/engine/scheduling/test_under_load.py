@@ -28,8 +28,8 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType, TextChunk
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
-from tests.support.scripted_model import EventRecorder
 
 WORKERS = 2
 WAITING = 24

@@ -25,9 +25,9 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import ObjectDetection
 from tasks.task import TaskType
-from tests.support.fake_models import detect
-from tests.support.images import encode_image, rectangle
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import detect
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 
 def new_context() -> RequestContext:

@@ -16,9 +16,9 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TextChunk
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 
 def new_context() -> RequestContext:

@@ -14,7 +14,7 @@ from app.evaluation.dataset import EvaluationError
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
 from app.evaluation.masks import decode_mask, read_run_lengths, truth_mask
 from tasks.task import TaskType
-from tests.support.datasets import coco_annotation, write_coco_dataset
+from tests.support.data.datasets import coco_annotation, write_coco_dataset
 
 
 def test_boxes_and_metadata_are_read(tmp_path: Path) -> None:

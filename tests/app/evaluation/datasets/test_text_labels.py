@@ -11,14 +11,14 @@ from PIL import Image
 from app.evaluation.dataset import EvaluationError
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
 from tasks.task import TaskType
-from tests.support.datasets import (
+from tests.support.data.datasets import (
     write_coco_dataset,
     write_dota_dataset,
     write_image_folder,
     write_questions,
     write_yolo_dataset,
 )
-from tests.support.evaluation_samples import write_image
+from tests.support.data.evaluation_samples import write_image
 
 ORIENTED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
 CORNERS = "10 10 30 10 30 20 10 20 ship 0"

@@ -9,7 +9,7 @@ import sklearn.metrics
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.metrics.classes import measure_classes
 from app.evaluation.report import Measures
-from tests.support.evaluation_samples import classification_sample
+from tests.support.data.evaluation_samples import classification_sample
 
 SKLEARN: Any = sklearn.metrics
 FOUR = (

@@ -17,7 +17,7 @@ from app.evaluation.metrics.objects import measure_objects
 from app.evaluation.report import Measures
 from tasks.task import TaskType
 from tasks.vision.contours import contours_of_mask
-from tests.support.evaluation_samples import detection_sample, item
+from tests.support.data.evaluation_samples import detection_sample, item
 
 SQUARE = (10.0, 10.0, 50.0, 50.0)
 FAR = (200.0, 200.0, 240.0, 240.0)

@@ -7,7 +7,7 @@ import valor_lite.object_detection
 
 from app.evaluation.metrics.objects import measure_objects
 from tasks.task import TaskType
-from tests.support.coco_reference import LABELS, coco_figures, random_set
+from tests.support.data.coco_reference import LABELS, coco_figures, random_set
 
 VALOR: Any = valor_lite.object_detection
 NAMES = ("map_coco", "ap50", "ap75", "ar")

@@ -5,7 +5,7 @@ import pytest
 from app.evaluation.answers import EvaluatedItem, PredictedObject
 from app.evaluation.dataset import LabelledObject, Ring
 from app.evaluation.metrics.pixels import measure_pixels
-from tests.support.evaluation_samples import item
+from tests.support.data.evaluation_samples import item
 
 
 def square(left: int, top: int, side: int) -> tuple[Ring, ...]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.metrics.texts import anls, edit_distance, exact_match, measure_texts, token_f1
-from tests.support.evaluation_samples import item
+from tests.support.data.evaluation_samples import item
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from tests.support.chariot import Client, image_input, infer, items
-from tests.support.fake_app import MAX_REQUEST_BYTES
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import Client, image_input, infer, items
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.fake_app import MAX_REQUEST_BYTES
 
 
 def one_input(**fields: object) -> dict[str, object]:

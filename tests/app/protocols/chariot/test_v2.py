@@ -12,7 +12,7 @@ from app.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, map
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 IMAGE = encode_image(rectangle())

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from litestar.testing import TestClient
 
-from tests.support.chariot import IMAGE, Client, image_input, infer, items
-from tests.support.fake_app import build_app
-from tests.support.images import encode_base64, encode_image, rectangle, rotated_rectangle
+from tests.support.data.chariot import IMAGE, Client, image_input, infer, items
+from tests.support.data.images import encode_base64, encode_image, rectangle, rotated_rectangle
+from tests.support.servers.fake_app import build_app
 
 
 def test_detection_returns_the_chariot_response_format(client: Client) -> None:

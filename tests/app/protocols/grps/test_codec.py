@@ -15,7 +15,7 @@ from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
-from tests.support.grpc_server import build_engine
+from tests.support.servers.grpc_server import build_engine
 
 
 def gmap_with(**fields: Any) -> Any:

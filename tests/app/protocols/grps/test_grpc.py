@@ -10,9 +10,9 @@ import yaml
 
 from app.proto import message_class
 from tasks.inference.error import ErrorKind
-from tests.support.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
-from tests.support.images import encode_image, rectangle
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 IMAGE = encode_image(rectangle())

@@ -22,10 +22,10 @@ from app.protocols.kserve_v2.routes import KServeV2
 from app.server.http.asgi import create_app
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
-from tests.support.apps import load_test_model, model_source
-from tests.support.grpc_server import build_engine, run_grpc_server
-from tests.support.images import encode_base64, encode_image, rectangle
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.servers.apps import load_test_model, model_source
+from tests.support.servers.grpc_server import build_engine, run_grpc_server
 
 PREDICT = "/grps/v1/infer/predict"
 IMAGE = encode_image(rectangle())

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
-from tests.support.chariot import IMAGE
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import IMAGE
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
 
 Client = TestClient[Litestar]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 PAGE = (ROOT / "docs" / "kserve_v1.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```\n\n```(json|text)\n(.*?)\n```", PAGE, re.DOTALL)

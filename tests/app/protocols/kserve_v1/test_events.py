@@ -13,8 +13,8 @@ from litestar.testing import TestClient
 
 from app.protocols.inference_call import HttpAnswer
 from app.protocols.kserve_v1.cloud_events import EventMode, encode_event
-from tests.support.apps import app_with_models
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import app_with_models
 
 Client = TestClient[Litestar]
 

@@ -24,10 +24,10 @@ from tasks.image_classification import Classification, ClassificationInput, Imag
 from tasks.inference.error import InferenceError
 from tasks.saliency.explanation import Explanation, ExplanationMethod
 from tasks.task import TaskType
-from tests.support.apps import app_with_models, app_with_sources
-from tests.support.chariot import IMAGE
-from tests.support.fake_models import FAKE_MODELS, LABELS, classify
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import IMAGE
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, classify
+from tests.support.servers.apps import app_with_models, app_with_sources
 
 Client = TestClient[Litestar]
 

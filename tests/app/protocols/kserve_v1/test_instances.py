@@ -13,7 +13,7 @@ from tasks.inference.error import InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
-from tests.support.images import encode_base64
+from tests.support.data.images import encode_base64
 
 IMAGE, TEXT = IMAGE_INPUT.name, TEXT_INPUT.name
 

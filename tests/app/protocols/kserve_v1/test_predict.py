@@ -19,10 +19,10 @@ from app.engine.request_context import RequestContext
 from app.protocols.kserve_v1.routes import KServeV1
 from app.server.http.asgi import create_app
 from app.settings.model import ModelError, ModelSource
-from tests.support.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
-from tests.support.chariot import IMAGE
-from tests.support.grpc_server import build_engine
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import IMAGE
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
+from tests.support.servers.grpc_server import build_engine
 
 Client = TestClient[Litestar]
 

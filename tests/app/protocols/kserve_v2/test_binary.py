@@ -13,9 +13,9 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
-from tests.support.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
-from tests.support.chariot import IMAGE, Client, image_input
-from tests.support.images import encode_image, rectangle
+from tests.support.data.chariot import IMAGE, Client, image_input
+from tests.support.data.images import encode_image, rectangle
+from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 HEADER = "inference-header-content-length"
 ONE_TWO = struct.pack("<2f", 1, 2)

@@ -12,9 +12,9 @@ import pytest
 from app import __version__
 from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind
-from tests.support.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, message, run_grpc_server
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 from tests.support.polling import wait_until
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, message, run_grpc_server
 
 IMAGE = encode_image(rectangle())
 

@@ -20,8 +20,8 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import Tensors
-from tests.support.apps import ECHO_MODELS, echo_model
-from tests.support.grpc_server import message
+from tests.support.servers.apps import ECHO_MODELS, echo_model
+from tests.support.servers.grpc_server import message
 
 ROOT = Path(__file__).parents[4]
 

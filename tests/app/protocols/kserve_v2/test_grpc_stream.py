@@ -8,8 +8,8 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 
 IMAGE = encode_image(rectangle(64, 48))
 

@@ -9,10 +9,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app import __version__
-from tests.support.apps import app_with_models
-from tests.support.chariot import IMAGE, Client, image_input
-from tests.support.fake_app import build_app
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import IMAGE, Client, image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import app_with_models
+from tests.support.servers.fake_app import build_app
 
 RECORD = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
 BORDER = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
-from tests.support.chariot import IMAGE, Client, image_input
+from tests.support.data.chariot import IMAGE, Client, image_input
+from tests.support.servers.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
 
 HEADER = "inference-header-content-length"
 

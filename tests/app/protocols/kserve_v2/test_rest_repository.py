@@ -13,8 +13,8 @@ from litestar.testing import TestClient
 from app.assembly.discovery import discover
 from app.assembly.models import load
 from app.settings.server import DEMO_MODELS
-from tests.support.apps import app_with_models, app_with_sources
-from tests.support.chariot import IMAGE, Client, image_input
+from tests.support.data.chariot import IMAGE, Client, image_input
+from tests.support.servers.apps import app_with_models, app_with_sources
 
 HALF_PLUS_TWO = (DEMO_MODELS / "half_plus_two" / "model.onnx").read_bytes()
 HALF_PLUS_THREE = (DEMO_MODELS / "half_plus_three" / "model.onnx").read_bytes()

@@ -8,8 +8,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from tasks.inference.tensor import Datatype
-from tests.support.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
-from tests.support.chariot import Client
+from tests.support.data.chariot import Client
+from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 JSON_DATATYPES = [datatype for datatype in Datatype if datatype.has_json_form and datatype is not Datatype.BYTES]
 

@@ -21,9 +21,9 @@ from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.app.protocols.test_generate import FIXTURES, IMAGE, SHAPE_IMAGE
 from tests.app.protocols.test_generate_live import Connection
-from tests.support.apps import app_of_protocol, app_with_models
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
-from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.servers.apps import app_of_protocol, app_with_models
 
 CHAT = "/openai/v1/chat/completions"
 IMAGE_TOKENS = 49

@@ -16,8 +16,8 @@ from app.settings.model import ModelSource
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors, TensorInference, Tensors
-from tests.support.apps import app_with_sources, load_test_model, model_source
-from tests.support.images import encode_base64, encode_image
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.servers.apps import app_with_sources, load_test_model, model_source
 
 PATH = "/openai/v1/embeddings"
 RED, BLUE = (

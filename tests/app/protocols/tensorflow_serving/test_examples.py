@@ -19,8 +19,8 @@ from app.settings.model import ModelSource
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.support.apps import MAX_REQUEST_BYTES, model_source
-from tests.support.grpc_server import build_engine_from_sources
+from tests.support.servers.apps import MAX_REQUEST_BYTES, model_source
+from tests.support.servers.grpc_server import build_engine_from_sources
 
 Compute = Callable[..., NDArray[Any]]
 

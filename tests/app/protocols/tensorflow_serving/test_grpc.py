@@ -13,9 +13,9 @@ from app.protocols.tensorflow_serving.grpc.servicer import TensorFlowModelServic
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.http.asgi import create_listener_app
 from tasks.inference.error import ErrorKind
-from tests.support.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
-from tests.support.images import encode_image, rectangle
-from tests.support.scripted_model import EventRecorder
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
 
 PREDICTION = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"

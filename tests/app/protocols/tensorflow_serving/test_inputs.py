@@ -9,9 +9,9 @@ from litestar.testing import TestClient
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.http.asgi import create_listener_app
 from tests.app.protocols.tensorflow_serving.test_predict import error_message
-from tests.support.apps import MAX_REQUEST_BYTES, load_test_model, model_source
-from tests.support.grpc_server import build_engine_from_sources
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model, model_source
+from tests.support.servers.grpc_server import build_engine_from_sources
 
 Client = TestClient[Litestar]
 

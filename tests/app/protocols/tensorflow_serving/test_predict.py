@@ -22,9 +22,9 @@ from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from app.settings.server import DEMO_MODELS, ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.support.apps import MAX_REQUEST_BYTES, load_test_model
-from tests.support.grpc_server import build_engine_from_sources
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
+from tests.support.servers.grpc_server import build_engine_from_sources
 
 Client = TestClient[Litestar]
 

@@ -28,9 +28,9 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 from tests.app.runtimes.onnxruntime import graphs
-from tests.support.apps import app_with_sources
-from tests.support.grpc_server import build_engine_from_sources, message, run_grpc_server
-from tests.support.images import encode_base64, encode_image
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.servers.apps import app_with_sources
+from tests.support.servers.grpc_server import build_engine_from_sources, message, run_grpc_server
 
 HEIGHT, WIDTH = 12, 16
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)

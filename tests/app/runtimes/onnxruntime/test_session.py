@@ -16,7 +16,7 @@ from app.settings.model import ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tests.app.runtimes.onnxruntime import graphs
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 HALF_PLUS_TWO = ROOT / "fixtures" / "models" / "half_plus_two" / "model.onnx"
 

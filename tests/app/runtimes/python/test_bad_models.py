@@ -15,8 +15,8 @@ from litestar.testing import TestClient
 from app.assembly.models import find_models
 from app.assembly.service import Service
 from app.settings.server import ModelOptions, ServerSettings
-from tests.support.chariot import image_input, infer, items
-from tests.support.model_folders import write_model
+from tests.support.data.chariot import image_input, infer, items
+from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 
 Client = TestClient[Litestar]

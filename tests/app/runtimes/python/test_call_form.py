@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.settings.model import ModelError
-from tests.support.model_folders import write_and_load
+from tests.support.models.model_folders import write_and_load
 
 IMAGES = [np.full((4, width, 3), width, np.uint8) for width in (5, 6)]
 

@@ -18,7 +18,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
-from tests.support.model_folders import source_at, write_and_load, write_model
+from tests.support.models.model_folders import source_at, write_and_load, write_model
 
 RUNTIME = PYTHON
 PREDICT = "    def predict(self, image): return []\n"

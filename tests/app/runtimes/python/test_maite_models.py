@@ -11,9 +11,9 @@ import pytest
 
 from app.assembly.in_process import MaiteClassifier, MaiteDetector, as_maite
 from app.settings.model import ModelError
-from tests.support.images import rectangle
-from tests.support.model_folders import write_and_load, write_model
-from tests.support.server_process import ROOT
+from tests.support.data.images import rectangle
+from tests.support.models.model_folders import write_and_load, write_model
+from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 

@@ -9,8 +9,8 @@ import pytest
 
 from app.runtimes.python.model_code import ModelCode
 from app.settings.model import ModelError
-from tests.support.model_folders import write_and_load
-from tests.support.server_process import ROOT
+from tests.support.models.model_folders import write_and_load
+from tests.support.servers.server_process import ROOT
 
 DARK = np.zeros((10, 10, 3), np.uint8)
 

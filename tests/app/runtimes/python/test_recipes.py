@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tests.app.runtimes.onnxruntime import graphs
-from tests.support import tiny_readers
-from tests.support.client_environments import python_with
-from tests.support.library_answers import LibraryModel
-from tests.support.model_folders import write_and_load
-from tests.support.server_process import ROOT
+from tests.support.data.library_answers import LibraryModel
+from tests.support.models import tiny_readers
+from tests.support.models.model_folders import write_and_load
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "python_models.md").read_text()
 LABELS = ["red", "green", "blue"]

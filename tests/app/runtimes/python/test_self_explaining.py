@@ -14,10 +14,10 @@ from app.assembly.models import describe, load
 from app.runtimes.python.answers.explanation import read_explanation, read_explanations
 from app.settings.model import ModelError
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.support.apps import app_with_sources
-from tests.support.chariot import IMAGE
-from tests.support.model_folders import source_at, write_model
-from tests.support.server_process import ROOT
+from tests.support.data.chariot import IMAGE
+from tests.support.models.model_folders import source_at, write_model
+from tests.support.servers.apps import app_with_sources
+from tests.support.servers.server_process import ROOT
 
 TEXT_MODEL = """
     import asyncio

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.chariot import image_input
-from tests.support.model_folders import write_model
-from tests.support.server_process import run_server
+from tests.support.data.chariot import image_input
+from tests.support.models.model_folders import write_model
+from tests.support.servers.server_process import run_server
 
 CODE = """
     import threading, time

@@ -16,7 +16,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
-from tests.support.model_folders import source_at, write_model
+from tests.support.models.model_folders import source_at, write_model
 
 YIELDS = """
     class Model:

@@ -23,8 +23,8 @@ from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TextChunk
 from tasks.vision.image import Image
 from tests.app.runtimes.subprocess.in_thread import FakeProcess
-from tests.support.fake_models import load_fake_model
-from tests.support.images import rectangle
+from tests.support.data.images import rectangle
+from tests.support.models.fake_models import load_fake_model
 from tests.support.polling import wait_until
 
 SECONDS = 30.0

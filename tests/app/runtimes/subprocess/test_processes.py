@@ -21,7 +21,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Prediction
 from tasks.inference.tensor import Datatype, Tensor
-from tests.support.model_folders import source_at, write_model
+from tests.support.models.model_folders import source_at, write_model
 from tests.support.polling import wait_until
 
 CODE = """

@@ -19,10 +19,10 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from app.engine.models.memory import resident_bytes
 from app.proto import message_class
 from tests.app.runtimes.subprocess.test_processes import CODE, SEGV, is_running
-from tests.support.images import encode_base64
-from tests.support.model_folders import write_model
+from tests.support.data.images import encode_base64
+from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()

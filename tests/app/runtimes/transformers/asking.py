@@ -14,8 +14,8 @@ from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, InputTensor
-from tests.support import tiny_models
-from tests.support.images import encode_image
+from tests.support.data.images import encode_image
+from tests.support.models import tiny_models
 
 
 def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:

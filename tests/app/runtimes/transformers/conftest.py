@@ -9,7 +9,7 @@ import pytest
 from app.engine.models.servable import Servable
 from app.runtimes.runtime import TRANSFORMERS
 from app.settings.model import ModelSettings, ModelSource
-from tests.support import tiny_language, tiny_readers, tiny_vision
+from tests.support.models import tiny_language, tiny_readers, tiny_vision
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from app.engine.models.servable import Servable
 from app.runtimes.transformers.heads.classification import probabilities
 from tasks.inference.error import InferenceError
 from tests.app.runtimes.transformers.asking import answers, image_input, model_and_processor, pil_image, scene
-from tests.support import tiny_models
+from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,8 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
 from tests.app.runtimes.transformers.asking import answers, image_input, pil_image, request, scene
-from tests.support import tiny_models
-from tests.support.library_answers import LibraryModel
+from tests.support.data.library_answers import LibraryModel
+from tests.support.models import tiny_models
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,7 +15,7 @@ from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 from tests.app.runtimes.transformers.asking import pil_image, scene
-from tests.support import tiny_models
+from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
 from tests.app.runtimes.transformers.asking import answers, image_input, pil_image, request, scene
-from tests.support.library_answers import LibraryModel
+from tests.support.data.library_answers import LibraryModel
 
 pytestmark = [
     pytest.mark.slow,

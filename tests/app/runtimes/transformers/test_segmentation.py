@@ -14,7 +14,7 @@ from app.runtimes.transformers.heads.segmentation import class_map
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
-from tests.support import tiny_models
+from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
 

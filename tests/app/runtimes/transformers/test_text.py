@@ -17,7 +17,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.text_generation import GeneratedText
 from tests.app.runtimes.transformers.asking import answers, request, text_input
-from tests.support import tiny_language, tiny_models
+from tests.support.models import tiny_language, tiny_models
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ import pytest
 from app.runtimes.runtime import TRANSFORMERS
 from app.settings.model import ModelError, ModelSource
 from tests.app.runtimes.transformers.asking import answers, image_input, pil_image, scene
-from tests.support import tiny_models
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT
+from tests.support.models import tiny_models
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

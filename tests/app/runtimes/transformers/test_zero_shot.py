@@ -10,7 +10,7 @@ import pytest
 from app.engine.models.servable import Servable
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
-from tests.support import tiny_models
+from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from app.server.auth.credentials import AccessError
 from app.settings.network import AccessSettings
 from app.settings.server import SettingsError
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token
-from tests.support.auth_apps import INFER_KEY, access_with_keys, write_key_file
+from tests.support.servers.auth_apps import INFER_KEY, access_with_keys, write_key_file
 
 
 def test_access_is_open_without_keys_and_tokens() -> None:

@@ -14,7 +14,7 @@ from app.observers.request_log import RequestLog
 from app.server.auth.access_control import open_access_control
 from app.server.ui.admin_api import PAGE_HEADER
 from app.settings.network import AccessSettings
-from tests.support.auth_apps import (
+from tests.support.servers.auth_apps import (
     ADMIN_KEY,
     INFER_KEY,
     OWNER_KEY,
@@ -26,7 +26,7 @@ from tests.support.auth_apps import (
     inference_body,
     write_key_file,
 )
-from tests.support.grpc_server import build_engine
+from tests.support.servers.grpc_server import build_engine
 
 PAGE = {PAGE_HEADER: "http://127.0.0.1:8080"}
 INFERENCE = "/v2/models/m-detector/infer"

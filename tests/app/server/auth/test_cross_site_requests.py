@@ -9,7 +9,7 @@ from litestar.types import ASGIApp
 
 from app.server.http.cross_site import reject_cross_site
 from app.server.ui.admin_api import PAGE_HEADER
-from tests.support.auth_apps import (
+from tests.support.servers.auth_apps import (
     INFER_KEY,
     OWNER_KEY,
     access_with_keys,
@@ -18,7 +18,7 @@ from tests.support.auth_apps import (
     http_client,
     inference_body,
 )
-from tests.support.grpc_server import build_engine
+from tests.support.servers.grpc_server import build_engine
 
 INFERENCE = "/v2/models/m-detector/infer"
 

@@ -20,8 +20,8 @@ from app.server.auth.grpc_access import GrpcAccess
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.watched_file import WatchedFile
 from app.settings.network import AccessSettings
-from tests.support.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys
-from tests.support.grpc_server import GrpcTestClient, Metadata, build_engine, message, run_grpc_server
+from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys
+from tests.support.servers.grpc_server import GrpcTestClient, Metadata, build_engine, message, run_grpc_server
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 ECHO = "echo-fp32"

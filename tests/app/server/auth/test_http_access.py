@@ -18,7 +18,7 @@ from app.server.auth.http_access import HttpAccess
 from app.server.http.asgi import create_listener_app
 from app.settings.network import AccessSettings
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
-from tests.support.auth_apps import (
+from tests.support.servers.auth_apps import (
     INFER_KEY,
     READ_KEY,
     access_with_keys,
@@ -28,7 +28,7 @@ from tests.support.auth_apps import (
     inference_body,
     write_key_file,
 )
-from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 INFERENCE = "/v2/models/m-detector/infer"
 MISSING = "Expected a key or a token in Authorization or X-API-Key, got neither"

@@ -22,12 +22,12 @@ from app.server.auth.http_access import HttpAccess
 from app.server.http.asgi import create_app
 from app.server.ui.admin_api import PAGE_HEADER
 from tasks.inference.error import InferenceError
-from tests.support.auth_apps import ADMIN_KEY as ADMIN_KEY
-from tests.support.auth_apps import INFER_KEY as INFER_KEY
-from tests.support.auth_apps import READ_KEY as READ_KEY
-from tests.support.auth_apps import access_with_keys, authenticated_app, bearer_header, http_client
-from tests.support.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 from tests.support.protocol_cases import PROTOCOL_CASES
+from tests.support.servers.auth_apps import ADMIN_KEY as ADMIN_KEY
+from tests.support.servers.auth_apps import INFER_KEY as INFER_KEY
+from tests.support.servers.auth_apps import READ_KEY as READ_KEY
+from tests.support.servers.auth_apps import access_with_keys, authenticated_app, bearer_header, http_client
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 
 OPEN = {
     "GET /health",

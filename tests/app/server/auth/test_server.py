@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from app.server.auth.api_keys import remove_key
-from tests.support.auth_apps import ADMIN_KEY, INFER_KEY, OWNER_KEY, READ_KEY, bearer_header, write_key_file
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, OWNER_KEY, READ_KEY, bearer_header, write_key_file
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 WRONG = "key-of-a-thief"
 TENSOR = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [2.0]}]}

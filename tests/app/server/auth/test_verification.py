@@ -19,9 +19,9 @@ from app.server.transport.acceptor import open_listen_socket
 from app.server.transport.connection_table import ConnectionTable, Listener
 from app.server.transport.load_shedding import RouteTable, inference_routes
 from app.settings.network import TransportSettings
-from tests.support.auth_apps import authenticated_app, bearer_header, inference_body
-from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
-from tests.support.http_connections import MAX_FILES, run_app
+from tests.support.servers.auth_apps import authenticated_app, bearer_header, inference_body
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.servers.http_connections import MAX_FILES, run_app
 
 INFER_TOKEN, READ_TOKEN, WRONG_TOKEN = "a.good.token", "a.weak.token", "a.wrong.token"
 PATH = "/v2/models/m-detector/infer"

@@ -12,8 +12,8 @@ from app.protocols import GRPC_PROTOCOLS
 from app.server.grpc.server import GrpcServer, connection_options
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
-from tests.support.certificate_authority import CertificateAuthority
-from tests.support.grpc_server import build_engine, local_settings
+from tests.support.servers.certificate_authority import CertificateAuthority
+from tests.support.servers.grpc_server import build_engine, local_settings
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])

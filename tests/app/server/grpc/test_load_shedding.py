@@ -11,7 +11,7 @@ from app.server.grpc.interceptors import CallShedder
 from app.server.grpc.server import GrpcServer
 from app.server.transport.load_shedding import OVERLOADED
 from tests.app.server.transport.test_load_shedding import full_engine
-from tests.support.grpc_server import local_settings
+from tests.support.servers.grpc_server import local_settings
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT = "/grps.protos.v1.GrpsService/Predict"

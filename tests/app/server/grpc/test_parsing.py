@@ -10,8 +10,8 @@ import structlog
 
 from app.protocols import GRPC_PROTOCOLS
 from app.server.auth.grpc_access import GrpcAccess
-from tests.support.auth_apps import READ_KEY, access_with_keys
-from tests.support.grpc_server import GrpcTestClient, build_engine, run_grpc_server
+from tests.support.servers.auth_apps import READ_KEY, access_with_keys
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 
 MALFORMED = b"\xff\xff\xff"
 HEALTH = "/grpc.health.v1.Health"

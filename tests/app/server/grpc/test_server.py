@@ -24,8 +24,8 @@ from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.support.apps import ECHO_MODELS, echo_model
-from tests.support.grpc_server import (
+from tests.support.servers.apps import ECHO_MODELS, echo_model
+from tests.support.servers.grpc_server import (
     SERVICE,
     GrpcTestClient,
     build_engine,
@@ -33,7 +33,7 @@ from tests.support.grpc_server import (
     message,
     run_grpc_server,
 )
-from tests.support.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 GRPS = "grps.protos.v1.GrpsService"
 MESSAGES = {"inference.ModelInferRequest", "grps.protos.v1.GrpsMessage", "tensorflow.TensorProto"}

@@ -11,8 +11,8 @@ from litestar.testing import TestClient
 from app.protocols import LISTENERS
 from app.server.http.asgi import create_listener_app
 from app.server.transport.request_parser import raw_response
-from tests.support.auth_apps import authenticated_app
-from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.servers.auth_apps import authenticated_app
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 MODEL = "detector"

@@ -8,7 +8,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.apps import app_with_models
+from tests.support.servers.apps import app_with_models
 
 Client = TestClient[Litestar]
 
@@ -48,7 +48,7 @@ def test_metrics_content_type_has_one_charset(client: Client) -> None:
 def test_application_does_not_import_pydantic() -> None:
     code = (
         "import sys\n"
-        "from tests.support.apps import app_with_models\n"
+        "from tests.support.servers.apps import app_with_models\n"
         "app_with_models(['half_plus_two'])\n"
         "sys.exit('pydantic' in sys.modules)\n"
     )

@@ -9,7 +9,7 @@ from app.assembly.models import find_models
 from app.assembly.service import Service
 from app.server.http.cross_site import allowed_hosts, reject_cross_site
 from app.settings.server import ModelOptions, ServerSettings
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 CROSS_SITE = {"Sec-Fetch-Site": "cross-site"}
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 IMAGE = (ROOT / "fixtures/images/scene.jpg").read_bytes()
 TEXT = base64.b64encode(IMAGE).decode()

@@ -19,10 +19,10 @@ from app.server.transport.acceptor import open_listen_socket
 from app.server.transport.connection_table import ConnectionTable, Listener
 from app.settings.network import TransportSettings
 from tasks.inference.error import InferenceError
-from tests.support.chariot import image_input
-from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
-from tests.support.http_connections import run_app
-from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.servers.http_connections import run_app
 
 
 class VerbProtocol(HttpListener):

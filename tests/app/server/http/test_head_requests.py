@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from app.protocols import LISTENERS, main_port_protocols
 from app.server.http.asgi import HeadSupport, create_app, create_listener_app
-from tests.support.apps import ECHO_MODELS
-from tests.support.grpc_server import build_engine
+from tests.support.servers.apps import ECHO_MODELS
+from tests.support.servers.grpc_server import build_engine
 
 MODEL = next(iter(ECHO_MODELS))
 

@@ -18,10 +18,10 @@ from app.recording.stores.store import parse_dsn
 from app.server.http.errors import create_error_handlers
 from app.server.http.inferences import Inferences
 from app.settings.server import ServerSettings
-from tests.support.chariot import image_input
-from tests.support.images import encode_base64
-from tests.support.recorded_rows import recorded_rows
-from tests.support.server_process import run_server
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.data.recorded_rows import recorded_rows
+from tests.support.servers.server_process import run_server
 
 IMAGES = Path(__file__).parents[4] / "fixtures" / "images"
 DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}

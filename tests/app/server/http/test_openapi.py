@@ -7,7 +7,7 @@ from litestar import Litestar
 from litestar.routes import HTTPRoute
 
 from tests.app.server.auth.test_routes import OPEN, PERMISSION_OF
-from tests.support.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
+from tests.support.servers.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
 
 SCHEMES = ("bearer", "key", "basic")
 

@@ -11,8 +11,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.server.http.openapi import reference_page
-from tests.support.apps import app_with_models
-from tests.support.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
+from tests.support.servers.apps import app_with_models
+from tests.support.servers.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
 
 Client = TestClient[Litestar]
 

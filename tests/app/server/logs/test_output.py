@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 PROGRAM = """
 import logging
@@ -30,7 +30,7 @@ DAMAGED = """
 import cv2, logging, numpy as np
 from app.server.logs.output import configure_logging
 from app.server.process_setup import configure_process
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 configure_logging("json")
 configure_process()
 png = encode_image(rectangle(), icc_profile=b"profile" * 9)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 _LINES = 6_000
 """Lines of twenty bytes: far more than a pipe holds."""

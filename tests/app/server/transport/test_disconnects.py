@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 from app.proto import message_class
-from tests.support.chariot import image_input
-from tests.support.images import encode_image, rectangle
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_image, rectangle
+from tests.support.servers.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

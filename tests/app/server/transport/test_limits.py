@@ -13,8 +13,8 @@ from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable
 from app.settings.network import TransportSettings
 from app.settings.server import SettingsError
-from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 from tests.support.polling import wait_until
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 LAST = GET + b"Connection: close\r\n\r\n"

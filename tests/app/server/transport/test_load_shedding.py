@@ -25,8 +25,8 @@ from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
-from tests.support.fake_models import load_fake_model
-from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.models.fake_models import load_fake_model
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 MIB = 1024 * 1024
 

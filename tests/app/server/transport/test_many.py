@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from app.server.transport.connection_table import raise_file_limit
-from tests.support.certificate_authority import CertificateAuthority
-from tests.support.chariot import image_input
-from tests.support.server_process import run_server
+from tests.support.data.chariot import image_input
+from tests.support.servers.certificate_authority import CertificateAuthority
+from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 import uvloop
 
-from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 LOOPS = [uvloop.new_event_loop, asyncio.SelectorEventLoop]
 NO_LINGER = struct.pack("ii", 1, 0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 HOST = b"Host: a\r\n"
 NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.http_connections import parse_responses, read_until_closed, run_http_server
+from tests.support.servers.http_connections import parse_responses, read_until_closed, run_http_server
 
 pytestmark = pytest.mark.slow
 

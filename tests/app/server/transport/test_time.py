@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from app.settings.network import TransportSettings
-from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 from tests.support.polling import wait_until
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 pytestmark = pytest.mark.slow
 

@@ -25,9 +25,9 @@ from prometheus_client import CollectorRegistry
 from app.server.transport.tls import Certificates, load_certificates, not_after
 from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings, SettingsError
-from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
-from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 from tests.support.polling import wait_until, wait_until_async
+from tests.support.servers.certificate_authority import CertificateAuthority, peer_certificate_serial
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 

@@ -13,10 +13,10 @@ import grpc
 import httpx
 import pytest
 
-from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
-from tests.support.chariot import image_input
+from tests.support.data.chariot import image_input
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.certificate_authority import CertificateAuthority, peer_certificate_serial
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 

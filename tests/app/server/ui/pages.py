@@ -14,7 +14,7 @@ from app.server.http.asgi import create_app
 from app.server.ui.page import WebPage
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
-from tests.support.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 
 NAMES = ("classifier", "detector")
 

@@ -21,7 +21,7 @@ from app.server.ui.admin_api import AdminApi
 from app.server.ui.page import WebPage
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
-from tests.support.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 
 ORIGIN = "http://127.0.0.1:8080"
 LOAD = "/page/repository/detector/load"

@@ -23,7 +23,7 @@ from app.settings.server import DEMO_IMAGES
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
-from tests.support.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 
 
 def source(name: str, version: str = "1", **settings: Any) -> ModelSource:

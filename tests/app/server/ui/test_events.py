@@ -13,7 +13,7 @@ from app.engine.engine import Engine
 from app.observers.trends import Trends
 from app.server.ui.event_stream import EventStream
 from tests.app.server.ui.pages import NAMES
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 
 class FakeWire:

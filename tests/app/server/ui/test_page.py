@@ -12,7 +12,7 @@ from app.engine.engine import Engine
 from app.observers.trends import Trends
 from app.server.ui.page import WebPage
 from tests.app.server.ui.pages import NAMES, app_of
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 STATIC = Path(__file__).parents[4] / "app" / "server" / "ui" / "static"
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"

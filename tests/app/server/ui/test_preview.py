@@ -21,7 +21,7 @@ from app.protocols import main_port_protocols
 from app.server.http.asgi import create_app
 from app.server.ui.page import MAX_SIDE, PREVIEW_PATH, WebPage
 from tasks.inference.limits import Limits
-from tests.support.fake_models import load_fake_model
+from tests.support.models.fake_models import load_fake_model
 
 
 def create_preview_app() -> Litestar:

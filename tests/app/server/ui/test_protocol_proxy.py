@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.support.chariot import IMAGE
-from tests.support.server_process import run_server
+from tests.support.data.chariot import IMAGE
+from tests.support.servers.server_process import run_server
 
 GRPC = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
 TENSORFLOW_SERVING = "/page/tensorflow-serving"

@@ -21,8 +21,8 @@ from app.server.ui.series import SERIES
 from app.server.ui.snapshot import PERCENTILES, machine_memory, take_snapshot, with_model_detail
 from tasks.inference.error import ErrorKind
 from tests.app.server.ui.pages import Clock, app_of
-from tests.support.chariot import image_input, infer
-from tests.support.server_process import run_server
+from tests.support.data.chariot import image_input, infer
+from tests.support.servers.server_process import run_server
 
 EVENT = RequestContext(
     protocol="kserve-v2",

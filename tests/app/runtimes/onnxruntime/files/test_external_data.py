@@ -19,7 +19,7 @@ from app.runtimes.onnxruntime.files.external_data import check_external_data
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
 from tests.app.runtimes.onnxruntime.graphs import write
-from tests.support.server_process import ROOT
+from tests.support.servers.server_process import ROOT
 
 NUMBERS = np.arange(4, dtype=np.float32)
 REJECTED_LOCATIONS = [

@@ -17,7 +17,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
-from tests.support.images import encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 
 LABELS = ("cat", "dog", "fox")
 LOW = -20.0

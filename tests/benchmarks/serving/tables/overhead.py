@@ -1,0 +1,181 @@
+"""Measure the server against the bare work, its protocols, its start and its memory."""
+
+import statistics
+from collections.abc import Callable
+from functools import partial
+
+import httpx
+
+from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
+from tests.benchmarks.serving.load import BenchmarkRequest, send
+from tests.benchmarks.serving.peer_servers import run_bare
+from tests.benchmarks.serving.processes import ROOT, charioteer
+from tests.benchmarks.serving.section import Cell, Section
+from tests.benchmarks.serving.tables.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, questions, raw_chariot
+from tests.benchmarks.serving.workload import Workload
+
+_CASES = (("small", "vga"), ("small", "hd"), ("medium", "vga"), ("medium", "hd"))
+_CONCURRENCY = (1, 8, 64)
+
+
+def overhead(workload: Workload, rounds: int, requests: int) -> Section:
+    """Compare the CPU of a chariot-v2-kserve request with the same work in one thread without a server."""
+    rows: list[list[Cell]] = []
+    models = {model: workload.model(model) for model, _ in _CASES}
+    with charioteer("--model-repository", str(workload.folder)) as server, run_bare(models) as bare_server:
+        for model, image in _CASES:
+            request = chariot(server.ports["http"], model, workload.images[image])
+            bare_request = BenchmarkRequest(bare_server.ports["http"], f"/{model}", request.body)
+            labels = [_labels(warm_up_request) for warm_up_request in (request, bare_request)]
+            assert labels[0] == labels[1], "the server and the floor do not do the same work"
+            for warm_up_request in (request, bare_request):
+                send(warm_up_request, 50, 4)
+            for connections in _CONCURRENCY:
+                costs = cost(
+                    rounds,
+                    floor=measure_floor(workload.model(model), request.body, requests),
+                    bare=measure_server(bare_server, bare_request, requests, connections),
+                    server=measure_server(server, request, requests, connections),
+                )
+                load_result = costs["server"].load_result
+                assert load_result is not None
+                bare_ratio, ratio = (
+                    statistics.median(
+                        high / low
+                        for low, high in zip(costs["floor"].milliseconds, costs[kind].milliseconds, strict=True)
+                    )
+                    for kind in ("bare", "server")
+                )
+                latency = [load_result.percentile(share) for share in (0.5, 0.99)]
+                medians = [result.median for result in costs.values()]
+                rows.append([model, image, connections, *medians, bare_ratio, ratio, load_result.rate, *latency])
+    about = (
+        "CPU milliseconds of a request, of the floor, of a bare ASGI server and of our server, measured in turns. The "
+        "floor is the same work in one thread without a server (`tests/benchmarks/serving/floor.py`). The bare server "
+        "does the floor's work in a thread pool behind uvicorn, without limits, logs or metrics. Ratios are the "
+        "median of the rounds' ratios. Requests a second and latencies are those of the last round of our server. The "
+        "client runs on the same machine."
+    )
+    columns = ["model", "image", "connections", "floor", "bare ASGI", "server", "bare ASGI / floor", "server / floor"]
+    columns += ["requests/s", "p50 ms", "p99 ms"]
+    return Section(title="Server overhead", about=about, columns=columns, rows=rows)
+
+
+def _labels(request: BenchmarkRequest) -> list[str]:
+    url = f"http://127.0.0.1:{request.port}{request.target}"
+    response = httpx.post(url, content=request.body, headers=request.headers, timeout=60).raise_for_status()
+    (output,) = response.json()["outputs"]
+    return [record["label"] for record in output["data"][0]]
+
+
+def protocols(workload: Workload, rounds: int, requests: int) -> Section:
+    """Compare the CPU of the same inference over every protocol."""
+    image = workload.images["vga"]
+    repository = ("--model-repository", str(workload.folder))
+    with (
+        charioteer(*repository) as server,
+        charioteer(*repository, "--chariot-protocol", "chariot-v2") as chariot_v2_server,
+    ):
+        requests_by_name = {
+            name: (server, request) for name, request in encodings(server.ports, "small", image).items()
+        }
+        requests_by_name[RAW_CHARIOT] = (
+            chariot_v2_server,
+            raw_chariot(chariot_v2_server.ports["http"], "small", image),
+        )
+        for _, request in requests_by_name.values():
+            send(request, 50, 4)
+        measures: dict[str, Callable[[], object]] = {
+            name: measure_server(request_server, request, requests, 8)
+            for name, (request_server, request) in requests_by_name.items()
+        }
+        costs = cost(rounds, **measures)  # pyright: ignore[reportArgumentType]
+    base = costs[CHARIOT].median
+    rows: list[list[Cell]] = [
+        [name, len(requests_by_name[name][1].body), result.median, result.median / base]
+        for name, result in sorted(costs.items(), key=lambda pair: pair[1].median)
+    ]
+    about = (
+        "CPU milliseconds of a request, and the ratio to JSON of chariot-v2-kserve. Small model, VGA image, 8 "
+        "connections."
+    )
+    columns = ["protocol and encoding", "body, bytes", "server", f"ratio to {CHARIOT}"]
+    return Section(title="Protocols and encodings", about=about, columns=columns, rows=rows)
+
+
+def chat(workload: Workload, rounds: int, requests: int) -> Section:
+    """Compare the CPU of a chat completion with that of the same question over Chariot's protocol."""
+    del workload
+    with charioteer("--model", str(ROOT / "fixtures" / "models" / "vlm")) as server:
+        requests_by_name = questions(server.ports["http"], "vlm", ROOT / "fixtures" / "images" / "shape.jpg")
+        for request in requests_by_name.values():
+            send(request, 50, 4)
+        costs = cost(
+            rounds, **{name: measure_server(server, request, requests, 1) for name, request in requests_by_name.items()}
+        )
+    base = costs[CHARIOT]
+    rows: list[list[Cell]] = []
+    for name, result in costs.items():
+        pairs = zip(base.milliseconds, result.milliseconds, strict=True)
+        rows.append([name, result.median, statistics.median(measured / reference for reference, measured in pairs)])
+    about = (
+        "CPU milliseconds of the same answer to a question about an image, by the fixture model, in turns on one "
+        "connection. The ratio is the median of the rounds' ratios. Usual requests skip the web framework; a query or "
+        "a streamed answer prevents that."
+    )
+    columns = ["protocol", "server", f"ratio to {CHARIOT}"]
+    return Section(title="Chat completions", about=about, columns=columns, rows=rows)
+
+
+def start(workload: Workload, rounds: int) -> Section:
+    """Measure the time until ready, and the memory."""
+    rows: list[list[Cell]] = []
+    arguments_by_name = {
+        "the fixture models": (),
+        "small": ("--model", str(workload.folder / "small")),
+        "medium": ("--model", str(workload.folder / "medium")),
+    }
+    for name, arguments in arguments_by_name.items():
+        ready: list[float] = []
+        idle = busy = (0.0, 0.0)
+        for round_number in range(rounds):
+            with charioteer(*arguments) as server:
+                ready.append(server.ready_seconds)
+                idle = server.memory()
+                if round_number == rounds - 1 and arguments:
+                    send(chariot(server.ports["http"], name, workload.images["vga"]), 500, 8)
+                    busy = server.memory()
+        loaded: list[Cell] = [*busy] if arguments else [None, None]
+        rows.append([name, statistics.median(ready), *idle, *loaded])
+    about = (
+        "Median seconds from the start of the process to the first 200 of `/ready`. Megabytes of resident (RSS) "
+        "and proportional (PSS) set size, idle and after 500 requests."
+    )
+    columns = ["models", "ready, s", "idle RSS", "idle PSS", "RSS after", "PSS after"]
+    return Section(title="Start and memory", about=about, columns=columns, rows=rows)
+
+
+def leak(workload: Workload, requests: int) -> Section:
+    """Measure whether memory grows with the number of requests."""
+    rows: list[list[Cell]] = []
+    with charioteer("--model", str(workload.folder / "small")) as server:
+        requests_by_name = encodings(server.ports, "small", workload.images["vga"])
+        send_load = partial(send, connections=8)
+        share = requests // 10
+        for request in requests_by_name.values():
+            send_load(request, share // len(requests_by_name))
+        before = server.memory()[0]
+        for round_number in range(10):
+            send_load(list(requests_by_name.values())[round_number % len(requests_by_name)], share)
+            rows.append(
+                [
+                    (round_number + 1) * share,
+                    server.memory()[0],
+                    (server.memory()[0] - before) * 1e6 / ((round_number + 1) * share),
+                ]
+            )
+    about = (
+        f"Resident megabytes while {requests:,} requests of all protocols are answered, after {share:,} requests of "
+        "warm-up. Bytes a request count from there."
+    )
+    return Section(title="Memory growth", about=about, columns=["requests", "RSS, MB", "bytes a request"], rows=rows)

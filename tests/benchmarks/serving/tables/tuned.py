@@ -1,0 +1,98 @@
+"""Measure models in the set-up that `charioteer tune` finds, against the floor in fp32."""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from fixtures.scenes import DETECT, SEGMENT
+from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
+from tests.benchmarks.serving.load import send
+from tests.benchmarks.serving.processes import ROOT, charioteer
+from tests.benchmarks.serving.section import Cell, Section
+from tests.benchmarks.serving.tables.accuracy import figures, write_dataset
+from tests.benchmarks.serving.tables.encodings import chariot
+from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
+
+_RANDOM_TUNED = {"runtime": "openvino", "precision": "bf16", "preprocessing": {"reduced_decode": True}}
+"""The set-up of models with random weights: their answers mean nothing, so that `tune` has nothing to compare."""
+
+_RECIPES = {"detector": DETECT, "segmenter": SEGMENT}
+_MODELS = ("small", "medium", *_RECIPES)
+_METRIC = "map_coco"
+_TUNED_SIZE = "hd"
+_TUNED_SCENES = 200
+_TUNED_SEED = 30_000
+
+
+def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Section:
+    """Compare the CPU and the metric of plain and tuned models with the floor."""
+    folder = workload.folder.parent / "tuned"
+    plain = {name: copy_model(workload.model(name).parent, folder / name, {}) for name in _MODELS}
+    fast = {name: tune(workload, name, folder / f"{name}-tuned") for name in _MODELS}
+    rows: list[list[Cell]] = []
+    with charioteer("--model-repository", str(folder)) as server:
+        for name in _MODELS:
+            for size in IMAGE_SIZES:
+                image = workload.image(name, size)
+                request, tuned_request = (
+                    chariot(server.ports["http"], model, image) for model in (name, f"{name}-tuned")
+                )
+                for warm_up_request in (request, tuned_request):
+                    send(warm_up_request, 50, 4)
+                costs = cost(
+                    rounds,
+                    floor=measure_floor(workload.model(name), request.body, requests),
+                    plain=measure_server(server, request, requests, 8),
+                    tuned=measure_server(server, tuned_request, requests, 8),
+                )
+                ratios = [show_ratio(costs[kind], costs["floor"]) for kind in ("plain", "tuned")]
+                metrics: list[Cell] = [None, None]
+                if recipe := _RECIPES.get(name):
+                    dataset = write_dataset(
+                        folder.parent / f"{name}-{size}" / "data", recipe, IMAGE_SIZES[size], scenes
+                    )
+                    metrics = [f"{figures(dataset, model[name])[_METRIC]:.4f}" for model in (plain, fast)]
+                costs_of_kinds = [result.median for result in costs.values()]
+                rows.append([name, size, describe(fast[name]), *costs_of_kinds, *ratios, *metrics])
+    about = (
+        "CPU milliseconds of a request with 8 connections: of the floor in fp32, of the model without settings, and of "
+        "the tuned model, measured in turns. The detector and the segmenter run in the set-up that `charioteer tune "
+        f"--for cost --labels` finds on {_TUNED_SCENES} other scenes of size {_TUNED_SIZE}. There the metric drops by "
+        "at most 0.005. Small and medium have random weights and no metric, and get bf16. Ratios are the median of the "
+        f"rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on {scenes} "
+        "generated scenes of this size."
+    )
+    columns = ["model", "image", "set-up", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
+    columns += [f"{_METRIC} plain", f"{_METRIC} tuned"]
+    return Section(title="Tuned models", about=about, columns=columns, rows=rows)
+
+
+def tune(workload: Workload, name: str, target: Path) -> Path:
+    """Write a tuned copy of a model to the folder `target`, and return it."""
+    model = workload.model(name).parent
+    if name not in _RECIPES:
+        return copy_model(model, target, _RANDOM_TUNED)
+    folder = target.with_name(f".{target.name}")
+    dataset = write_dataset(folder / "data", _RECIPES[name], IMAGE_SIZES[_TUNED_SIZE], _TUNED_SCENES, _TUNED_SEED)
+    source = copy_model(model, folder / name, {})
+    command = [sys.executable, "-m", "app", "tune", str(source), "--labels", str(dataset), "--for", "cost", "--write"]
+    subprocess.run([*command, "--batches", "1", "--threads", "1"], cwd=ROOT, check=True, capture_output=True)
+    # int8 becomes a new version of the model; other settings change it in place.
+    version = source / "2"
+    return copy_model(version if version.exists() else source, target, {})
+
+
+def describe(model: Path) -> str:
+    """Return the runtime, the precision and the image decoding in the settings of a model."""
+    settings: dict[str, Any] = json.loads((model / "model-settings.json").read_text())
+    decode = "reduced" if settings.get("preprocessing", {}).get("reduced_decode") else "full"
+    return f"{settings.get('runtime', 'onnxruntime')}, {settings.get('precision', 'fp32')}, {decode} decode"
+
+
+def show_ratio(high: Cost, low: Cost) -> str:
+    """Return the median of the ratios of the rounds, with the lowest and highest."""
+    ratios = sorted(first / second for first, second in zip(high.milliseconds, low.milliseconds, strict=True))
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"

@@ -1,0 +1,127 @@
+"""Provide a vision-language model with scripted answers and timing."""
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from app.engine.cancellation import raise_if_cancelled
+from app.engine.engine import Engine
+from app.engine.events import InferenceObserver
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import Servable
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import QueueLimits
+from app.settings.model import ModelSettings, ModelSource
+from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
+from tasks.inference.limits import Limits
+from tasks.task import TaskType, TextChunk
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+
+
+class Gate:
+    """A gate that lets one step pass each time it opens.
+
+    Args:
+        initial_passes: how often it is open from the beginning.
+    """
+
+    def __init__(self, initial_passes: int = 0) -> None:
+        self._passes = threading.Semaphore(initial_passes)
+        self._arrivals = threading.Semaphore(0)
+
+    def __call__(self) -> None:
+        self._arrivals.release()
+        assert self._passes.acquire(timeout=60)
+
+    def open(self) -> None:
+        """Let one more step pass."""
+        self._passes.release()
+
+    def wait_for_arrival(self) -> None:
+        """Wait until the next step has come to the gate."""
+        assert self._arrivals.acquire(timeout=60)
+
+
+class ScriptedModel:
+    """A model that answers every prompt with `steps`; an exception among them is raised.
+
+    Args:
+        steps: the pieces.
+        gate: called before each of them.
+    """
+
+    def __init__(self, *steps: str | Exception, gate: Callable[[], object] = lambda: None) -> None:
+        self.steps = steps
+        self.gate = gate
+        self.chunk_count = 0
+        self.closed = threading.Event()
+
+    def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
+        answers = [[""] * len(sample.prompts) for sample in inputs]
+        with closing(self.stream(inputs)) as chunks:
+            for chunk in chunks:
+                raise_if_cancelled()
+                answers[chunk.item][chunk.prompt] += chunk.text
+        return [Answers(prompts=sample.prompts, answers=texts) for sample, texts in zip(inputs, answers, strict=True)]
+
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
+        try:
+            for item, sample in enumerate(inputs):
+                for prompt in range(len(sample.prompts)):
+                    for step in self.steps:
+                        self.gate()
+                        if isinstance(step, Exception):
+                            raise step
+                        self.chunk_count += 1
+                        yield TextChunk(item=item, prompt=prompt, text=step)
+                    yield TextChunk(item=item, prompt=prompt, text="", final=True)
+        finally:
+            self.closed.set()
+
+
+class EventRecorder:
+    """An observer that keeps its events."""
+
+    def __init__(self) -> None:
+        self.events: list[RequestContext] = []
+
+    def observe(self, event: RequestContext, /) -> None:
+        self.events.append(event)
+
+
+def scripted_engine(
+    model: ScriptedModel,
+    *observers: InferenceObserver,
+    workers: int = 2,
+    max_waiting: int = 32,
+) -> Engine:
+    """Return an engine with `model` and the stand-ins "teller" and "detector"."""
+    task_types = {name: FAKE_MODELS[name][0] for name in ("teller", "detector")}
+    task_types["speaker"] = TaskType.IMAGE_TEXT_TO_TEXT
+    sources = [
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=task_type))
+        for name, task_type in task_types.items()
+    ]
+
+    def load(source: ModelSource) -> Servable:
+        if source.name != "speaker":
+            return load_fake_model(source)
+        description = ModelMetadata(
+            task_type=TaskType.IMAGE_TEXT_TO_TEXT,
+            platform="stand-in",
+            layout="none",
+            labels=(),
+            inputs=(),
+            outputs=(),
+            facts=(),
+        )
+        return Servable(ImageTextToText(), model, description, {})
+
+    registry = Registry(sources)
+    for entry in sources:
+        registry.load(entry, load)
+    repository = Repository(registry, lambda: sources, load)
+    return Engine(repository, observers, Limits(), workers, QueueLimits(max_waiting=max_waiting))

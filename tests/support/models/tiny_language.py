@@ -1,0 +1,292 @@
+"""Tiny models of language, and of language and vision, as `save_pretrained` writes them."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.models.tiny_models import (
+    bert_tokenizer,
+    byte_tokenizer,
+    label_config,
+    random_model,
+    save,
+    torch,
+    transformers,
+)
+
+
+def llama_config(vocabulary_size: int, **changes: Any) -> dict[str, Any]:
+    """A tiny language model's configuration."""
+    return {
+        "vocab_size": vocabulary_size, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "bos_token_id": None,
+        "eos_token_id": 257, "pad_token_id": 256, **changes,
+    }  # fmt: skip
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def vision_config(class_name: str, **changes: Any) -> Any:
+    return getattr(transformers(), class_name)(
+        image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+        **changes,
+    )  # fmt: skip
+
+
+def llava(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = byte_tokenizer("<image>")
+    text = t.LlamaConfig(**llama_config(len(tokenizer)))
+    config = t.LlavaConfig(
+        vision_config=vision_config("CLIPVisionConfig"), text_config=text, vision_feature_layer=-1,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+    )  # fmt: skip
+    image_processor = t.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    processor = t.LlavaProcessor(image_processor, tokenizer, patch_size=8, vision_feature_select_strategy="default",
+                                 num_additional_image_tokens=1, chat_template=CHAT_TEMPLATE)  # fmt: skip
+    return save(folder, random_model(lambda: t.LlavaForConditionalGeneration(config), 20), processor)
+
+
+TILE_TOKENS = ("<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>",
+         *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)))  # fmt: skip
+
+
+def idefics3_parts(name: str) -> tuple[Any, Any, Any]:
+    """A configuration, an image processor, and a tokenizer."""
+    t = transformers()
+    tokenizer = byte_tokenizer(*TILE_TOKENS)
+    text = t.LlamaConfig(**llama_config(len(tokenizer), max_position_embeddings=512))
+    vision = vision_config(f"{name}VisionConfig")
+    config = getattr(t, f"{name}Config")(
+        vision_config=vision, text_config=text, scale_factor=2, tie_word_embeddings=False,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"), pad_token_id=256,
+    )  # fmt: skip
+    image_processor = getattr(t, f"{name}ImageProcessorPil")(
+        size={"longest_edge": 64}, max_image_size={"longest_edge": 32}
+    )
+    return config, image_processor, tokenizer
+
+
+def idefics3(folder: Path) -> Path:
+    t = transformers()
+    config, image_processor, tokenizer = idefics3_parts("Idefics3")
+    processor = t.Idefics3Processor(image_processor, tokenizer, image_seq_len=4, chat_template=CHAT_TEMPLATE)
+    return save(folder, random_model(lambda: t.Idefics3ForConditionalGeneration(config), 20), processor)
+
+
+def smolvlm(folder: Path) -> Path:
+    """As the hub has it: the processor names a class that wants video packages."""
+    t = transformers()
+    config, image_processor, tokenizer = idefics3_parts("SmolVLM")
+    save(folder, random_model(lambda: t.SmolVLMForConditionalGeneration(config), 20), image_processor, tokenizer)
+    (folder / "processor_config.json").write_text('{"image_seq_len": 4, "processor_class": "SmolVLMProcessor"}')
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    return folder
+
+
+QWEN_CHAT_TEMPLATE = CHAT_TEMPLATE.replace("<image>", "<|vision_start|><|image_pad|><|vision_end|>")
+
+
+def qwen2_vl(folder: Path) -> Path:
+    """As the hub has it: the processor names a class that wants video packages."""
+    t = transformers()
+    tokenizer = byte_tokenizer("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in tokenizer.get_vocab()}
+    text = llama_config(
+        len(tokenizer), rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+    )
+    config = t.Qwen2VLConfig(
+        text_config=text, image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"],
+        vision_config={"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 8},
+    )  # fmt: skip
+    image_processor = t.Qwen2VLImageProcessorPil(
+        patch_size=8, merge_size=2, size={"shortest_edge": 256, "longest_edge": 4096}
+    )
+    save(folder, random_model(lambda: t.Qwen2VLForConditionalGeneration(config), 20), image_processor, tokenizer)
+    (folder / "processor_config.json").write_text('{"processor_class": "Qwen2VLProcessor"}')
+    (folder / "chat_template.jinja").write_text(QWEN_CHAT_TEMPLATE)
+    return folder
+
+
+def blip(folder: Path, class_name: str = "BlipForConditionalGeneration") -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "encoder_hidden_size": 32, "intermediate_size": 48,
+            "num_hidden_layers": 2, "num_attention_heads": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3,
+            "pad_token_id": 0, "max_position_embeddings": 64, "projection_dim": 32,
+            "initializer_range": 0.2}  # fmt: skip
+    config = t.BlipConfig(
+        text_config=text, vision_config=vision_config("BlipVisionConfig").to_dict(), projection_dim=32
+    )
+    image_processor = t.BlipImageProcessorPil(size={"height": 32, "width": 32})
+    return save(
+        folder, random_model(lambda: getattr(t, class_name)(config), 20), t.BlipProcessor(image_processor, tokenizer)
+    )
+
+
+def blip_vqa(folder: Path) -> Path:
+    """The one that answers without repeating the question."""
+    return blip(folder, "BlipForQuestionAnswering")
+
+
+def git(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    config = t.GitConfig(vision_config=vision_config("GitVisionConfig").to_dict(), vocab_size=len(tokenizer),
+                         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+                         max_position_embeddings=128, bos_token_id=2, eos_token_id=3, pad_token_id=0)  # fmt: skip
+    image_processor = t.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    return save(folder, random_model(lambda: t.GitForCausalLM(config), 20), t.GitProcessor(image_processor, tokenizer))
+
+
+def paligemma(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = byte_tokenizer("<image>", "<bos>", bos_token="<bos>")
+    text = {
+        "model_type": "gemma",
+        **llama_config(len(tokenizer), head_dim=8, bos_token_id=259, num_key_value_heads=1, tie_word_embeddings=False),
+    }
+    config = t.PaliGemmaConfig(
+        text_config=text, vision_config=vision_config("SiglipVisionConfig").to_dict(), image_token_index=258,
+        image_token_id=258, projection_dim=32, hidden_size=32, tie_word_embeddings=False,
+    )  # fmt: skip
+    image_processor = t.SiglipImageProcessorPil(size={"height": 32, "width": 32})
+    image_processor.image_seq_length = 16
+    processor = t.PaliGemmaProcessor(image_processor, tokenizer)
+    model = random_model(lambda: t.PaliGemmaForConditionalGeneration(config), 20, seed=2)
+    return save(folder, model, processor)
+
+
+def clip(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 64, "eos_token_id": 3, "bos_token_id": 2,
+            "pad_token_id": 0, "projection_dim": 16}  # fmt: skip
+    config = t.CLIPConfig(
+        text_config=text, vision_config=vision_config("CLIPVisionConfig").to_dict(), projection_dim=16
+    )
+    image_processor = t.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    return save(folder, random_model(lambda: t.CLIPModel(config)), image_processor, tokenizer)
+
+
+def siglip(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 64, "projection_size": 32}  # fmt: skip
+    config = t.SiglipConfig(text_config=text, vision_config=vision_config("SiglipVisionConfig").to_dict())
+    image_processor = t.SiglipImageProcessorPil(size={"height": 32, "width": 32})
+    return save(folder, random_model(lambda: t.SiglipModel(config)), image_processor, tokenizer)
+
+
+def owlvit(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    tokenizer.model_max_length = 16
+    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "max_position_embeddings": 16, "bos_token_id": 2, "eos_token_id": 3,
+            "pad_token_id": 0}  # fmt: skip
+    config = t.OwlViTConfig(text_config=text, vision_config=vision_config("OwlViTVisionConfig").to_dict(),
+                            projection_dim=32)  # fmt: skip
+    image_processor = t.OwlViTImageProcessorPil(size={"height": 32, "width": 32}, do_center_crop=False)
+    model = random_model(lambda: t.OwlViTForObjectDetection(config))
+    with torch().no_grad():
+        model.box_head.dense2.weight.mul_(1e-3)
+        model.class_head.dense0.weight.mul_(1e-2)
+        model.class_head.logit_scale.weight.mul_(1e-3)
+    return save(folder, model, t.OwlViTProcessor(image_processor, tokenizer))
+
+
+def grounding_dino(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    text = {"model_type": "bert", "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}  # fmt: skip
+    backbone = t.SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 2],
+                       window_size=4, out_features=["stage2", "stage3", "stage4"])  # fmt: skip
+    config = t.GroundingDinoConfig(
+        backbone_config=backbone, text_config=text, d_model=32, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=48,
+        decoder_ffn_dim=48, encoder_attention_heads=2, decoder_attention_heads=2, num_queries=10, max_text_len=64,
+    )  # fmt: skip
+    image_processor = t.GroundingDinoImageProcessorPil(size={"shortest_edge": 128, "longest_edge": 160})
+    model = random_model(lambda: t.GroundingDinoForObjectDetection(config))
+    return save(folder, model, t.GroundingDinoProcessor(image_processor, tokenizer))
+
+
+def bert_config(tokenizer: Any) -> dict[str, Any]:
+    return {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "intermediate_size": 48, "max_position_embeddings": 64}  # fmt: skip
+
+
+def text_classifier(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    config = t.BertConfig(**bert_config(tokenizer), **label_config())
+    return save(folder, random_model(lambda: t.BertForSequenceClassification(config), 60), tokenizer)
+
+
+def roberta_classifier(folder: Path) -> Path:
+    """As some lie on the hub, with a tokenizer that does not say how long a text may be."""
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    tokenizer.model_max_length = 10**30
+    config = t.RobertaConfig(**bert_config(tokenizer), pad_token_id=0, **label_config())
+    return save(folder, random_model(lambda: t.RobertaForSequenceClassification(config), 60), tokenizer)
+
+
+def gpt2_classifier(folder: Path, padding: int | None = 256) -> Path:
+    t = transformers()
+    tokenizer = byte_tokenizer()
+    config = t.GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=32, n_layer=2, n_head=2,
+                          pad_token_id=padding, **label_config())  # fmt: skip
+    return save(folder, random_model(lambda: t.GPT2ForSequenceClassification(config), 60), tokenizer)
+
+
+def gpt2_classifier_without_padding(folder: Path) -> Path:
+    return gpt2_classifier(folder, None)
+
+
+def fnet_classifier(folder: Path) -> Path:
+    """A model that mixes all places of a text, and knows no mask."""
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids"]
+    config = t.FNetConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, intermediate_size=48,
+                          max_position_embeddings=64, **label_config())  # fmt: skip
+    return save(folder, random_model(lambda: t.FNetForSequenceClassification(config), 60), tokenizer)
+
+
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+
+
+def token_classifier(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = bert_tokenizer()
+    config = t.BertConfig(**bert_config(tokenizer), id2label=dict(enumerate(TAGS)),
+                          label2id={tag: number for number, tag in enumerate(TAGS)})  # fmt: skip
+    return save(folder, random_model(lambda: t.BertForTokenClassification(config), 60), tokenizer)
+
+
+def causal_lm(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = byte_tokenizer()
+    config = t.LlamaConfig(**llama_config(len(tokenizer)))
+    return save(folder, random_model(lambda: t.LlamaForCausalLM(config), 20, suppressed_tokens=(256, 257)), tokenizer)
+
+
+def t5(folder: Path) -> Path:
+    t = transformers()
+    tokenizer = byte_tokenizer()
+    config = t.T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+        decoder_start_token_id=256, pad_token_id=256, eos_token_id=257, tie_word_embeddings=False,
+    )  # fmt: skip
+    return save(
+        folder, random_model(lambda: t.T5ForConditionalGeneration(config), 20, suppressed_tokens=(256, 257)), tokenizer
+    )

@@ -1,0 +1,130 @@
+"""Create an application with any mix of stand-ins, echo models and tensor fixtures."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from litestar import Litestar
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+
+from app.assembly.models import load
+from app.engine.engine import Engine
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import Servable
+from app.protocols import LISTENERS, main_port_protocols
+from app.server.http.asgi import create_app, create_listener_app
+from app.settings.model import ModelSettings, ModelSource, read_settings
+from app.settings.server import DEMO_MODELS
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+
+MAX_REQUEST_BYTES = 2_000_000
+
+TENSOR_FIXTURES = ("greeter", "half_plus_three", "half_plus_two", "ranker")
+
+ECHO_MODELS: dict[str, Sequence[TensorSpec]] = {
+    **{f"echo-{datatype.lower()}": [TensorSpec(name="x", datatype=datatype, shape=(-1, -1))] for datatype in Datatype},
+    "echo-fixed": [TensorSpec(name="x", datatype=Datatype.INT16, shape=(-1, 2, 3))],
+    "echo-encoded": [TensorSpec(name="x_bytes", datatype=Datatype.BYTES, shape=(-1,))],
+    "echo-scalar": [TensorSpec(name="x", datatype=Datatype.FP32, shape=())],
+    "echo-deep": [TensorSpec(name="x", datatype=Datatype.INT8, shape=(-1,) * 70)],
+    "echo-pair": [
+        TensorSpec(name="numbers", datatype=Datatype.INT64, shape=(-1,)),
+        TensorSpec(name="words", datatype=Datatype.BYTES, shape=(-1,)),
+    ],
+}
+"""Models that return their input tensors."""
+
+PYTHON_MODELS = Path(__file__).parents[1] / "python_models"
+"""Python models, each in a folder with its name."""
+
+ALL_MODELS = (*FAKE_MODELS, *ECHO_MODELS, *TENSOR_FIXTURES)
+
+LoadModel = Callable[[ModelSource], Servable]
+
+
+def app_with_models(names: Sequence[str], protocol: str = "chariot-v2-kserve") -> Litestar:
+    """Return the application with the models `names`, over V2 and one of Chariot's protocols."""
+    return app_with_sources([model_source(name) for name in names], load_test_model, protocol)
+
+
+def app_with_sources(
+    sources: Sequence[ModelSource],
+    load: LoadModel,
+    protocol: str = "chariot-v2-kserve",
+    *,
+    discover: Callable[[], Sequence[ModelSource]] | None = None,
+) -> Litestar:
+    """Return the application with `sources`, loaded by `load`; later loads call `discover` again."""
+    registry = Registry(sources)
+    for source in sources:
+        registry.load(source, load)
+    engine = Engine(Repository(registry, discover or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
+    return app_of_protocol(engine, protocol)
+
+
+def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_BYTES) -> Litestar:
+    """Return the application of the port that serves `protocol`."""
+    for listener in LISTENERS:
+        if listener.name == protocol:
+            return create_listener_app(engine, listener, max_bytes)
+    return create_app(engine, main_port_protocols(protocol), CollectorRegistry(), max_bytes)
+
+
+def load_test_model(source: ModelSource) -> Servable:
+    """Return the model with the name of `source`."""
+    if source.name in FAKE_MODELS:
+        return load_fake_model(source)
+    if source.name in ECHO_MODELS:
+        return echo_model(ECHO_MODELS[source.name])
+    return load(source)
+
+
+def echo_model(specs: Sequence[TensorSpec]) -> Servable:
+    """Return a model that returns its input tensors."""
+    description = ModelMetadata(
+        task_type=TaskType.TENSOR, platform="echo", layout="none", labels=(), inputs=(), outputs=(), facts=()
+    )
+    return Servable(TensorInference(specs, specs), _return_inputs(specs), description, {})
+
+
+def _return_inputs(specs: Sequence[TensorSpec]) -> Callable[[Sequence[TensorsInput]], Sequence[Tensors]]:
+    def predict(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+        return [
+            Tensors(
+                [
+                    Tensor(name=spec.name, datatype=spec.datatype, data=_encode_text(sample.tensors[spec.name]))
+                    for spec in specs
+                ]
+            )
+            for sample in inputs
+        ]
+
+    return predict
+
+
+def _encode_text(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype != object:
+        return array
+    data = np.empty(array.size, object)
+    data[:] = [text.encode() for text in array.ravel().tolist()]
+    return data.reshape(array.shape)
+
+
+def model_source(name: str) -> ModelSource:
+    """Return the source of the model `name`."""
+    if name in FAKE_MODELS:
+        return ModelSource(
+            name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0])
+        )
+    folder = PYTHON_MODELS / name
+    if folder.is_dir():
+        return ModelSource(name=name, version="1", folder=folder, settings=read_settings(folder), allow_code=True)
+    return ModelSource(name=name, version="1", folder=DEMO_MODELS / name)

@@ -1,0 +1,111 @@
+"""Create applications and servers with authentication, and keys for them."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.engine.engine import Engine
+from app.observers.trends import Trends
+from app.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
+from app.server.auth.access_control import AccessControl
+from app.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
+from app.server.auth.audit import RejectionLog
+from app.server.auth.http_access import HttpAccess
+from app.server.auth.rate_limiter import RateLimiter
+from app.server.auth.watched_file import WatchedFile
+from app.server.grpc.server import GrpcServer
+from app.server.http.asgi import create_app, create_listener_app
+from app.server.http.inferences import Inferences
+from app.server.transport.connection_table import Listener
+from app.server.ui.page import WebPage
+from app.server.ui.protocol_proxy import ProtocolProxy
+from app.settings.server import ServerSettings
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
+
+INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY = (
+    "key-of-the-camera",
+    "key-of-the-screen",
+    "key-of-the-operator",
+    "key-of-the-owner",
+)
+"""Real keys are random; fixed keys let a test find them in logs and responses."""
+
+KEYS = {
+    INFER_KEY: ApiKey(name="camera", sha256="0" * 64, permissions=("infer",)),
+    READ_KEY: ApiKey(name="screen", sha256="0" * 64, permissions=("read",)),
+    ADMIN_KEY: ApiKey(name="operator", sha256="0" * 64, permissions=("admin",)),
+    OWNER_KEY: ApiKey(name="owner", sha256="0" * 64, permissions=("infer", "read", "admin")),
+}
+
+
+def write_key_file(folder: Path) -> Path:
+    """Write a file with `KEYS`."""
+    path = folder / "keys.json"
+    for key, properties in KEYS.items():
+        add_key(path, key, properties)
+    return path
+
+
+def bearer_header(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def access_with_keys(folder: Path, metrics: CollectorRegistry | None = None) -> AccessControl:
+    """Return the access rules of `KEYS`. Its clock advances enough between refusals for each to be logged."""
+    keys = WatchedFile(write_key_file(folder), lambda content: ApiKeys(read_keys(content)))
+    return AccessControl(
+        keys, None, RateLimiter(), RejectionLog(metrics or CollectorRegistry(), clock=itertools.count().__next__)
+    )
+
+
+def authenticated_app(
+    access: AccessControl | None,
+    engine: Engine | None = None,
+    *,
+    metrics: CollectorRegistry | None = None,
+    origins: Sequence[str] = (),
+    protocol: str | None = None,
+) -> Litestar:
+    """Return the application with every route on its main port, TensorFlow Serving's through the web page."""
+    engine = engine or build_engine(("detector",))
+    http_access = HttpAccess(access)
+    listener_app = create_listener_app(engine, LISTENERS[0], MAX_REQUEST_BYTES, http_access)
+    # The server does not start: its requests are refused earlier, or cannot be read.
+    grpc_server = GrpcServer(engine, GRPC_PROTOCOLS, local_settings())
+    page = WebPage(
+        engine,
+        Trends(engine.registry.has_model),
+        True,
+        proxy=ProtocolProxy(grpc_server, Listener(app=listener_app)),
+        access=http_access,
+    )
+    inferences = Inferences(None, "Nothing is recorded here")
+    protocols = main_port_protocols(protocol or ServerSettings().chariot_protocol)
+    metrics = metrics or CollectorRegistry()
+    return create_app(
+        engine,
+        protocols,
+        metrics,
+        MAX_REQUEST_BYTES,
+        listeners=LISTENERS,
+        page=page,
+        inferences=inferences,
+        access=http_access,
+        origins=origins,
+    )
+
+
+def http_client(app: Litestar) -> TestClient[Litestar]:
+    return TestClient(app, base_url="http://127.0.0.1:8080")
+
+
+def inference_body() -> dict[str, Any]:
+    """Return a valid inference body."""
+    return {"inputs": [image_input(encode_base64(encode_image(rectangle())))]}

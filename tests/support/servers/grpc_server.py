@@ -1,0 +1,170 @@
+"""Run a gRPC server over stand-in models in a thread, with a plain channel to it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from app.engine.engine import Engine
+from app.engine.events import InferenceObserver
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import Servable
+from app.engine.scheduling.admission import QueueLimits
+from app.proto import message_class
+from app.protocols import GRPC_PROTOCOLS
+from app.protocols.grpc_protocol import GrpcProtocol
+from app.server.grpc.server import GrpcServer
+from app.settings.model import ModelSource
+from app.settings.server import ServerSettings
+from tasks.inference.limits import Limits
+from tests.support.servers.apps import load_test_model, model_source
+
+MAX_REQUEST_BYTES = 2_000_000
+
+SERVICE = "inference.GRPCInferenceService"
+
+Metadata = Sequence[tuple[str, str]]
+
+
+def local_settings(port: int = 0, second_port: int | None = None, drain_timeout: int = 1) -> ServerSettings:
+    """Return the settings of a gRPC server on this machine."""
+    return ServerSettings(
+        host="127.0.0.1",
+        grpc_port=port,
+        tensorflow_serving=second_port is not None,
+        tensorflow_grpc_port=second_port or 0,
+        max_request_bytes=MAX_REQUEST_BYTES,
+        drain_timeout=drain_timeout,
+    )
+
+
+def message(name: str, /, **fields: Any) -> Any:
+    """Return a message of the protocol."""
+    return message_class(f"inference.{name}")(**fields)
+
+
+def build_engine(
+    names: Iterable[str],
+    *,
+    loaded: bool = True,
+    observers: Sequence[InferenceObserver] = (),
+    limits: Limits | None = None,
+    bounds: QueueLimits | None = None,
+) -> Engine:
+    """Return an engine with the models `names`."""
+    sources = [model_source(name) for name in names]
+    return build_engine_from_sources(
+        sources, load_test_model, loaded=loaded, observers=observers, limits=limits, bounds=bounds
+    )
+
+
+def build_engine_from_sources(
+    sources: Sequence[ModelSource],
+    load: Callable[[ModelSource], Servable],
+    *,
+    loaded: bool = True,
+    observers: Sequence[InferenceObserver] = (),
+    limits: Limits | None = None,
+    bounds: QueueLimits | None = None,
+) -> Engine:
+    """Return an engine with the models of `sources`."""
+    registry = Registry(sources)
+    if loaded:
+        for source in sources:
+            registry.load(source, load)
+    limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
+    repository = Repository(registry, lambda: sources, load)
+    return Engine(repository, observers, limits, workers=2, queue_limits=bounds or QueueLimits())
+
+
+class GrpcTestClient:
+    """A client of a running server.
+
+    Attributes:
+        port: the server's.
+        second_port: the server's second port; None without one.
+        channel: to the server.
+        trailing_metadata: the metadata that came behind the last answer, or the last error.
+    """
+
+    def __init__(self, server: GrpcServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.port = server.port
+        self.second_port = server.second_port
+        self.channel: Any = grpc.insecure_channel(f"127.0.0.1:{server.port}")
+        self._server = server
+        self._loop = loop
+        self.trailing_metadata: dict[str, str] = {}
+
+    def stop_server(self) -> Future[None]:
+        """Stop the server and wait until it has stopped."""
+        return asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop)
+
+    def call_bytes(self, method: str, data: bytes, metadata: Metadata = (), **options: Any) -> bytes:
+        """Call a unary method of any service with serialized messages."""
+        rpc = self.channel.unary_unary(method)
+        response, finished_rpc = rpc.with_call(data, metadata=metadata, timeout=30, **options)
+        self.trailing_metadata = dict(finished_rpc.trailing_metadata())
+        return response
+
+    def call(self, method: str, request: Any = None, metadata: Metadata = (), **options: Any) -> Any:
+        """Call a unary method of the inference service."""
+        data = b"" if request is None else request.SerializeToString()
+        response = self.call_bytes(f"/{SERVICE}/{method}", data, metadata, **options)
+        return message_class(f"inference.{method}Response").FromString(response)
+
+    def call_error(self, method: str, request: Any, metadata: Metadata = ()) -> tuple[grpc.StatusCode, str]:
+        """Return the status and the message of a refused call."""
+        try:
+            response = self.call(method, request, metadata)
+        except grpc.RpcError as error:
+            failed_rpc: Any = error
+            self.trailing_metadata = dict(failed_rpc.trailing_metadata())
+            return failed_rpc.code(), failed_rpc.details()
+        raise AssertionError(response)
+
+    def stream(self, requests: Iterable[Any], metadata: Metadata = ()) -> Iterator[Any]:
+        """Call `ModelStreamInfer`."""
+        rpc = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
+        response_type = message_class("inference.ModelStreamInferResponse")
+        data = (request.SerializeToString() for request in requests)
+        return (response_type.FromString(message) for message in rpc(data, metadata=metadata, timeout=30))
+
+
+@contextmanager
+def run_grpc_server(
+    engine: Engine,
+    *,
+    port: int = 0,
+    drain_timeout: int = 5,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    protocols: Sequence[GrpcProtocol] = GRPC_PROTOCOLS,
+    second_port: int | None = None,
+) -> Generator[GrpcTestClient]:
+    """Run a server over `engine`, and close both at the end."""
+    server = GrpcServer(
+        engine,
+        protocols,
+        local_settings(port, second_port, drain_timeout),
+        interceptors=interceptors,
+    )
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
+        client = GrpcTestClient(server, loop)
+        try:
+            yield client
+        finally:
+            client.stop_server().result(60)
+            client.channel.close()
+    finally:
+        engine.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()

@@ -1,0 +1,121 @@
+"""Run Debian's PostgreSQL for the tests, and delete its data afterwards."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.polling import wait_until
+from tests.support.servers.ports import reserve_ports
+
+# Test data does not have to survive a power loss.
+_NO_DURABILITY = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
+
+
+class PostgresServer:
+    """A server on its own port, which tests can stop and start again.
+
+    Args:
+        bin_folder: where its programs are.
+        folder: for its data; belongs to the user it runs as.
+    """
+
+    def __init__(self, bin_folder: Path, folder: Path) -> None:
+        self._bin_folder = bin_folder
+        self._data = folder / "data"
+        self._database_count = 0
+        (self.port,) = reserve_ports(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run("initdb", "--pgdata", str(self._data), "--username", "tester", "--auth", "trust", "--no-sync")
+
+    def start(self) -> None:
+        """Start the server, and wait until it accepts connections."""
+        command = [
+            str(self._bin_folder / "postgres"),
+            "-D",
+            str(self._data),
+            "-p",
+            str(self.port),
+            "-k",
+            "",
+            *_NO_DURABILITY,
+        ]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, user=_system_user(), group=_system_user())
+        wait_until(lambda: self._psql("SELECT 1", "postgres").returncode == 0)
+
+    def stop(self) -> None:
+        """Close all connections, and stop the server."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(120)
+            self._process = None
+
+    def create_database(self) -> str:
+        """Create a database, and return its address."""
+        self._database_count += 1
+        name = f"test{self._database_count}"
+        self._psql(f"CREATE DATABASE {name}", "postgres").check_returncode()
+        return self.dsn(name)
+
+    def dsn(self, database: str, port: int | None = None) -> str:
+        """Return the address of a database, on another port if a test has a proxy."""
+        return f"postgresql://tester:secret@127.0.0.1:{port or self.port}/{database}"
+
+    def _psql(self, statement: str, database: str) -> "subprocess.CompletedProcess[bytes]":
+        return self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", "-c", statement, database)
+
+    def _run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            [str(self._bin_folder / program), *arguments],
+            capture_output=True,
+            user=_system_user(),
+            group=_system_user(),
+        )
+
+
+@contextmanager
+def run_postgres() -> Generator[PostgresServer]:
+    """Run a server. Without PostgreSQL, skip the test, except in CI, where `make test-slow` installs it."""
+    bin_folder = _find_bin_folder()
+    if bin_folder is None:
+        missing = "PostgreSQL is not installed: apt-get install postgresql"
+        if "CI" in os.environ:
+            pytest.fail(missing)
+        pytest.skip(missing)
+    folder = Path(tempfile.mkdtemp(prefix="postgres"))
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        server = PostgresServer(bin_folder, folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+def is_postgres_installed() -> bool:
+    """Return whether PostgreSQL is installed."""
+    return _find_bin_folder() is not None
+
+
+def _find_bin_folder() -> Path | None:
+    """Return the server's programs, which Debian keeps off the path, in one folder for each version."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if folders:
+        return folders[-1]
+    program = shutil.which("postgres")
+    return Path(program).parent if program else None
+
+
+def _system_user() -> str | None:
+    """PostgreSQL refuses to run as root."""
+    return "postgres" if os.geteuid() == 0 else None

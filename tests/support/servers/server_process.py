@@ -1,0 +1,112 @@
+"""Run a real server process, as a user starts it."""
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+_TIMEOUT_SECONDS = 180
+"""Seconds until a silent process is taken to hang, even on a busy machine."""
+
+_ADDRESS = re.compile(r"^Charioteer answers at (https?://\S+)", re.MULTILINE)
+_GRPC_ADDRESS = re.compile(r"^  gRPC +(\S+)$", re.MULTILINE)
+_TENSORFLOW_GRPC_ADDRESS = re.compile(r"^  TensorFlow Serving gRPC +(\S+)$", re.MULTILINE)
+_TENSORFLOW_SERVING_ADDRESS = re.compile(r"^  TensorFlow Serving +(https?://\S+)$", re.MULTILINE)
+
+
+class ServerProcess:
+    """Run `charioteer serve` with `arguments` in the folder `cwd`.
+
+    Ports are free ones unless the arguments or the environment name them.
+
+    Attributes:
+        process: the running process.
+        log: the lines of its standard error so far.
+    """
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
+        command = [sys.executable, "-m", "charioteer", "serve", "--log-format", "json", *arguments]
+        if "--port" not in arguments and "UVICORN_PORT" not in (environment or {}):
+            command += ["--port", "0"]
+        for option in ("--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"):
+            if option not in arguments:
+                command += [option, "0"]
+        self.process = subprocess.Popen(
+            command, cwd=cwd, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
+        )
+        self.log: list[str] = []
+        self._addresses: dict[re.Pattern[str], str] = {}
+        self._ended = False
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def address(self) -> str:
+        """Return the URL of its HTTP port, once its models are loaded."""
+        return self._wait_for_address(_ADDRESS)
+
+    @property
+    def grpc_address(self) -> str:
+        """Return host and port for gRPC."""
+        return self._wait_for_address(_GRPC_ADDRESS)
+
+    @property
+    def tensorflow_serving_address(self) -> str:
+        """Return the URL of its port for TensorFlow Serving's protocol."""
+        return self._wait_for_address(_TENSORFLOW_SERVING_ADDRESS)
+
+    @property
+    def tensorflow_grpc_address(self) -> str:
+        """Return host and port of the second gRPC port, for TensorFlow Serving's clients."""
+        return self._wait_for_address(_TENSORFLOW_GRPC_ADDRESS)
+
+    def stop(self) -> int:
+        """Terminate the server, wait, and return its exit status."""
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until the server exits by itself, and return its exit status."""
+        status = self.process.wait(_TIMEOUT_SECONDS)
+        self._reader.join(_TIMEOUT_SECONDS)
+        return status
+
+    def _wait_for_address(self, pattern: re.Pattern[str]) -> str:
+        """Wait for a line of the log, and return what its group matches."""
+        if pattern in self._addresses:
+            return self._addresses[pattern]
+        with self._changed:
+            while (match := pattern.search("".join(self.log))) is None and not self._ended:
+                assert self._changed.wait(_TIMEOUT_SECONDS), "".join(self.log)
+        assert match, "".join(self.log)
+        return self._addresses.setdefault(pattern, match[1])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                with self._changed:
+                    self.log.append(line)
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+@contextmanager
+def run_server(
+    *arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT
+) -> Generator[ServerProcess]:
+    """Run a server, and kill it at the end in any case."""
+    server = ServerProcess(*arguments, environment=environment, cwd=cwd)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.wait()
