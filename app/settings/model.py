@@ -82,7 +82,7 @@ class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Where and how the `onnxruntime` runtime runs a model's graphs.
 
     Attributes:
-        devices: `cpu`, `cuda:0`, `tensorrt:0`, `openvino:GPU` or `coreml`, if the installed ONNX Runtime supports them;
+        devices: `cpu`, `cuda:0`, `tensorrt:0` or `openvino:GPU`, if the installed ONNX Runtime supports them;
             `auto` is the fastest of them. With several devices, each call uses the least loaded one. The default is the
             `--device` option of the server.
         instances: number of copies of the model on each device.

@@ -75,7 +75,7 @@ class ModelOptions:
     """Default score threshold; requests and the model's settings may set another."""
 
     device: Annotated[str | None, environment("CHARIOTEER_DEVICE", show=True)] = None
-    """Default devices of ONNX Runtime, separated by commas: auto, cpu, cuda:0, tensorrt:0, openvino:GPU or coreml."""
+    """Default devices of ONNX Runtime, separated by commas: auto, cpu, cuda:0, tensorrt:0 or openvino:GPU."""
 
     compile_cache: Annotated[Path | None, environment("CHARIOTEER_COMPILE_CACHE")] = None
     """Folder in which OpenVINO keeps compiled models, to load them faster; by default none."""

@@ -1,8 +1,6 @@
 """Measure resident memory: of a process, and what loading one model adds to it."""
 
 import os
-import resource
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,18 +17,13 @@ _TURN_SECONDS = 1.0
 def resident_bytes(process: int | None = None) -> int:
     """Return the resident memory of a process, by its id, or of this one in bytes.
 
-    Without proc(5), this is the maximum so far.
-
     Raises:
         ProcessLookupError: if `process` has ended.
     """
     try:
         return int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1]) * _PAGE
     except OSError:
-        if process is not None:
-            raise ProcessLookupError from None
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        raise ProcessLookupError from None
 
 
 class LoadMeter:

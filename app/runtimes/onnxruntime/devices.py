@@ -12,9 +12,8 @@ _KINDS = {
     "cuda": "CUDAExecutionProvider",
     "tensorrt": "TensorrtExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
-    "coreml": "CoreMLExecutionProvider",
 }
-_PREFERENCE = ("cuda", "coreml", "openvino", "cpu")
+_PREFERENCE = ("cuda", "openvino", "cpu")
 """Order for `auto`. TensorRT must be named explicitly, because it builds its engine for minutes at the first call."""
 _NAMED = re.compile(r"(?P<kind>[a-z]+)(?::(?P<index>\w+))?")
 
@@ -52,7 +51,7 @@ def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
 
 
 def parse_device(name: str, available: Sequence[str]) -> Device:
-    """Return the device for a name in the settings: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU` or `coreml`.
+    """Return the device for a name in the settings: `cpu`, `cuda:1`, `tensorrt:0` or `openvino:GPU`.
 
     Raises:
         ModelError: if the name is invalid, or this ONNX Runtime has no provider for it.

@@ -41,11 +41,9 @@ def test_auto_prefers_gpu_but_not_tensorrt() -> None:
     ]
 
 
-def test_openvino_and_coreml_devices_are_named() -> None:
+def test_openvino_device_has_its_type() -> None:
     intel = parse_device("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
     assert intel.providers[0] == ("OpenVINOExecutionProvider", {"device_type": "GPU"})
-    apple = parse_devices("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))[0]
-    assert apple.providers[0] == ("CoreMLExecutionProvider", {})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +53,7 @@ def test_openvino_and_coreml_devices_are_named() -> None:
             "cuda:0",
             "needs an ONNX Runtime with CUDAExecutionProvider; the installed one has CPUExecutionProvider",
         ),
-        ("gpu", "Expected auto, cpu, cuda, tensorrt, openvino, coreml, such as cuda:0, got 'gpu'"),
+        ("gpu", "Expected auto, cpu, cuda, tensorrt, openvino, such as cuda:0, got 'gpu'"),
         ("CUDA:0", "Expected auto"),
         ("", "Expected auto"),
         ("cpu:0:1", "Expected auto"),
