@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import threading
 import time
 import weakref
@@ -90,12 +89,10 @@ def is_contended() -> bool:
 
 
 def lower_priority() -> None:
-    """Lower the priority of the calling thread, where threads have their own priorities."""
-    if sys.platform == "linux":
-        # Linux gives every thread its own priority, under its thread id.
-        thread = threading.get_native_id()
-        lower = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
-        os.setpriority(os.PRIO_PROCESS, thread, min(_LOWEST_PRIORITY, lower))
+    """Lower the priority of the calling thread: Linux has one for each, under its thread id (setpriority(2))."""
+    thread = threading.get_native_id()
+    lower = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
+    os.setpriority(os.PRIO_PROCESS, thread, min(_LOWEST_PRIORITY, lower))
 
 
 async def run_in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
