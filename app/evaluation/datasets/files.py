@@ -19,7 +19,9 @@ from tasks.inference.error import InferenceError, quote_value
 from tasks.task import TaskType
 from tasks.vision.header import image_size
 
-_ENDINGS = frozenset({".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+_ENDINGS = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"}
+)
 _NAMES = ("file_name", "image", "file", "name")
 _SIDECARS = ("metadata.csv", "metadata.jsonl")
 _HEADER_BYTES = 1 << 18

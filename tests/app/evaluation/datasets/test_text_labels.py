@@ -189,6 +189,13 @@ def test_folder_names_are_class_labels(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("ending", ["JPG", "jfif", "jpe", "mpo"])
+def test_images_with_less_common_endings_are_read(tmp_path: Path, ending: str) -> None:
+    write_image_folder(tmp_path, {"cat": 2})
+    (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / f"0.{ending}")
+    assert [item.id for item in read_dataset(tmp_path).items] == [f"cat/0.{ending}", "cat/1.jpg"]
+
+
 def test_row_numbers_of_pandas_are_no_metadata(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "metadata.csv").write_text(",file_name,camera\n0,cat/0.jpg,south\n")
