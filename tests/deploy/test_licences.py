@@ -30,7 +30,9 @@ COMPONENTS = {name: component(distribution(name)) for name in LOCKED if is_insta
 def test_unusual_licences_are_documented() -> None:
     assert COMPONENTS
     documented = documented_licences()
-    assert unusual_licences(COMPONENTS.values()) == {
+    families = tuple(name.rstrip("*") for name in documented if name.endswith("*"))
+    found = unusual_licences(COMPONENTS.values())
+    assert {name: licences for name, licences in found.items() if not name.startswith(families)} == {
         name: documented[name] for name in documented if name in COMPONENTS
     }
 
