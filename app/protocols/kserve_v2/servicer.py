@@ -43,7 +43,7 @@ from app.protocols.kserve_v2.protobuf import (
 )
 from app.protocols.kserve_v2.rendering import OutputSelection
 from app.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
-from app.protocols.protocol import Permission, report_refusals
+from app.protocols.protocol import Permission
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
@@ -110,13 +110,17 @@ class _Inferences:
 
     def _parse(self, data: bytes, context: RequestContext) -> Any:
         # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
-        # name.
-        with report_refusals(self._engine, context):
+        # name. Every request comes here, so that a context manager would cost too much.
+        try:
             return parse_message(InferRequest, data, self._engine.limits)
+        except InferenceError as error:
+            raise self._engine.report_refused(context, error) from None
 
     def _servable(self, request: Any, context: RequestContext) -> Servable:
-        with report_refusals(self._engine, context, request.model_name):
+        try:
             return self._engine.registry.find(request.model_name, request.model_version or None).ready_servable()
+        except InferenceError as error:
+            raise self._engine.report_refused(context, error, request.model_name) from None
 
 
 def _registration(engine: Engine, model: Any) -> Registration:
