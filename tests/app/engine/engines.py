@@ -26,16 +26,6 @@ def new_context() -> RequestContext:
     return RequestContext(protocol="test", request_id="abc", base_id="base")
 
 
-class RecordingObserver:
-    """Record every event."""
-
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
-
-
 @contextmanager
 def running(
     *observers: InferenceObserver,

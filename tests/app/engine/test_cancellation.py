@@ -13,7 +13,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tests.app.engine.test_engine import RecordingObserver, name_of, request, running
+from tests.app.engine.test_engine import EventRecorder, name_of, request, running
 from tests.support.polling import wait_until_async
 
 
@@ -61,12 +61,12 @@ def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None
     return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
 
 
-def outcomes(observer: RecordingObserver) -> list[ErrorKind | None]:
+def outcomes(observer: EventRecorder) -> list[ErrorKind | None]:
     return sorted((event.outcome for event in observer.events), key=str)
 
 
 def test_request_past_its_timeout_is_answered_and_skips_the_model() -> None:
-    observer, decoder = RecordingObserver(), BlockedDecoder()
+    observer, decoder = EventRecorder(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
@@ -95,7 +95,7 @@ def test_shorten_never_extends_the_deadline() -> None:
 
 @pytest.mark.parametrize("header_timeout", [None, 3600.0])
 def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy(header_timeout: float | None) -> None:
-    observer, released = RecordingObserver(), threading.Event()
+    observer, released = EventRecorder(), threading.Event()
 
     def encode(_: object) -> str:
         assert released.wait(60)
@@ -117,7 +117,7 @@ def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy(header_ti
 
 @pytest.mark.parametrize("reason", ["time", "gone", "cancelled"])
 def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
-    observer, decoder, queued = RecordingObserver(), BlockedDecoder(), BlockedDecoder()
+    observer, decoder, queued = EventRecorder(), BlockedDecoder(), BlockedDecoder()
     expected = ErrorKind.DEADLINE_EXCEEDED if reason == "time" else ErrorKind.CANCELLED
 
     async def run(engine: Engine) -> None:
@@ -154,7 +154,7 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
 
 
 def test_disconnect_during_decoding_skips_the_model() -> None:
-    observer, decoder = RecordingObserver(), BlockedDecoder()
+    observer, decoder = EventRecorder(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
         disconnect = asyncio.Event()
@@ -179,7 +179,7 @@ def test_disconnect_during_decoding_skips_the_model() -> None:
 
 
 def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
-    observer = RecordingObserver()
+    observer = EventRecorder()
 
     async def forever() -> None:
         await asyncio.Event().wait()
@@ -196,7 +196,7 @@ def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
 
 @pytest.mark.parametrize("first", ["time", "cancelled"])
 def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
-    observer, decoder = RecordingObserver(), BlockedDecoder()
+    observer, decoder = EventRecorder(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
         watching, disconnect = asyncio.Event(), asyncio.Event()
@@ -227,7 +227,7 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
 
 
 def test_queued_request_is_refused_when_the_engine_closes() -> None:
-    observer, decoder = RecordingObserver(), BlockedDecoder()
+    observer, decoder = EventRecorder(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
         first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
@@ -247,7 +247,7 @@ def test_queued_request_is_refused_when_the_engine_closes() -> None:
 
 
 def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
-    observer = RecordingObserver()
+    observer = EventRecorder()
 
     async def run(engine: Engine) -> None:
         def decode() -> InferenceRequest:
@@ -277,7 +277,7 @@ def test_cancel_after_the_deadline_is_deadline_exceeded() -> None:
 
 
 def test_request_cancelled_during_the_drain_is_not_ready() -> None:
-    observer, decoder = RecordingObserver(), BlockedDecoder()
+    observer, decoder = EventRecorder(), BlockedDecoder()
 
     async def wait_disconnected() -> None:
         await asyncio.Event().wait()

@@ -12,7 +12,8 @@ from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, InferenceResult
-from tests.app.engine.engines import RecordingObserver, name_of, new_context, request, run_request, running
+from tests.app.engine.engines import name_of, new_context, request, run_request, running
+from tests.support.models.scripted_model import EventRecorder
 
 
 class FailingObserver:
@@ -26,7 +27,7 @@ def failed_request(
     decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
 ) -> tuple[InferenceError, RequestContext]:
     """Run a request that fails, and return its error and its event."""
-    observer = RecordingObserver()
+    observer = EventRecorder()
     with running(observer) as engine, pytest.raises(InferenceError) as caught:
         run_request(engine, decode, encode)
     (event,) = observer.events
@@ -37,7 +38,7 @@ def failed_request(
 
 
 def test_successful_inference_is_observed_once_with_all_fields() -> None:
-    observer = RecordingObserver()
+    observer = EventRecorder()
     with running(observer) as engine:
         assert (
             run_request(engine, lambda: request(count=3, metadata='[{"key":"k","type":"int","value":"5"}]'))
@@ -61,7 +62,7 @@ def test_response_has_id_version_and_only_echoed_parameters() -> None:
 
 
 def test_failing_observer_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    first, last = RecordingObserver(), RecordingObserver()
+    first, last = EventRecorder(), EventRecorder()
     with running(first, FailingObserver(), last) as engine:
         assert run_request(engine, request) == "detector"
         with pytest.raises(InferenceError, match="The model failed"):
@@ -126,7 +127,7 @@ def test_unexpected_error_of_a_decoder_is_internal() -> None:
 
 
 def test_infer_runs_in_the_calling_thread_without_observers() -> None:
-    observer = RecordingObserver()
+    observer = EventRecorder()
     with running(observer) as engine:
         response = engine.infer(request(metadata="x"))
         with pytest.raises(InferenceError, match="not known"):
@@ -136,7 +137,7 @@ def test_infer_runs_in_the_calling_thread_without_observers() -> None:
 
 
 def test_event_has_request_and_result() -> None:
-    observer = RecordingObserver()
+    observer = EventRecorder()
     with running(observer) as engine:
         run_request(engine, request)
         run_request(engine, request)

@@ -5,6 +5,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,13 +16,14 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
-from tests.app.engine.engines import RecordingObserver, name_of, new_context, request, run_request, running
+from tests.app.engine.engines import name_of, new_context, request, run_request, running
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
 
 
 def test_concurrent_requests_get_their_own_responses() -> None:
-    observer, barrier = RecordingObserver(), threading.Barrier(2, timeout=10)
+    observer, barrier = EventRecorder(), threading.Barrier(2, timeout=10)
 
     def decode_together(model: str) -> Callable[[], InferenceRequest]:
         def decode() -> InferenceRequest:
@@ -44,7 +46,7 @@ def test_concurrent_requests_get_their_own_responses() -> None:
 
 
 def test_more_requests_than_workers_are_all_answered() -> None:
-    observer = RecordingObserver()
+    observer = EventRecorder()
 
     async def run(engine: Engine) -> list[str]:
         requests = [request(count=1 + index % 3) for index in range(30)]
@@ -76,16 +78,20 @@ def test_draining_engine_is_not_ready_but_serves_requests(step: str) -> None:
         assert run_request(engine, request) == "detector"
 
 
-def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
-    observer, proceed, started = RecordingObserver(), threading.Event(), threading.Event()
+def decode_when(proceed: threading.Event, started: threading.Event) -> InferenceRequest:
+    """Report that a worker runs, and let it wait."""
+    started.set()
+    assert proceed.wait(60)
+    return request()
 
-    def wait() -> InferenceRequest:
-        started.set()
-        assert proceed.wait(60)
-        return request()
+
+def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
+    observer, proceed, started = EventRecorder(), threading.Event(), threading.Event()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(new_context(), "detector", wait, name_of))
+        call = asyncio.create_task(
+            engine.handle(new_context(), "detector", partial(decode_when, proceed, started), name_of)
+        )
         await asyncio.to_thread(started.wait, 60)
         engine.close()
         await engine.wait_drained(0.01)
@@ -100,15 +106,12 @@ def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
 
 
 def test_drain_waits_until_requests_are_observed() -> None:
-    observer, proceed, started = RecordingObserver(), threading.Event(), threading.Event()
-
-    def wait() -> InferenceRequest:
-        started.set()
-        assert proceed.wait(60)
-        return request()
+    observer, proceed, started = EventRecorder(), threading.Event(), threading.Event()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(new_context(), "detector", wait, name_of))
+        call = asyncio.create_task(
+            engine.handle(new_context(), "detector", partial(decode_when, proceed, started), name_of)
+        )
         await asyncio.to_thread(started.wait, 60)
         engine.close()
         drained = asyncio.create_task(engine.wait_drained(60))
@@ -125,7 +128,7 @@ def test_drain_waits_until_requests_are_observed() -> None:
 
 
 def test_request_over_the_queue_limit_is_refused_at_once() -> None:
-    observer, proceed = RecordingObserver(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
 
     def wait() -> InferenceRequest:
         assert proceed.wait(60)

@@ -9,7 +9,8 @@ import pytest
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.app.engine.engines import RecordingObserver, name_of, new_context, request, running
+from tests.app.engine.engines import name_of, new_context, request, running
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
 
 
@@ -39,7 +40,7 @@ class FakeRecordSink:
 
 
 def test_response_waits_until_it_is_recorded() -> None:
-    sink, observer = FakeRecordSink(), RecordingObserver()
+    sink, observer = FakeRecordSink(), EventRecorder()
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))
@@ -60,7 +61,7 @@ def test_response_waits_until_it_is_recorded() -> None:
 
 
 def test_response_that_cannot_be_recorded_is_an_error() -> None:
-    sink, observer = FakeRecordSink(), RecordingObserver()
+    sink, observer = FakeRecordSink(), EventRecorder()
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))
@@ -78,7 +79,7 @@ def test_response_that_cannot_be_recorded_is_an_error() -> None:
 
 
 def test_disconnect_does_not_cancel_the_recording() -> None:
-    sink, observer = FakeRecordSink(), RecordingObserver()
+    sink, observer = FakeRecordSink(), EventRecorder()
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))

@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry
 
 from app.engine.models.registry import ModelState
 from app.engine.models.servable import Servable
-from app.engine.request_context import RequestContext
 from app.protocols.kserve_v1.routes import KServeV1
 from app.server.http.asgi import create_app
 from app.settings.model import ModelError, ModelSource
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
 from tests.support.servers.grpc_server import build_engine
 
@@ -154,16 +154,6 @@ def test_reloads_do_not_fail_concurrent_predictions() -> None:
         stop.set()
         thread.join(60)
         assert set(statuses) == {200}
-
-
-class EventRecorder:
-    """Record the observed events."""
-
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
 
 
 def test_every_request_is_observed_once() -> None:

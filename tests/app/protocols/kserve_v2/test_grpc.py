@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from app import __version__
-from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, message, run_grpc_server
 
@@ -21,23 +21,13 @@ IMAGE = encode_image(rectangle())
 Code = grpc.StatusCode
 
 
-class Recorder:
-    """Record the events that observers receive."""
-
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
+@pytest.fixture(scope="module")
+def recorder() -> EventRecorder:
+    return EventRecorder()
 
 
 @pytest.fixture(scope="module")
-def recorder() -> Recorder:
-    return Recorder()
-
-
-@pytest.fixture(scope="module")
-def peer(recorder: Recorder) -> Iterator[GrpcTestClient]:
+def peer(recorder: EventRecorder) -> Iterator[GrpcTestClient]:
     names = ("classifier", "detector", "failing", "teller", "echo-fp32", "echo-bytes", "echo-pair", "hexer")
     with run_grpc_server(build_engine(names, observers=[recorder])) as peer:
         yield peer
@@ -136,7 +126,7 @@ def test_inference_of_unknown_model_or_version_is_not_found(peer: GrpcTestClient
     assert peer.call_error("ModelInfer", image_request("detector", model_version="9"))[0] is Code.NOT_FOUND
 
 
-def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: Recorder) -> None:
+def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: EventRecorder) -> None:
     parameters = {"metadata": {"string_param": '[{"key":"a","type":"str","value":"b"}]'}}
     request = image_request("detector", id="mine")
     request.inputs[0].parameters.get_or_create("metadata").string_param = parameters["metadata"]["string_param"]
@@ -155,7 +145,7 @@ def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: 
     assert (event.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
 
 
-def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, recorder: Recorder) -> None:
+def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, recorder: EventRecorder) -> None:
     request = image_request("detector", parameters={"metadata": {"string_param": " of {all "}})
     assert peer.call("ModelInfer", request).outputs[0].parameters["metadata"].string_param == " of {all "
     request.inputs.add().CopyFrom(request.inputs[0])
@@ -168,7 +158,7 @@ def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, record
     assert len(recorder.events[-1].metadata) == 2
 
 
-def test_trace_context_is_passed_to_observers(peer: GrpcTestClient, recorder: Recorder) -> None:
+def test_trace_context_is_passed_to_observers(peer: GrpcTestClient, recorder: EventRecorder) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     peer.call("ModelInfer", number_request([1.0]), metadata=[("traceparent", parent)])
     assert recorder.events[-1].trace == {"traceparent": parent}
@@ -302,7 +292,7 @@ def test_unknown_methods_are_unimplemented(peer: GrpcTestClient) -> None:
     assert error.code() is Code.UNIMPLEMENTED
 
 
-def test_messages_of_a_stream_are_observed_one_by_one(peer: GrpcTestClient, recorder: Recorder) -> None:
+def test_messages_of_a_stream_are_observed_one_by_one(peer: GrpcTestClient, recorder: EventRecorder) -> None:
     recorder.events.clear()
     metadata = {"metadata": {"string_param": '{"extended_metadata": [{"key": "a", "type": "int", "value": 1}]}'}}
     late = {"timeout": {"int64_param": 1}}

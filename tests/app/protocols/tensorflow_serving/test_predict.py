@@ -15,7 +15,6 @@ from app.assembly.service import Service
 from app.engine.engine import Engine
 from app.engine.models.registry import ModelState, Registration
 from app.engine.models.servable import Servable
-from app.engine.request_context import RequestContext
 from app.protocols.status import grpc_status, http_status
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.http.asgi import create_app, create_listener_app
@@ -23,6 +22,7 @@ from app.settings.model import ModelError, ModelSettings, ModelSource
 from app.settings.server import DEMO_MODELS, ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
 from tests.support.servers.grpc_server import build_engine_from_sources
 
@@ -30,16 +30,6 @@ Client = TestClient[Litestar]
 
 HALF_PLUS_TWO = DEMO_MODELS / "half_plus_two"
 LABELS = {"stable": "1", "canary": "3", "broken": "4"}
-
-
-class EventRecorder:
-    """Record the observed events."""
-
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
 
 
 def source(name: str, version: str = "1", **settings: Any) -> ModelSource:

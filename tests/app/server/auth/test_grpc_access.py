@@ -11,7 +11,6 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from app.engine.request_context import RequestContext
 from app.protocols import GRPC_PROTOCOLS
 from app.server.auth.access_control import AccessControl, open_access_control
 from app.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys, remove_key
@@ -20,6 +19,7 @@ from app.server.auth.grpc_access import GrpcAccess
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.watched_file import WatchedFile
 from app.settings.network import AccessSettings
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys
 from tests.support.servers.grpc_server import GrpcTestClient, Metadata, build_engine, message, run_grpc_server
 
@@ -27,15 +27,7 @@ UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMI
 ECHO = "echo-fp32"
 
 
-class RecordingObserver:
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
-
-
-OBSERVER = RecordingObserver()
+OBSERVER = EventRecorder()
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.models.fake_models import load_fake_model
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 MIB = 1024 * 1024
@@ -184,23 +185,15 @@ def test_pauses_grow_up_to_the_maximum() -> None:
     assert 1.9 < pauses[-1] <= 2
 
 
-class RecordingObserver:
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
-
-
 @contextmanager
-def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, RecordingObserver]]:
+def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, EventRecorder]]:
     """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
     settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
     sources = [ModelSource(name=name, version="1", folder=Path(name), settings=settings) for name in names]
     registry = Registry(sources)
     for source in sources:
         registry.load(source, load_fake_model)
-    observer, gate, started = RecordingObserver(), threading.Event(), threading.Event()
+    observer, gate, started = EventRecorder(), threading.Event(), threading.Event()
     observers = [observer, Metrics(metrics or CollectorRegistry(), registry.known_name)]
     repository = Repository(registry, lambda: sources, load_fake_model)
     engine = Engine(repository, observers, Limits(), 1, QueueLimits(max_waiting=0))
