@@ -7,7 +7,7 @@ import textwrap
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,11 +46,18 @@ def repository(folder: Path, *names: str, **settings: object) -> Generator[Serve
 
 
 def model_processes(server: ServerProcess) -> dict[str, int]:
-    """Return the PIDs of the server's model processes by the names that `ps` shows."""
+    """Return the PIDs of the server's model processes by the names that `ps` shows.
+
+    A thread of the server, or a process, may end while its files are read.
+    """
     pids: dict[str, int] = {}
     for task in Path(f"/proc/{server.process.pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            pids[Path(f"/proc/{child}/comm").read_text().strip()] = int(child)
+        children: list[str] = []
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children = (task / "children").read_text().split()
+        for child in children:
+            with suppress(FileNotFoundError, ProcessLookupError):
+                pids[Path(f"/proc/{child}/comm").read_text().strip()] = int(child)
     return pids
 
 
