@@ -141,10 +141,9 @@ class LabelErrors:
             EvaluationError: when there are errors and `lenient` is false.
         """
         if self.messages and not self.lenient:
-            raise EvaluationError(
-                "\n  ".join([f"{len(self.messages)} labels or images cannot be used:", *_shorten(self.messages)])
-                + "\n--skip-bad leaves them out"
-            )
+            count = len(self.messages)
+            title = "1 label or image cannot be used:" if count == 1 else f"{count} labels or images cannot be used:"
+            raise EvaluationError("\n  ".join([title, *_shorten(self.messages)]) + "\n--skip-bad leaves them out")
         notes = [f"Left out as unusable: {line}" for line in _shorten(self.messages)]
         if self.empty:
             notes.append(f"{len(self.empty)} objects without area were left out: {', '.join(_shorten(self.empty))}")

@@ -21,6 +21,8 @@ from tasks.vision.header import image_size
 
 _ENDINGS = frozenset(
     {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"}
+    # Not readable, but reported instead of left out.
+    | {".heic", ".heif"}
 )
 _NAMES = ("file_name", "image", "file", "name")
 _SIDECARS = ("metadata.csv", "metadata.jsonl")
