@@ -1,7 +1,7 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -164,11 +164,15 @@ def _measure_recordings(
         skipped["without their pixels"] += 1
         return None
 
-    def records_of(inference: RecordedInference) -> Sequence[Mapping[str, object]] | None:
-        if any(isinstance(record.get("score"), str) for record in inference.records or ()):
-            skipped["with a score that is a text, such as a redacted one, so the answer is not compared"] += 1
-            return None
-        return inference.records
+    # The others are no fair sample: answers without any object have nothing that is redacted.
+    redacted = sum(
+        any(record.get("label") == REDACTED or isinstance(record.get("score"), str) for record in item.records or ())
+        for item in inferences.values()
+    )
+    if redacted:
+        skipped["with a redacted label or score, so no answer is compared; choose others with --since or --until"] = (
+            redacted
+        )
 
     def samples() -> Iterator[DriftInput]:
         for inference in inferences.values():
@@ -176,7 +180,7 @@ def _measure_recordings(
             yield DriftInput(
                 id=inference.id,
                 image=image_of(inference),
-                records=records_of(inference),
+                records=None if redacted else inference.records,
                 metadata={
                     "model": inference.model,
                     # A redacted value does not tell images apart.

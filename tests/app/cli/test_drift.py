@@ -146,17 +146,18 @@ def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.Cap
     assert "40 images without their pixels" in captured.err
 
 
-def test_answers_with_redacted_scores_are_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("redacted", [{"label": "cat", "score": "[redacted]"}, {"label": "[redacted]", "score": 0.9}])
+def test_answers_are_not_compared_where_some_are_redacted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], redacted: dict[str, object]
+) -> None:
     store, out = tmp_path / "recorded.jsonl", tmp_path / "b.npz"
     inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
-    redacted = msgspec.structs.replace(inferences[0], id="redacted", records=[{"label": "cat", "score": "[redacted]"}])
-    store.write_bytes(b"\n".join(map(msgspec.json.encode, [redacted, *inferences])))
-    assert run("baseline", store, "--out", out, "--limit", "41") == 0
-    captured = capsys.readouterr()
-    assert "--limit" not in captured.err
-    assert "40 images, 3 numbers" in captured.out
-    assert "1 image with a score that is a text, such as a redacted one, so the answer is not compared" in captured.err
-    assert "1 image left out, because others have pixels or answers to compare" in captured.err
+    inferences[0] = msgspec.structs.replace(inferences[0], records=[redacted])
+    store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
+    assert run("baseline", store, "--out", out) == 2
+    error = capsys.readouterr().err
+    assert "There is nothing to measure" in error
+    assert "1 image with a redacted label or score, so no answer is compared; choose others with --since" in error
 
 
 def test_recordings_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
