@@ -25,7 +25,7 @@ class RequestLog:
             "queue_ms": _milliseconds(context.queue),
             "decode_ms": _milliseconds(context.decode_ns),
             "model_ms": _milliseconds(context.model_ns),
-            "refine_ms": _milliseconds(context.postprocess_ns),
+            "postprocess_ms": _milliseconds(context.postprocess_ns),
             "total_ms": _milliseconds(context.total),
         }
         if context.client:

@@ -66,7 +66,7 @@ class Tracing:
             ("queue", context.queue),
             ("decode", context.decode_ns),
             ("model", context.model_ns),
-            ("refine", context.postprocess_ns),
+            ("postprocess", context.postprocess_ns),
         )
         for name, nanoseconds in steps:
             if nanoseconds:

@@ -53,11 +53,11 @@ def milliseconds(span: ReadableSpan) -> float:
 def test_inference_span_contains_its_steps_in_order() -> None:
     found = spans(event())
     assert {name: milliseconds(span) for name, span in found.items()} == {
-        "queue": 1, "decode": 2, "model": 5, "refine": 1, "inference": 10,
+        "queue": 1, "decode": 2, "model": 5, "postprocess": 1, "inference": 10,
     }  # fmt: skip
     root = found["inference"]
     assert root.context is not None
-    for name in ("queue", "decode", "model", "refine"):
+    for name in ("queue", "decode", "model", "postprocess"):
         parent = found[name].parent
         assert parent is not None
         assert parent.span_id == root.context.span_id
