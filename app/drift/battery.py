@@ -206,7 +206,7 @@ def _compare_number(
         cramer_von_mises_p=statistic_p,
         tails_p=min(1.0, 2 * tails),
         psi=psi,
-        psi_says="stable" if psi < 0.1 else "moderate shift" if psi < 0.25 else "large shift",
+        psi_level="stable" if psi < 0.1 else "moderate shift" if psi < 0.25 else "large shift",
         drifted=min(distance_p, statistic_p, 2 * tails) <= level / 3,
     )
 

@@ -36,7 +36,7 @@ class NumberDrift(msgspec.Struct, frozen=True, kw_only=True):
     cramer_von_mises_p: float
     tails_p: float
     psi: float
-    psi_says: str
+    psi_level: str
     drifted: bool
 
 

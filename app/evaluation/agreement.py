@@ -30,7 +30,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
         matched: objects with a partner of the same label and an IoU of at least 0.5; None without objects.
         objects: objects of the reference; None without objects.
         mean_iou: of the partners.
-        least_iou: of the partners.
+        min_iou: of the partners.
         score_difference: the largest difference between the scores of partners, or of the best class.
     """
 
@@ -40,7 +40,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     matched: int | None = None
     objects: int | None = None
     mean_iou: float | None = None
-    least_iou: float | None = None
+    min_iou: float | None = None
     score_difference: float = 0.0
 
 
@@ -79,7 +79,7 @@ def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], foun
         matched=len(ious),
         objects=references,
         mean_iou=float(np.mean(ious)) if ious else None,
-        least_iou=min(ious, default=None),
+        min_iou=min(ious, default=None),
         score_difference=difference,
     )
 

@@ -135,7 +135,11 @@ def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, di
     for mistake in mistakes:
         by_image.setdefault(mistake.result.item.image, []).append(mistake)
     return [
-        (image_mistakes[0].result.item.id, draw_mistake(image_mistakes[0]), [mistake.why for mistake in image_mistakes])
+        (
+            image_mistakes[0].result.item.id,
+            draw_mistake(image_mistakes[0]),
+            [mistake.description for mistake in image_mistakes],
+        )
         for image_mistakes in list(by_image.values())[:count]
     ]
 
@@ -192,8 +196,8 @@ def _mistake(mistake: Mistake) -> dict[str, Any]:
     objects, predictions = mistake.result.item.objects, mistake.result.predictions
     return {
         "id": mistake.result.item.id,
-        "why": mistake.why,
-        "missed": [{"label": objects[index].label, "place": objects[index].location} for index in mistake.missed],
+        "description": mistake.description,
+        "missed": [{"label": objects[index].label, "location": objects[index].location} for index in mistake.missed],
         "wrong": [{"label": predictions[index].label, "score": predictions[index].score} for index in mistake.wrong],
     }
 

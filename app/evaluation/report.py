@@ -98,16 +98,16 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         result: the image and its predictions.
-        badness: higher is worse.
-        why: a readable description.
+        severity: higher is worse.
+        description: a readable description.
         missed: indexes of missed objects in `result.item.objects`.
         wrong: indexes of wrong predictions in `result.predictions`.
         right: indexes of correct predictions in `result.predictions`.
     """
 
     result: EvaluatedItem
-    badness: float
-    why: str
+    severity: float
+    description: str
     missed: tuple[int, ...] = ()
     wrong: tuple[int, ...] = ()
     right: tuple[int, ...] = ()

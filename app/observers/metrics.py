@@ -86,7 +86,7 @@ class RestartMetrics:
 
 
 class StateMetrics(Collector):
-    """Collect the readiness and load of the server, and the readiness of each wanted model, on every scrape."""
+    """Collect the readiness and load of the server, and the readiness of each enabled model, on every scrape."""
 
     def __init__(self, engine: Engine, registry: CollectorRegistry) -> None:
         self._engine = engine
@@ -96,7 +96,7 @@ class StateMetrics(Collector):
         engine = self._engine
         ready = 0 if engine.not_ready_reason else 1
         yield GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says.", ready)
-        documentation = "1 while a wanted model can answer, 0 while it cannot."
+        documentation = "1 while an enabled model can answer, 0 while it cannot."
         models = GaugeMetricFamily("charioteer_model_ready", documentation, labels=("model", "version"))
         for model in engine.registry.registrations:
             if model.enabled:

@@ -144,7 +144,7 @@ def _print_checks(search: "TuningSearch", terminal: Console) -> None:
             f"{check.drop:.4f}",
             f"{agreement.labels:.3f}" if agreement else "",
             f"{objects.matched} of {objects.objects}" if objects else "",
-            f"{objects.mean_iou:.4f}, {objects.least_iou:.3f}" if objects else "",
+            f"{objects.mean_iou:.4f}, {objects.min_iou:.3f}" if objects else "",
             f"{agreement.score_difference:.3f}" if agreement else "",
             "refused" if candidate in search.refused else "",
         )

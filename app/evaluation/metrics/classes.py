@@ -119,12 +119,12 @@ def _mistakes(results: Sequence[EvaluatedItem]) -> tuple[Mistake, ...]:
     for result in results:
         label, best, scores = result.item.label, _best_label(result), _scores(result)
         if best == _NONE:
-            mistakes.append(Mistake(result=result, badness=1, why=f"{label}, nothing was found"))
+            mistakes.append(Mistake(result=result, severity=1, description=f"{label}, nothing was found"))
         elif best != label:
             true_score = scores.get(label, 0.0)
-            why = f"{label} ({true_score:.2f}) was taken for {best} ({scores[best]:.2f})"
-            mistakes.append(Mistake(result=result, badness=scores[best] - true_score, why=why))
-    return tuple(sorted(mistakes, key=lambda mistake: -mistake.badness))
+            description = f"{label} ({true_score:.2f}) was taken for {best} ({scores[best]:.2f})"
+            mistakes.append(Mistake(result=result, severity=scores[best] - true_score, description=description))
+    return tuple(sorted(mistakes, key=lambda mistake: -mistake.severity))
 
 
 def _scores(result: EvaluatedItem) -> Mapping[str, float]:

@@ -31,8 +31,8 @@ def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) 
     mistakes = [
         Mistake(
             result=result,
-            badness=1 - f1 + (1 - similarity) / 2,
-            why=(
+            severity=1 - f1 + (1 - similarity) / 2,
+            description=(
                 f"{result.item.question} Right: {' / '.join(result.item.answers)}."
                 f" Answered: {result.answer or '(nothing)'}"
             ),
@@ -43,7 +43,7 @@ def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) 
     return Measures(
         figures=figures_of(dict(zip(_TITLES, means, strict=True)), _TITLES),
         tables=tuple(tables),
-        mistakes=tuple(sorted(mistakes, key=lambda mistake: -mistake.badness)),
+        mistakes=tuple(sorted(mistakes, key=lambda mistake: -mistake.severity)),
         notes=("Exact match and F1 look past case, punctuation and English articles, as SQuAD's do; ANLS past case.",),
     )
 

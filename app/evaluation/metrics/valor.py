@@ -117,14 +117,14 @@ def list_mistakes(
             mistakes.append(
                 Mistake(
                     result=result,
-                    badness=len(missed) + len(wrong) + 1 - 1 / (1 + len(missed)),
-                    why=f"{len(missed)} missed, {len(wrong)} wrong, {len(right)} right",
+                    severity=len(missed) + len(wrong) + 1 - 1 / (1 + len(missed)),
+                    description=f"{len(missed)} missed, {len(wrong)} wrong, {len(right)} right",
                     missed=missed,
                     wrong=wrong,
                     right=right,
                 )
             )
-    return tuple(sorted(mistakes, key=lambda mistake: -mistake.badness))
+    return tuple(sorted(mistakes, key=lambda mistake: -mistake.severity))
 
 
 def _annotation(valor: Any, index: int, label: str, scores: list[float]) -> Any:

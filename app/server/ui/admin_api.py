@@ -31,14 +31,14 @@ class ModelVersion(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: a `ModelState`.
         reason: why it is not ready; empty if it is.
-        wanted: False if it was unloaded on purpose, or never loaded.
+        enabled: False if it was unloaded on purpose, or never loaded.
     """
 
     name: str
     version: str
     state: str
     reason: str
-    wanted: bool
+    enabled: bool
 
 
 class _RepositoryState(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,5 +114,5 @@ def _version(registration: Registration) -> ModelVersion:
         version=source.version,
         state=registration.state,
         reason=registration.reason,
-        wanted=registration.enabled,
+        enabled=registration.enabled,
     )

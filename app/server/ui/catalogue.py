@@ -81,11 +81,11 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         memory: resident memory of the server in bytes.
         usage: the use of each model, by name.
         models: every version of every model, by name, latest version first.
-        asks: whether clients must authenticate.
+        requires_credentials: whether clients must authenticate.
     """
 
     version: str
-    asks: bool
+    requires_credentials: bool
     chariot_protocol: str
     ports: Mapping[str, int | None]
     samples: Sequence[PageSample]
@@ -105,7 +105,7 @@ def make_catalogue(
     """Return the current catalogue."""
     return Catalogue(
         version=__version__,
-        asks=requires_credentials,
+        requires_credentials=requires_credentials,
         chariot_protocol=chariot_protocol,
         ports=ports,
         samples=samples(),

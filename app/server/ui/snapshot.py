@@ -94,8 +94,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         age: seconds since its start.
-        ever: number of requests since its start.
-        unready: why the server reports not ready; empty if it is ready.
+        total_requests: number of requests since its start.
+        not_ready_reason: why the server reports not ready; empty if it is ready.
         window: a key of `WINDOWS`.
         interval: seconds in one interval of a trend.
         now: last readings; `in_flight` and `waiting` are current. CPU in cores, memory in bytes.
@@ -108,8 +108,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     age: float
-    ever: int
-    unready: str
+    total_requests: int
+    not_ready_reason: str
     window: str
     interval: int
     now: Readings
@@ -134,8 +134,8 @@ def take_snapshot(engine: Engine, trends: Trends, window: str) -> Snapshot:
     return Snapshot(
         version=__version__,
         age=round(trends.age, 1),
-        ever=trends.requests,
-        unready=engine.not_ready_reason[:_MAX_REASON_CHARACTERS],
+        total_requests=trends.requests,
+        not_ready_reason=engine.not_ready_reason[:_MAX_REASON_CHARACTERS],
         window=window,
         interval=resolution.interval,
         now=now,

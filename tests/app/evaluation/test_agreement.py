@@ -25,7 +25,7 @@ def test_objects_agree_if_they_have_a_partner_in_place() -> None:
     agreement = compare_answers([item("x")], {"x": expected}, {"x": found})
     assert (agreement.matched, agreement.objects, agreement.labels) == (2, 3, 0)
     assert agreement.mean_iou == pytest.approx(0.9)
-    assert agreement.least_iou == pytest.approx(0.8)
+    assert agreement.min_iou == pytest.approx(0.8)
     assert agreement.score == pytest.approx(1 / 3)
     assert agreement.score_difference == pytest.approx(0.05)
 
@@ -34,7 +34,7 @@ def test_images_without_objects_agree() -> None:
     agreement = compare_answers(
         [item("x"), item("y")], {"x": [], "y": [box("a", 1, 0)]}, {"x": [], "y": [box("a", 1, 0)]}
     )
-    assert (agreement.score, agreement.labels, agreement.least_iou) == (1, 1, 1)
+    assert (agreement.score, agreement.labels, agreement.min_iou) == (1, 1, 1)
     extra = compare_answers(
         [item("x"), item("y")], {"x": [], "y": [box("a", 1, 0)]}, {"x": [box("a", 1, 0)], "y": [box("a", 1, 0)]}
     )

@@ -50,8 +50,8 @@ def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
     assert parsed["mistakes"] == [
         {
             "id": HOSTILE,
-            "why": "1 missed, 1 wrong, 0 right",
-            "missed": [{"label": HOSTILE, "place": ""}],
+            "description": "1 missed, 1 wrong, 0 right",
+            "missed": [{"label": HOSTILE, "location": ""}],
             "wrong": [{"label": HOSTILE, "score": 0.9}],
         }
     ]

@@ -90,9 +90,9 @@ function readinessNotice() {
   const element = make("section.panel.notice", { hidden: "" }, title, reason);
   return {
     element,
-    show({ unready }) {
-      element.hidden = !unready;
-      setText(reason, unready);
+    show({ not_ready_reason }) {
+      element.hidden = !not_ready_reason;
+      setText(reason, not_ready_reason);
     },
   };
 }
@@ -129,8 +129,8 @@ function firstRequest(tools) {
   const element = make("section.panel.empty", { hidden: "" }, title, command.element);
   return {
     element,
-    show({ ever, models: known }) {
-      element.hidden = ever > 0;
+    show({ total_requests, models: known }) {
+      element.hidden = total_requests > 0;
       if (!element.hidden) command.show(known);
     },
   };

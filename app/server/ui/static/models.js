@@ -190,8 +190,8 @@ function createEntry(name, { tools, change, select }) {
       reasonRow.hidden = model.versions.every((version) => !version.reason);
       const failed = model.versions.filter((version) => version.reason);
       reasons.replaceChildren(
-        ...failed.map(({ version, reason, wanted }) =>
-          make("p", { class: wanted ? "reason" : "reason hint" }, `Version ${version}: ${reason}`),
+        ...failed.map(({ version, reason, enabled }) =>
+          make("p", { class: enabled ? "reason" : "reason hint" }, `Version ${version}: ${reason}`),
         ),
       );
       body.replaceChildren(...modelDetails(model, tools.root));

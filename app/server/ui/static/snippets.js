@@ -25,7 +25,7 @@ function filePath(name) {
 export function curl(written, { root, catalogue, data }) {
   const url = quoteWord(addressOf(written, root, catalogue));
   const headers = Object.entries(written.headers).map(([name, value]) => `-H ${quoteWord(`${name}: ${value}`)}`);
-  if (catalogue.asks) headers.push(`-H "X-API-Key: $${KEY_VARIABLE}"`);
+  if (catalogue.requires_credentials) headers.push(`-H "X-API-Key: $${KEY_VARIABLE}"`);
   const command = [`curl -s ${url}`, ...headers].join(" \\\n  ");
   if (written.raw !== null) return `${command} \\\n  --data-binary @- < ${quoteWord(filePath(data[written.raw].name))}`;
   const image = (index) => `$(base64 < ${quoteWord(filePath(data[index].name))} | tr -d '\\n')`;
@@ -39,8 +39,10 @@ export function python(written, { root, catalogue, data }) {
   if (written.port === "grpc") return pythonGrpc(written, { root, catalogue, data });
   const url = addressOf(written, root, catalogue);
   const headers = literal(written.headers, data, 0);
-  const imports = catalogue.asks ? ["import os"] : [];
-  const authentication = catalogue.asks ? [`request.add_header("X-API-Key", os.environ["${KEY_VARIABLE}"])`] : [];
+  const imports = catalogue.requires_credentials ? ["import os"] : [];
+  const authentication = catalogue.requires_credentials
+    ? [`request.add_header("X-API-Key", os.environ["${KEY_VARIABLE}"])`]
+    : [];
   if (written.raw !== null) {
     return [
       ...imports,
@@ -71,10 +73,10 @@ export function python(written, { root, catalogue, data }) {
 function pythonGrpc(written, { root, catalogue, data }) {
   const address = pythonString(addressOf(written, root, catalogue));
   const secure = `grpc.secure_channel(${address}, grpc.ssl_channel_credentials(), unlimited)`;
-  const authentication = catalogue.asks ? `, metadata=[("x-api-key", os.environ["${KEY_VARIABLE}"])]` : "";
+  const authentication = catalogue.requires_credentials ? `, metadata=[("x-api-key", os.environ["${KEY_VARIABLE}"])]` : "";
   return [
     ...(data.some((datum) => datum.blob) ? ["import base64"] : []),
-    ...(catalogue.asks ? ["import os"] : []),
+    ...(catalogue.requires_credentials ? ["import os"] : []),
     "import grpc",
     "from google.protobuf.json_format import ParseDict",
     "from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc",

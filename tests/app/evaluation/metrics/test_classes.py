@@ -38,7 +38,7 @@ def test_metrics_match_hand_computed_values() -> None:
     assert measures.confusion.counts == ((1, 1), (0, 2))
     assert measures.confusion.examples == {"cat -> dog": ("2.jpg",)}
     (mistake,) = measures.mistakes
-    assert mistake.why == "cat (0.40) was taken for dog (0.60)"
+    assert mistake.description == "cat (0.40) was taken for dog (0.60)"
 
 
 def test_roc_auc_is_share_of_correctly_ordered_pairs() -> None:
@@ -82,7 +82,7 @@ def test_first_of_equal_scores_is_the_prediction() -> None:
 def test_score_of_zero_is_no_prediction() -> None:
     measures = measure_classes([classification_sample("cat", {"cat": 0.0, "dog": 0.0}, "1.jpg")])
     assert (values(measures)["accuracy"], values(measures)["top5_accuracy"]) == (0, 0)
-    assert measures.mistakes[0].why == "cat, nothing was found"
+    assert measures.mistakes[0].description == "cat, nothing was found"
     assert measures.confusion is not None
     assert sum(map(sum, measures.confusion.counts)) == 1
 

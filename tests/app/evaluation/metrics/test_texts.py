@@ -70,7 +70,7 @@ def test_means_and_slices_are_computed() -> None:
     assert [figure.value for figure in measures.figures] == [pytest.approx(1 / 3), pytest.approx(1 / 3), 0]
     (table,) = measures.tables
     assert table.rows == (("kind = x", 1, 1, 1, 0), ("kind = y", 2, 0, 0, 0))
-    assert [mistake.why for mistake in measures.mistakes] == [
+    assert [mistake.description for mistake in measures.mistakes] == [
         "What? Right: three. Answered: two",
         "What? Right: six. Answered: (nothing)",
     ]

@@ -65,8 +65,8 @@ def test_page_loads_and_unloads_models(client: TestClient[Litestar]) -> None:
     assert client.get("/page/repository", headers=PAGE_HEADERS).json() == {
         "admin": True,
         "versions": [
-            {"name": "detector", "version": "1", "state": "READY", "reason": "", "wanted": True},
-            {"name": "classifier", "version": "1", "state": "UNAVAILABLE", "reason": "not loaded", "wanted": False},
+            {"name": "detector", "version": "1", "state": "READY", "reason": "", "enabled": True},
+            {"name": "classifier", "version": "1", "state": "UNAVAILABLE", "reason": "not loaded", "enabled": False},
         ],
     }
     assert client.post(UNLOAD, headers=PAGE_HEADERS).status_code == 200

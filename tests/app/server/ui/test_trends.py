@@ -44,7 +44,7 @@ def test_snapshot_has_the_figures_of_the_window(engine: Engine, clock: Clock, tr
     trends.add_readings(Readings(in_flight=3, waiting=1, cpu=0.25, memory=5_000_000))
     clock.now += 10
     snapshot = with_model_detail(trends, take_snapshot(engine, trends, "60s"), "detector")
-    assert (snapshot.ever, snapshot.interval, snapshot.age) == (102, 1, 10)
+    assert (snapshot.total_requests, snapshot.interval, snapshot.age) == (102, 1, 10)
     assert (snapshot.total.requests, snapshot.total.failures, snapshot.total.rate) == (102, 2, 10.2)
     classifier, detector = snapshot.models
     assert (classifier.name, classifier.requests, classifier.mean, classifier.slowest) == ("classifier", 0, None, None)
@@ -90,9 +90,9 @@ def test_percentile_is_never_above_the_slowest_request(engine: Engine, clock: Cl
 
 
 def test_snapshot_has_the_reason_why_the_server_is_not_ready(engine: Engine, trends: Trends) -> None:
-    assert take_snapshot(engine, trends, "60s").unready == ""
+    assert take_snapshot(engine, trends, "60s").not_ready_reason == ""
     engine.online = False
-    assert "offline" in take_snapshot(engine, trends, "60s").unready
+    assert "offline" in take_snapshot(engine, trends, "60s").not_ready_reason
 
 
 @pytest.mark.parametrize("model", ["", "stranger", "<script>", "detector\x00"])

@@ -67,7 +67,7 @@ def _rows(folder: Path, data: TuningData, rounds: int, calls: int, *, with_answe
     for candidate, candidate_source, milliseconds in zip(_CANDIDATES, sources, times, strict=True):
         row: list[Cell] = [folder.name, candidate.runtime, candidate.precision, milliseconds, milliseconds / times[0]]
         if with_answers and (found := comparison.check(candidate_source).agreement):
-            least = None if found.least_iou is None else f"{found.least_iou:.3f}"
+            least = None if found.min_iou is None else f"{found.min_iou:.3f}"
             row += [f"{found.score:.4f}", least, f"{found.score_difference:.3f}"]
         rows.append([*row, *[None] * (len(_COLUMNS) - len(row))])
     return rows
