@@ -137,11 +137,9 @@ class RequestJob(Generic[WireT]):
     def _end_early(self) -> None:
         """Answer with the error of cancellation now, without the worker."""
         error = self.context.cancellation
-        if error is None:
-            return
-        if self._pool.remove(self._queue, self._id):
-            error = self._dropped(error)
-        if not self._is_done:
+        if error is not None and not self._is_done:
+            if self._pool.remove(self._queue, self._id):
+                self._dropped(error)
             self._error = error
             self._finish()
 

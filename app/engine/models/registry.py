@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from typing import cast
 
 import msgspec
 
@@ -46,14 +47,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     enabled: bool = True
 
     def ready_servable(self) -> Servable:
-        """Return the servable.
-
-        Raises:
-            InferenceError: MODEL_NOT_READY with the reason.
-        """
-        if self.servable is None:
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, self.reason)
-        return self.servable
+        """Return the servable of a registration that is READY, as those of `Registry.find`."""
+        return cast("Servable", self.servable)
 
     @property
     def chariot_id(self) -> str:

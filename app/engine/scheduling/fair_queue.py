@@ -43,19 +43,17 @@ class FairQueue(Generic[T]):
 
         Another model gets at most as much time meanwhile as `model` itself, because the queue is fair.
         """
-        queue = self._models.get(model)
-        own_backlog = queue.backlog if queue else 0.0
-        share = own_backlog + (queue.mean if queue else 0.0)
+        queue = self._models[model]
+        own_backlog = queue.backlog
+        share = own_backlog + queue.mean
         return own_backlog + sum(min(other.backlog, share) for name, other in self._models.items() if name != model)
 
     def wait_margin(self, model: str) -> float:
-        """Return the seconds by which the jobs before one more job of `model` may exceed their estimate.
+        """Return the seconds by which the jobs before one more job of a busy model may exceed their estimate.
 
         The deviation of n jobs grows with the square root of n, because single deviations partly cancel out.
         """
-        queue = self._models.get(model)
-        if queue is None:
-            return 0.0
+        queue = self._models[model]
         return _MARGIN * _DEVIATION_RATIO * queue.deviation * math.sqrt(len(queue.jobs) + queue.running)
 
     def is_idle(self, model: str) -> bool:
