@@ -53,11 +53,6 @@ class ModelFile(msgspec.Struct, frozen=True, order=True):
     path: Path
     identity: tuple[int, ...]
 
-    @property
-    def size(self) -> int:
-        """Return the size in bytes."""
-        return self.identity[2]
-
 
 def is_hidden(name: str) -> bool:
     """Return whether entries of this name are ignored."""

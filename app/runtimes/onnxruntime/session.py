@@ -242,8 +242,6 @@ def _first_line(error: Exception) -> str:
     """Return the reason in the first line of an ONNX Runtime exception."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     text = _SOURCE_LOCATION.sub("", _PREFIX.sub("", lines[0])).strip()
-    if "rotobuf parsing failed" in text:
-        return "it is not an ONNX file, or it is cut short"
     return text[:_MAX_REASON_LENGTH]
 
 

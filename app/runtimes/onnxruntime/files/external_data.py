@@ -59,8 +59,6 @@ def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) ->
             references = list(_references(opened, "Model", 0, size, 0))
     except _MalformedError:
         raise ModelError(f"{file} cannot be loaded: it is not an ONNX file, or it is cut short") from None
-    except OSError as error:
-        raise ModelError(f"{file} cannot be read: {error.strerror}") from None
     data_files: dict[str, Path] = {}
     for reference in references:
         if isinstance(reference, bytes):
