@@ -20,6 +20,7 @@ IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of vision tasks: any number of encoded images."""
 
 _DIVISORS = (8, 4, 2)
+"""The fractions of its sides at which an encoded image may be decoded."""
 _BYTES_PER_PIXEL = 4
 _FREE_FACTOR = 3
 """Tiles of a TIFF up to this multiple of its pixels are not charged: a tile may reach over the border."""
@@ -33,14 +34,11 @@ class PixelBudget:
 
     Args:
         limits: `max_pixels` and `max_image_side` for each image, `max_request_pixels` for all images.
-
-    Attributes:
-        downscales: whether images may be decoded at a fraction of their size.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.downscales = limits.downscale is not None
+        self.downscale = limits.downscale
         self._remaining = limits.max_request_pixels
         self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
 
@@ -101,14 +99,6 @@ class PixelBudget:
         max_pixels = self._limits.max_request_pixels
         message = f"Expected images of at most {max_pixels:,} pixels in one request, got more with this one"
         return InferenceError(ErrorKind.TOO_LARGE, message)
-
-    def divisor(self, data: bytes, width: int, height: int) -> int:
-        """Return the divisor of the sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
-        downscale = self._limits.downscale
-        if downscale is None:
-            return 1
-        factor = downscale(*upright_size(data, width, height))
-        return next((divisor for divisor in _DIVISORS if divisor <= factor), 1)
 
 
 class ImageItem(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
@@ -183,7 +173,11 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
         try:
             data = element.binary()
             width, height = budget.admit(data)
-            images.append(decode_image(data, budget.divisor(data, width, height) if budget.downscales else 1))
+            shrink = 1
+            if budget.downscale is not None:
+                factor = budget.downscale(*upright_size(data, width, height))
+                shrink = next((divisor for divisor in _DIVISORS if divisor <= factor), 1)
+            images.append(decode_image(data, shrink))
         except InferenceError as error:
             raise error.with_prefix(f"{path}.data[{index}]") from None
     return images
