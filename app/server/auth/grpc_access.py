@@ -72,23 +72,27 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
     def _rate_limited_handler(
         self, handler: Any, metadata: Sequence[tuple[str, str]], permission: Permission, method: str
     ) -> Any:
-        """Return `handler` with authorization and rate limit for each message after the first."""
+        """Return `handler`, whose both sides stream, with authorization and rate limit for each further message."""
         inner = handler.stream_stream
-        if inner is None:
-            return handler
 
-        async def authorized_messages(requests: AsyncIterable[Any]) -> AsyncGenerator[Any]:
+        async def authorized_messages(requests: AsyncIterable[Any], call: Call) -> AsyncGenerator[Any]:
             is_first = True
             async for message in requests:
                 if not is_first:
-                    self._access.authorize(metadata, permission)
+                    try:
+                        self._access.authorize(metadata, permission)
+                    except AccessError as error:
+                        # Record it here: the handler may end the call itself.
+                        address = address_of_call(call)
+                        self._access.rejection_log.record(error, metadata, operation=method, address=address)
+                        raise
                 is_first = False
                 yield message
 
         async def answer(requests: AsyncIterable[Any], call: Call) -> AsyncGenerator[Any]:
             try:
                 async with (
-                    aclosing(authorized_messages(requests)) as messages,
+                    aclosing(authorized_messages(requests, call)) as messages,
                     aclosing(inner(messages, call)) as responses,
                 ):
                     async for message in responses:
@@ -97,7 +101,6 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
                 failure = error
             else:
                 return
-            self._access.rejection_log.record(failure, metadata, operation=method, address=address_of_call(call))
             await _abort(call, failure)
 
         limited_handler: Any = grpc.stream_stream_rpc_method_handler(

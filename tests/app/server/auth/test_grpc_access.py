@@ -135,26 +135,41 @@ def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
         assert 90_000 <= int(peer.trailing_metadata["grpc-retry-pushback-ms"]) <= 100_000
 
 
-def test_stream_ends_when_its_key_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [
+        ("/inference.GRPCInferenceService/ModelStreamInfer", infer().SerializeToString()),
+        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", b"\x3a\0"),
+    ],
+)
+def test_stream_ends_when_its_key_is_removed_and_the_refusal_is_logged(
+    tmp_path: Path, method: str, data: bytes
+) -> None:
     path = tmp_path / "keys.json"
-    add_key(path, "slow", slow_key())
+    add_key(path, "slow", ApiKey(name="slow", sha256="0" * 64, permissions=("infer", "read")))
     keys = WatchedFile(path, lambda content: ApiKeys(read_keys(content)), check_seconds=0)
-    with peer_of(AccessControl(keys, None, RateLimiter(), RejectionLog(CollectorRegistry()))) as peer:
+    with (
+        structlog.testing.capture_logs() as logs,
+        peer_of(AccessControl(keys, None, RateLimiter(), RejectionLog(CollectorRegistry()))) as peer,
+    ):
         first_response = threading.Event()
 
-        def requests() -> Iterator[Any]:
-            yield infer()
+        def requests() -> Iterator[bytes]:
+            yield data
             assert first_response.wait(60)
             remove_key(path, "slow")
-            yield infer()
+            yield data
 
-        responses = peer.stream(requests(), bearer("slow"))
-        assert next(responses).infer_response.model_name == ECHO
+        responses = peer.channel.stream_stream(method)(requests(), metadata=bearer("slow"), timeout=60)
+        assert next(responses)
         first_response.set()
         with pytest.raises(grpc.RpcError) as caught:
             list(responses)
         rpc_error: Any = caught.value
         assert rpc_error.code() is UNAUTHENTICATED
+    assert [(line["event"], line["what"], line["address"]) for line in logs] == [
+        ("access refused", method, "127.0.0.1")
+    ]
 
 
 LOAD, UNLOAD = "RepositoryModelLoad", "RepositoryModelUnload"
