@@ -144,7 +144,8 @@ def _run(check: Check, probe: Probe) -> Finding:
         verdict, reason = Verdict.NOT_APPLICABLE, str(error)
     except ViolationError as error:
         verdict, reason = Verdict.FAILED, str(error)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        # A path can have a version that the engine names.
         verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # An unforeseen response must not stop the other checks.

@@ -90,7 +90,7 @@ def items_of(output: Mapping[str, Any]) -> Sequence[object]:
     if isinstance(first, str):
         try:
             first = msgspec.json.decode(first)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise InconclusiveError(f"data holds text that is not JSON: {quote(first)}") from None
     if is_list(first):
         return first

@@ -4,12 +4,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
 
 from app.cli.conform import conform
 from app.conformance.check import Finding, Verdict
+from app.conformance.client.calls import parse_request
+from app.conformance.client.exchange import InconclusiveError
 from app.conformance.client.probe import GrpcChannel, Probe, Target
 from app.conformance.open_inference import messages as oip
 from app.conformance.options import ConformanceOptions
@@ -21,11 +24,11 @@ from tests.app.conformance.tiny_engine import tiny_engine
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
-def findings(protocol: str, handler: Handler, *, model: str = "m", request: Any = None) -> dict[str, Finding]:
+def findings(protocol: str, handler: Handler, *, model: str = "m", **target: Any) -> dict[str, Finding]:
     """Return the findings for an engine by the ids of the checks."""
-    target = Target(url="http://engine.local", model=model, request=request)
+    engine = Target(url="http://engine.local", model=model, **target)
     with httpx.Client(transport=httpx.MockTransport(handler)) as client:
-        report = CheckRunner(PROTOCOLS_BY_NAME[protocol], Probe(client, target)).report()
+        report = CheckRunner(PROTOCOLS_BY_NAME[protocol], Probe(client, engine)).report()
     return {finding.check.id: finding for finding in report.findings}
 
 
@@ -82,7 +85,8 @@ def test_model_that_answers_with_bytes_is_not_checked_for_tensors() -> None:
     assert tensors == [Verdict.NOT_APPLICABLE] * 5
 
 
-def test_stream_with_comments_and_without_spaces_is_read() -> None:
+@pytest.mark.parametrize("request_", [None, {"messages": []}])
+def test_stream_with_comments_and_without_spaces_is_read(request_: object) -> None:
     message = {"role": "assistant", "content": "abcdef"}
     answer = {"id": "1", "object": "chat.completion", "choices": [{"message": message, "finish_reason": "stop"}]}
     choice = {"delta": {"content": "abcdef"}, "finish_reason": "stop"}
@@ -94,7 +98,7 @@ def test_stream_with_comments_and_without_spaces_is_read() -> None:
             return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
         return httpx.Response(200, json=answer)
 
-    found = findings("openai", reply)
+    found = findings("openai", reply, request=request_)
     assert [found[f"OAI-{number}"].verdict for number in ("002", "007", "008", "009")] == [Verdict.PASSED] * 4
 
 
@@ -153,6 +157,60 @@ def test_other_fields_of_given_instances_are_sent(protocol: str, check: str) -> 
 
     request = {"signature_name": "other", "instances": [1, 2]}
     assert findings(protocol, reply, request=request)[check].verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("task_type", [None, "IMAGE_TEXT_TO_TEXT"])
+def test_model_that_requires_prompts_gets_them(task_type: str | None) -> None:
+    def reply(request: httpx.Request) -> httpx.Response:
+        prompts = json.loads(request.content)["parameters"].get("prompts")
+        if not prompts:
+            return httpx.Response(400, json={"detail": "no prompts"})
+        return httpx.Response(200, json={"output": [{"prompt": prompt, "answer": "a"} for prompt in prompts]})
+
+    found = findings("chariot-v2", reply, task_type=task_type)
+    assert [found[f"CV2-{number}"].verdict for number in ("001", "I08", "I09")] == [Verdict.PASSED] * 3
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[" * 100_000])
+def test_text_that_cannot_be_decoded_is_not_read_as_items(text: str) -> None:
+    answer = {"outputs": [{"name": "x", "data": [text]}]}
+    finding = findings("chariot-v2-kserve", lambda _: httpx.Response(200, json=answer))["CV2K-015"]
+    assert finding.reason.startswith(f'data holds text that is not JSON: "{text[:100]}')
+
+
+@pytest.mark.parametrize(("protocol", "check"), [("v2", "V2-027"), ("tensorflow-serving", "TFS-002")])
+def test_version_that_fits_no_path_fails_its_check(protocol: str, check: str) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
+    answer = {"name": "m", "platform": "p", "versions": ["1\n"], "inputs": [tensor], "outputs": [tensor],
+              "model_version_status": [{"version": "1\n", "state": "AVAILABLE",
+                                        "status": {"error_code": "OK", "error_message": ""}}]}  # fmt: skip
+    finding = findings(protocol, lambda _: httpx.Response(200, json=answer))[check]
+    assert finding.reason.startswith("No answer: Invalid non-printable ASCII character in URL")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"<html>", "The model's name is not known; give it with --model"),
+        (bytes(8_000_001), "No answer: The answer is longer than 8000000 bytes"),
+    ],
+)
+def test_answers_that_list_no_models_are_reported(content: bytes, reason: str) -> None:
+    assert findings("v2", lambda _: httpx.Response(200, content=content), model="")["V2-005"].reason == reason
+
+
+def test_inputs_without_a_contents_field_are_generated_raw() -> None:
+    inputs = [{"name": "x", "datatype": "FP16", "shape": [-1, 2]}]
+    metadata = message_class("inference.ModelMetadataResponse")(inputs=inputs).SerializeToString()
+    channel = Mock(call=Mock(return_value=(0, "", [metadata])))
+    with httpx.Client() as client:
+        request = oip.build_request(Probe(client, Target(url="grpc://engine.local", model="m"), transport=channel))
+    assert request["raw_input_contents"] == [bytes(4)]
+
+
+def test_given_request_of_another_message_is_reported() -> None:
+    with pytest.raises(InconclusiveError, match="--request is not a ModelInferRequest in protobuf's JSON"):
+        parse_request({"messages": []}, "inference.ModelInferRequest")
 
 
 def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

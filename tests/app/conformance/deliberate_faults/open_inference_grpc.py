@@ -51,6 +51,12 @@ def too_few(answer: Any) -> None:
         answer.outputs[0].contents.fp32_contents.pop()
 
 
+def truncated_raw(answer: Any) -> None:
+    for output in answer.outputs:
+        output.ClearField("contents")
+    answer.raw_output_contents[:] = [b"\5\0\0"] * len(answer.outputs)
+
+
 def no_inputs(answer: Any) -> None:
     del answer.inputs[:]
 
@@ -122,4 +128,9 @@ CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
 FAULTS = {
     name: Fault(protocol="v2-grpc", model="half_plus_two", check=check, change_call=change_call)
     for name, (check, change_call) in CALL_FAULTS.items()
+} | {
+    f"truncated raw elements of {model}": Fault(
+        protocol="v2-grpc", model=model, check="V2G-012", change_call=change_messages("ModelInfer", truncated_raw)
+    )
+    for model in ("half_plus_two", "greeter")
 }

@@ -64,6 +64,11 @@ def repeated_versions(answer: Any) -> None:
     answer.model_version_status.extend(list(answer.model_version_status))
 
 
+def truncated_content(answer: Any) -> None:
+    answer.outputs["y"].ClearField("float_val")
+    answer.outputs["y"].tensor_content = b"\0"
+
+
 CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
     "versions without a state": (
         "TFSG-002",
@@ -87,6 +92,7 @@ CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
     ),
     "an undeclared output": ("TFSG-007", change_messages("Predict", renamed_output)),
     "too many elements": ("TFSG-008", change_messages("Predict", lambda a: a.outputs["y"].float_val.append(1))),
+    "too short tensor_content": ("TFSG-008", change_messages("Predict", truncated_content)),
     "tensor_content misread": ("TFSG-009", change_when(lambda r: r.inputs["x"].tensor_content, plus_one)),
     "one value misread": ("TFSG-010", change_when(lambda r: len(r.inputs["x"].float_val) == 1, plus_one)),
     "output_filter ignored": (
