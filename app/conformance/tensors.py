@@ -3,7 +3,7 @@
 import base64
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
@@ -79,8 +79,4 @@ def suggests_text(name: str) -> bool:
 
 def flattened(data: object) -> list[object]:
     """Return the elements of nested arrays in row-major order."""
-    if not is_list(data):
-        return [data]
-    if not any(isinstance(element, list) for element in data):
-        return cast("list[object]", data)
-    return [element for row in data for element in flattened(row)]
+    return [element for row in data for element in flattened(row)] if is_list(data) else [data]

@@ -53,12 +53,11 @@ def probe_image(probe: Probe, image: SampleImage, parameters: Mapping[str, objec
 
 def required_parameters(probe: Probe) -> Mapping[str, object]:
     """Return the parameters that the engine requires: none, or prompts."""
-    if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
-        return {"prompts": PROMPTS}
     prompted = {"prompts": PROMPTS}
-    if probe.images.send(probe, SAMPLE_IMAGES[0], {}).ok or not probe.images.send(probe, SAMPLE_IMAGES[0], prompted).ok:
-        return {}
-    return prompted
+    if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
+        return prompted
+    needed = not probe.images.send(probe, SAMPLE_IMAGES[0], {}).ok
+    return prompted if needed and probe.images.send(probe, SAMPLE_IMAGES[0], prompted).ok else {}
 
 
 def results_of(probe: Probe) -> Sequence[ProbeResult]:
@@ -149,10 +148,10 @@ def is_similar(first: Sequence[object], second: Sequence[object], tolerance: flo
     if is_number(scores[0]) and is_number(scores[1]) and abs(scores[0] - scores[1]) > tolerance:
         return False
     first_extent, second_extent = extent_of(one), extent_of(other)
-    if len(first_extent) != len(second_extent):
-        return False
     scale = max((abs(value) for value in first_extent), default=0)
-    return all(abs(a - b) <= tolerance * scale for a, b in zip(first_extent, second_extent, strict=True))
+    return len(first_extent) == len(second_extent) and all(
+        abs(a - b) <= tolerance * scale for a, b in zip(first_extent, second_extent, strict=True)
+    )
 
 
 def contour_points(contour: object) -> Iterator[tuple[float, float]]:

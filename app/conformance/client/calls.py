@@ -55,9 +55,7 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)
     streamed = service.methods_by_name[method].server_streaming
-    if probe.transport is None:
-        raise TypeError("expected a probe with a gRPC channel")
-    transport = probe.transport
+    transport = cast("GrpcChannel", probe.transport)
 
     def send() -> GrpcCall:
         status, text, answers = transport.call(path, request_body, streamed=streamed)

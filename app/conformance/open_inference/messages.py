@@ -224,8 +224,6 @@ def elements_of(answer: Any, index: int) -> Sequence[object]:
     raw = answer.raw_output_contents[index]
     if output.datatype == "BYTES":
         return _split_byte_strings(output.name, raw)
-    if output.datatype not in DATATYPES:
-        raise ViolationError(f"{output.name}: Expected a datatype of the table, got {output.datatype}")
     dtype = np.dtype(DATATYPES[output.datatype][1])
     if len(raw) % dtype.itemsize:
         raise ViolationError(f"{output.name}: Expected {dtype.itemsize} bytes an element, got {len(raw)} bytes")
