@@ -277,13 +277,13 @@ class Connection(PipelinedProtocol):
         self.read_closed = True
         if error.reason:
             self.connections.count_ended(error.reason)
-        newest = self.newest
+        newest = self.drop_incomplete()
         if newest is not None and not newest.response_complete:
-            if self.parser.in_head or not self.parser.in_message:
+            if not newest.more_body:
                 # The response to an earlier request is still in progress and must not be mixed with this one.
                 newest.keep_alive = False
                 return
-            if newest.response_started or self.pipeline:
+            if newest.response_started:
                 self.transport.close()
                 return
             # Report the disconnect to the application; its response is discarded.

@@ -101,11 +101,7 @@ class PipelinedProtocol(asyncio.Protocol):
         A half-closed connection and a vanished client look the same until the server sends something. A vanished client
         then resets the connection; the other ignores the interim response.
         """
-        newest = self.newest
-        if newest is not None and newest.more_body and self.pipeline:
-            # Drop an incomplete request from the queue.
-            self.pipeline.popleft()
-            newest = self.newest = self.pipeline[0] if self.pipeline else self._current
+        newest = self.drop_incomplete()
         if newest is None or newest.response_complete or newest.more_body:
             return False
         if self.scheme != "http" or newest.http_version != "1.1":
@@ -125,6 +121,13 @@ class PipelinedProtocol(asyncio.Protocol):
             self.transport.abort()
         elif tcp_info.unacknowledged_segments(self.socket):
             self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
+
+    def drop_incomplete(self) -> ConnectionRequest | None:
+        """Drop the newest request from the queue if its body has not arrived. Return the newest remaining one."""
+        if self.pipeline and self.pipeline[0].more_body:
+            self.pipeline.popleft()
+            self.newest = self.pipeline[0] if self.pipeline else self._current
+        return self.newest
 
     def pause_reading(self) -> None:
         """Read no more bytes."""

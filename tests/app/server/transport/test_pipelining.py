@@ -53,6 +53,14 @@ def test_requests_before_an_incomplete_one_are_answered_after_a_half_close(
     assert [body["path"] for _, body in responses] == ["/first", "/second"]
 
 
+@pytest.mark.parametrize(
+    "invalid", [b"GET / nonsense\r\n", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz"]
+)
+def test_requests_before_an_invalid_one_are_answered(server: HttpTestServer, invalid: bytes) -> None:
+    responses = parse_responses(server.send_and_read(get("/first") + get("/second") + invalid))
+    assert [body["path"] for _, body in responses] == ["/first", "/second"]
+
+
 def test_pipelined_requests_over_the_limit_are_not_parsed_until_earlier_ones_end(server: HttpTestServer) -> None:
     """Send more than the limit: parsed requests cost memory, so later ones stay bytes or stay in the kernel."""
     server.release.clear()
