@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -34,7 +35,7 @@ class AsgiRequest(ConnectionRequest):
         self._is_head = scope["method"] == "HEAD"
         self._head: bytes | None = None
         self._chunked = False
-        self._missing_bytes = 0
+        self._missing_bytes = 0.0
 
     def notify(self) -> None:
         self._changed.set()
@@ -95,18 +96,19 @@ class AsgiRequest(ConnectionRequest):
             lower = name.lower()
             if _INVALID_NAME.search(name) or _INVALID_VALUE.search(value):
                 raise RuntimeError(f"The application has sent an invalid header: {name!r}")
-            if lower == b"content-length" and not self._chunked:
+            if lower == b"content-length":
                 self._missing_bytes, has_length = int(value), True
-            elif lower == b"transfer-encoding" and value.lower() == b"chunked":
-                self._missing_bytes, self._chunked = 0, True
             elif lower == b"connection" and b"close" in value.lower():
                 self.keep_alive, sends_close = False, True
             lines.append(b"%s: %s\r\n" % (lower, value))
         if not self.keep_alive and not sends_close:
             lines.append(b"connection: close\r\n")
         if self._is_head:
-            self._missing_bytes, self._chunked = 0, False
-        elif not (has_length or self._chunked or status in _WITHOUT_BODY):
+            self._missing_bytes = 0
+        elif self.http_version == "1.0" and not has_length:
+            # HTTP/1.0 has no chunks: the end of the connection ends the body.
+            self._missing_bytes = math.inf
+        elif not (has_length or status in _WITHOUT_BODY):
             self._chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")
@@ -131,7 +133,7 @@ class AsgiRequest(ConnectionRequest):
         transport.write(b"".join(parts))
         if more_body:
             return
-        if self._missing_bytes:
+        if 0 < self._missing_bytes < math.inf:
             raise RuntimeError("The body of the response is shorter than its Content-Length")
         self.response_complete = True
         self._changed.set()

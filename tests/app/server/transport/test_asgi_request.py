@@ -37,7 +37,9 @@ def part(body: bytes = b"", *, more: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-def answer(*messages: dict[str, Any], method: str = "GET", keep_alive: bool = True) -> tuple[FakeTransport, list[str]]:
+def answer(
+    *messages: dict[str, Any], method: str = "GET", version: str = "1.1", keep_alive: bool = True
+) -> tuple[FakeTransport, list[str]]:
     """Run an application that sends `messages`; return the transport, and an entry for a complete response."""
 
     async def app(_scope: Any, _receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
@@ -54,7 +56,7 @@ def answer(*messages: dict[str, Any], method: str = "GET", keep_alive: bool = Tr
             resume_reading=lambda: None,
             on_response_complete=lambda: completed.append("complete"),
         )
-        scope = {"method": method, "http_version": "1.1", "path": "/"}
+        scope = {"method": method, "http_version": version, "path": "/"}
         request = AsgiRequest(scope, connection, keep_alive=keep_alive, waiting_for_100_continue=False)
         await request.run(cast("Any", app))
 
@@ -74,6 +76,13 @@ def test_body_without_a_length_is_chunked() -> None:
     assert b"".join(transport.writes) == (
         b"HTTP/1.1 200 OK\r\ndate: today\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n5\r\nthree\r\n0\r\n\r\n"
     )
+    assert completed == ["complete"]
+
+
+def test_end_of_the_connection_ends_a_body_without_a_length_in_http_1_0() -> None:
+    transport, completed = answer(start(), part(b"one", more=True), part(b"two"), version="1.0", keep_alive=False)
+    assert b"".join(transport.writes) == b"HTTP/1.1 200 OK\r\ndate: today\r\nconnection: close\r\n\r\nonetwo"
+    assert transport.closed
     assert completed == ["complete"]
 
 
