@@ -254,6 +254,7 @@ def _framework() -> Any:
 def _tensor_spec(file: Path, role: str, argument: Any) -> TensorSpec:
     datatype = _DATATYPES.get(argument.type)
     if datatype is None:
-        raise ModelError(f"{file}: {role} {argument.name!r} is a {argument.type}, which is not supported")
+        advice = "; export it from scikit-learn with zipmap=False" if "map(" in argument.type else ""
+        raise ModelError(f"{file}: {role} {argument.name!r} is a {argument.type}, which is not supported{advice}")
     shape = tuple(side if isinstance(side, int) else -1 for side in argument.shape)
     return TensorSpec(name=argument.name, datatype=datatype, shape=shape)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,32 @@ def test_bad_file_error_is_one_sentence_with_its_name(
     assert "\n" not in message
     assert "onnxruntime_src" not in message
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_output_that_is_no_tensor_is_rejected_with_the_way_to_export_tensors(tmp_path: Path) -> None:
+    maps: Any = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    graph: Any = helper.make_graph(
+        [helper.make_node("ZipMap", ["x"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])],
+        "classifier",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 2])],
+        [helper.make_value_info("scores", helper.make_sequence_type_proto(maps))],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    graphs.write_model(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"output 'scores' is a seq\(map.* export it .* zipmap=False"):
+        Session(tmp_path / "model.onnx")
+
+
+def test_fp32_output_beside_a_bf16_output_keeps_its_numbers(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Identity", ["images"], ["wide"]),
+        helper.make_node("Cast", ["images"], ["narrow"], to=TensorProto.BFLOAT16),
+    ]
+    types = {"narrow": TensorProto.BFLOAT16}
+    file = graphs.write(tmp_path / "model.onnx", nodes, {"wide": [2], "narrow": [2]}, shape=(2,), output_types=types)
+    wide, narrow = Session(file).run({"images": np.array([1, 0.1], np.float32)})
+    assert wide.tolist() == pytest.approx([1, 0.1])
+    assert narrow.tolist() == [0x3F80, 0x3DCD]
 
 
 def test_only_requested_outputs_are_computed(tmp_path: Path) -> None:
