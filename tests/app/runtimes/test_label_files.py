@@ -120,6 +120,7 @@ def test_python_model_takes_label_file(tmp_path: Path) -> None:
         ("labels.txt", "", "expected a class name for each"),
         ("data.yaml", "train: images\n", "expected a class name for each"),
         ("data.yaml", "names: [", "cannot be read: while parsing"),
+        ("data.yaml", "cat dog", "expected a class name for each"),
         ("labels.json", "{", "cannot be read"),
         ("labels.json", '{"1": "a", "2": "b"}', "expected a class name for each"),
         ("labels.txt", b"\xff\xfe", "cannot be read"),

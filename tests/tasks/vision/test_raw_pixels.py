@@ -68,6 +68,11 @@ def test_negative_pixels_are_refused(dtype: type[np.integer[Any]]) -> None:
         images_from_tensor(tensor(np.array([[0, -1]], dtype)))
 
 
+def test_bf16_pixels_are_refused() -> None:
+    with pytest.raises(InferenceError, match="Expected raw pixels as UINT8, FP16 or FP32, got BF16"):
+        images_from_tensor(Tensor(name="a", datatype=Datatype.BF16, data=np.zeros((4, 4, 3), np.uint16)))
+
+
 def test_16_bit_pixels_keep_the_upper_8_bits() -> None:
     (image,) = images_from_tensor(tensor(np.array([[0, 255, 256, 65535]], np.uint16)))
     assert image.pixels[0, :, 0].tolist() == [0, 0, 1, 255]

@@ -9,6 +9,7 @@ import pytest
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import BODY_ARRIVED, Admission, QueueLimits
 from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.polling import wait_until
 
 
 def request_info(timeout: float | None = None) -> RequestContext:
@@ -127,6 +128,14 @@ def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
     arrivals[0]()
     arrivals[0]()
     assert admission.overload(None) is None
+
+
+def test_body_that_arrives_slowly_no_longer_counts_as_in_flight() -> None:
+    admission = admission_of(max_waiting=0)
+    for _ in range(40):
+        admission.track_arrival()
+    assert admission.overload(None) is not None
+    wait_until(lambda: admission.overload(None) is None)
 
 
 def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:

@@ -175,6 +175,14 @@ def test_unknown_second_input_is_rejected(tmp_path: Path) -> None:
     assert "besides one image only orig_target_sizes [batch, 2] and pixel_mask" in inspection_error(file)
 
 
+@pytest.mark.parametrize("datatype", ["BFLOAT16", "STRING"])
+def test_output_of_unsupported_datatype_is_rejected(tmp_path: Path, datatype: str) -> None:
+    ones = np.ones((1, 3), np.float32)
+    types = {"output0": TensorProto.DataType.Value(datatype)}
+    message = inspection_error(graphs.constant(tmp_path / "model.onnx", {"output0": ones}, output_types=types))
+    assert re.search(r"its output 'output0' is of datatype (BF16|BYTES), which is not supported", message), message
+
+
 def test_outputs_of_wrong_rank_are_rejected(tmp_path: Path) -> None:
     pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
     assert 'declare it in model-settings.json, for example {"task_type": "OBJECT_DETECTION"}' in inspection_error(

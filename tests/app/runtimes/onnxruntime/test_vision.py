@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.loading import load
 from app.settings.model import ModelError
 from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject
+from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
@@ -107,6 +109,16 @@ def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(red_score, range(256))) == pytest.approx([value / 255 for value in range(256)], abs=1e-6)
+
+
+def test_graph_that_answers_one_of_two_images_is_model_failure(tmp_path: Path) -> None:
+    node = helper.make_node("Identity", ["scores"], ["output0"])
+    scores = np.array([[0.2, 0.3, 0.5]], np.float32)
+    file = graphs.write(tmp_path / "model.onnx", [node], {"output0": [1, 3]}, constants={"scores": scores})
+    servable = load(graphs.source(file))
+    pixels = Tensor(name="images", datatype=Datatype.UINT8, data=np.zeros((2, 8, 8, 3), np.uint8))
+    with pytest.raises(InferenceError, match=r"received 2 images and returned outputs of the shapes \[\[1, 3\]\]"):
+        servable.predict(InferenceRequest(id="1", model_name="model", inputs=(pixels,)), Limits())
 
 
 def test_classifier_with_nan_outputs_does_not_load(tmp_path: Path) -> None:

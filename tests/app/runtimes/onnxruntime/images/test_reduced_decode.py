@@ -61,10 +61,12 @@ def test_reduced_decode_finds_same_labels(name: str, file_name: str, count: int)
 
 
 def test_image_is_not_reduced_below_model_input_size() -> None:
-    (sample,) = servable("detector", reduced=True).predict(request("scene.jpg"), Limits()).samples
-    image = cast("ImageItem[Any]", sample.item).image
-    assert image.pixels.shape[:2] == (240, 320)
-    assert (image.height, image.width) == (480, 640)
+    model = servable("detector", reduced=True)
+    for result in (model.predict(request("scene.jpg"), Limits()), *model.predict_each(request("scene.jpg"), Limits())):
+        (sample,) = result.samples
+        image = cast("ImageItem[Any]", sample.item).image
+        assert image.pixels.shape[:2] == (240, 320)
+        assert (image.height, image.width) == (480, 640)
 
 
 def test_explanation_uses_full_image() -> None:
