@@ -13,7 +13,7 @@ from app.cli.model.drawing import check_image_path, colour_of, write_image
 from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, predict_records, read_image
 from app.cli.model.terminal_image import graphics_of, show_image
-from app.cli.terminal import console, error_console, printable, reject_unused, table
+from app.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
@@ -127,8 +127,8 @@ def _cell(value: object) -> str:
 def _list_cell(values: list[object]) -> str:
     if values and isinstance(values[0], list):
         lists = cast("list[list[object]]", values)
-        if lists[0] and not isinstance(lists[0][0], list):
+        if lists[0] and isinstance(lists[0][0], float):
             return f"{len(lists)} points"
-        return f"{len(lists)} contours, {sum(map(len, lists))} points"
+        return f"{counted(len(lists), 'contour')}, {sum(map(len, lists))} points"
     dots = ", ..." if len(values) > _MAX_SHOWN_NUMBERS else ""
     return ", ".join(map(str, values[:_MAX_SHOWN_NUMBERS])) + dots

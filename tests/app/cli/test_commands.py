@@ -20,7 +20,7 @@ IMAGES = ROOT / "fixtures" / "images"
         ("classifier", "shape.jpg", "score"),
         ("detector", "scene.jpg", "xmin"),
         ("oriented-detector", "oriented.jpg", "r"),
-        ("segmenter", "scene.jpg", "contour"),
+        ("segmenter", "scene.jpg", "1 contour, "),
         ("vlm", "shape.jpg", "answer"),
     ],
 )
