@@ -11,7 +11,7 @@ from litestar.response import Stream
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
-from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall, report_refusals
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, report_refusals
 from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.status import http_status
 from tasks.inference.error import InferenceError, invalid, quote_value
@@ -78,10 +78,8 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return content
 
 
-async def answer_inference(
-    engine: Engine, protocol: str, endpoint: Endpoint, start: StartCall, request: HttpRequest
-) -> Response[bytes]:
-    """Answer a request to `endpoint`, whose `start` is given.
+async def answer_inference(engine: Engine, protocol: str, endpoint: Endpoint, request: HttpRequest) -> Response[bytes]:
+    """Answer a request to `endpoint`, which has no `handle`.
 
     Raises:
         InferenceError: for every failure, with the path in terms of the protocol.
@@ -91,7 +89,7 @@ async def answer_inference(
         model_name = endpoint.queue_model(head.target) if endpoint.queue_model is not None else ""
     body = await read_inference_body(request, engine, context, model_name)
     with report_refusals(engine, context, head.target):
-        call = start(head, body, context)
+        call = None if endpoint.start is None else endpoint.start(head, body, context)
     if call is None:
         raise TypeError(f"{endpoint.path} has no handle")
     return await answer_call(engine, context, call)

@@ -55,7 +55,7 @@ def new_context(headers: Mapping[str, str], protocol: str, address: str) -> Requ
     request_id = valid_id(headers[REQUEST_ID_HEADER]) if REQUEST_ID_HEADER in headers else None
     context = RequestContext(protocol=protocol, request_id=request_id or new_request_id(), address=address)
     if TIMEOUT_HEADER in headers or _MESH_TIMEOUT_HEADER in headers:
-        context.timeout = timeout_of(headers)
+        context.timeout = _timeout_of(headers)
     if BASE_ID_HEADER in headers:
         context.base_id = valid_id(headers[BASE_ID_HEADER])
     if TRACE_HEADERS[0] in headers or TRACE_HEADERS[1] in headers:
@@ -79,13 +79,10 @@ def set_response_header(scope: Scope, name: str, value: str) -> None:
     scope["state"].setdefault(_STATE_KEY, {})[name] = value
 
 
-def timeout_of(headers: Mapping[str, str]) -> float | None:
+def _timeout_of(headers: Mapping[str, str]) -> float:
     """Return the seconds that a client waits, from HTTP headers or gRPC metadata; NaN if it is not a number."""
-    milliseconds = headers.get(TIMEOUT_HEADER, headers.get(_MESH_TIMEOUT_HEADER))
-    if milliseconds is None:
-        return None
     try:
-        return float(milliseconds) / 1000
+        return float(headers[TIMEOUT_HEADER if TIMEOUT_HEADER in headers else _MESH_TIMEOUT_HEADER]) / 1000
     except ValueError:
         return math.nan
 

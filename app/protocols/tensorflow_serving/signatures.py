@@ -130,10 +130,8 @@ def predict_signature(servable: Servable, name: str) -> Signature:
     signature = signatures(servable).get(name)
     if signature is None:
         raise UnknownSignatureError(f'Serving signature name: "{name}" not found in signature def')
-    if signature.method is not Method.PREDICT:
-        message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {signature.method}'
-        raise invalid(message, "signature_name")
-    return signature
+    message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {signature.method}'
+    raise invalid(message, "signature_name")
 
 
 def example_signature(servable: Servable, name: str, method: Method) -> Signature:

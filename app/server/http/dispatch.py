@@ -85,15 +85,13 @@ async def _handle(
 ) -> Response[bytes]:
     try:
         access.admit(request.scope, endpoint.permission)
-        if endpoint.handle is not None:
-            content: Any = endpoint.handle(request)
-            if isawaitable(content):
-                content = await content
-            if not isinstance(content, Response):
-                content = json_response(msgspec.json.encode(content))
-            return cast("Response[bytes]", content)
-        if endpoint.start is not None:
-            return await answer_inference(engine, protocol.name, endpoint, endpoint.start, request)
-        raise TypeError(f"{endpoint.path} has neither handle nor start")
+        if endpoint.handle is None:
+            return await answer_inference(engine, protocol.name, endpoint, request)
+        content: Any = endpoint.handle(request)
+        if isawaitable(content):
+            content = await content
+        if not isinstance(content, Response):
+            content = json_response(msgspec.json.encode(content))
+        return cast("Response[bytes]", content)
     except InferenceError as error:
         return to_response(error_answer(protocol, error))
