@@ -74,7 +74,7 @@ class Connection(PipelinedProtocol):
         self._slot.discard(self)
         self._release_buffered_bytes()
         self.mark_body_arrived()
-        self._tasks.discard(self._direct)
+        self._tasks.discard(self._current)
         self.connections.release(self._address)
 
     def _received(self, data: memoryview) -> None:
