@@ -266,7 +266,7 @@ def _values(config: Preprocessor, path: Path) -> NDArray[np.float32]:
 
 
 def _longest_edge(size: int | Size | None, default: int, path: Path) -> int:
-    edge = default if size is None else size if isinstance(size, int) else size.longest_edge
+    edge = default if size is None else as_size(size).longest_edge
     if edge is None or edge > _MAX_SIDE:
         raise ModelError(
             f"{path} gives a size that is not supported: {size}; expected a longest_edge up to {_MAX_SIDE}"

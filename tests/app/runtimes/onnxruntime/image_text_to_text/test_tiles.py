@@ -152,6 +152,19 @@ def test_declared_preprocessing_is_rejected(tiny: Any, folder: Path) -> None:
         assemble(tiny.source(folder, preprocessing={"size": [8, 8]}))
 
 
+def test_unnormalised_tiles_are_in_0_and_1(tiny: Any, folder: Path) -> None:
+    tiny.change(folder / "preprocessor_config.json", do_normalize=False)
+    tiles = assemble(tiny.source(folder))[0].prepare(Image(np.full((8, 8, 3), 51, np.uint8)))
+    np.testing.assert_allclose(tiles.pixel_values, 0.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [32, {"shortest_edge": 32}, {"longest_edge": 5000}])
+def test_size_without_a_longest_edge_up_to_4096_is_rejected(tiny: Any, folder: Path, size: object) -> None:
+    tiny.change(folder / "preprocessor_config.json", size=size)
+    with pytest.raises(ModelError, match=r"size that is not supported: .*; expected a longest_edge up to 4096"):
+        assemble(tiny.source(folder))
+
+
 def test_unknown_image_processor_is_rejected(tiny: Any, folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text('{"image_processor_type": "NoImageProcessor"}')
     with pytest.raises(ModelError, match="no usable image processor"):
