@@ -89,11 +89,6 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
                 raise ModelError(f"{session.file}: {spec.name!r} is of datatype {spec.datatype}, not supported yet")
     vision = VisionEncoder(encoder, tiled=tiled)
     decoder = Decoder(embed_tokens, language_model, config.text)
-    if -1 not in (vision.width, decoder.width) and vision.width != decoder.width:
-        raise ModelError(
-            f"{encoder.file} gives features {vision.width} wide, "
-            f"but {language_model.file} takes embeddings {decoder.width} wide"
-        )
     prepare, pixel_facts = _image_preparation(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
     positions = config.text.max_position_embeddings
     model = OnnxVisionLanguageModel(prepare, vision, prompts, decoder, positions)

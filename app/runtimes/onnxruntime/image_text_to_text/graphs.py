@@ -24,7 +24,7 @@ _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cach
 class VisionEncoder:
     """Runs the vision encoder, which takes ``pixel_values`` and, with tiles, may take ``pixel_attention_mask``.
 
-    If it is `tiled`, its input has an axis for tiles. `width` is the length of a feature; -1 if it is not declared.
+    If it is `tiled`, its input has an axis for tiles.
 
     Raises:
         ModelError: if the graph has other inputs.
@@ -44,7 +44,6 @@ class VisionEncoder:
             raise ModelError(f"{graph.file}: expected {_PIXELS} with {self._rank} dimensions, got {list(shape)}")
         names = [spec.name for spec in graph.outputs]
         self._output = names.index("image_features") if "image_features" in names else 0
-        self.width = (-1, *graph.outputs[self._output].shape)[-1]
 
     def check_size(self, height: int, width: int) -> None:
         """Check that the graph accepts inputs of this size, in pixels.
@@ -83,7 +82,7 @@ class Decoder:
     and ``past_key_values.<layer>.<key|value>``, empty at first, then the ``present.<layer>.<key|value>`` of the
     previous step.
 
-    Its `width` is the length of an embedding; -1 if it is not declared. `layers` is the number of layers with a cache.
+    Its `layers` is the number of layers with a cache.
 
     Args:
         embed_tokens: ids (1, length) to embeddings (1, length, width).
@@ -125,7 +124,6 @@ class Decoder:
         if not self._empty:
             raise ModelError(f"{decoder.file} has no attention cache ({_PAST}<layer>.<key|value>), expected one")
         self.layers = len(self._empty) // 2
-        self.width = (-1, *self._inputs["inputs_embeds"].shape)[-1]
 
     def embed(self, ids: list[int]) -> NDArray[Any]:
         """Return the embeddings of `ids`, (1, length, width)."""

@@ -81,6 +81,10 @@ def test_unsupported_configuration_is_rejected(
         ({"size": {"longest_edge": 8}}, "size that is not supported"),
         ({"size": {"shortest_edge": 4}}, "gives no fixed size"),
         ({"do_resize": False}, "disables resizing of images"),
+        (
+            {"size": {"height": 8, "width": 4}, "do_center_crop": True, "crop_size": 4},
+            "cuts out (4, 4) of other proportions",
+        ),
     ],
 )
 def test_unsupported_preprocessing_is_rejected(
@@ -107,6 +111,23 @@ def test_unsupported_preprocessing_is_rejected(
 def test_broken_chat_template_is_rejected(tiny: Any, folder: Path, template: str, error_text: str) -> None:
     (folder / "chat_template.jinja").write_text(template)
     assert error_text in load_error(tiny, folder)
+
+
+def test_chat_templates_without_a_default_are_rejected(tiny: Any, folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    tiny.change(folder / "tokenizer_config.json", chat_template=[{"name": "tools", "template": tiny.template}])
+    assert "tokenizer_config.json has several chat templates, none of them named default" in load_error(tiny, folder)
+
+
+def test_image_features_of_another_width_than_embeddings_are_rejected(tiny: Any, folder: Path) -> None:
+    onnx: Any = importlib.import_module("onnx")
+    model = onnx.load(folder / "vision_encoder.onnx")
+    (padding,) = (tensor for tensor in model.graph.initializer if tensor.name == "before")
+    padding.int64_data[-1] -= 3
+    model.graph.output[0].type.tensor_type.shape.dim[2].dim_value -= 3
+    onnx.save(model, folder / "vision_encoder.onnx")
+    with pytest.raises(ModelError, match=r"blank image: .* its image features are 28 values wide, embeddings 31"):
+        load(tiny.source(folder))
 
 
 def test_tokenizer_without_tile_tokens_is_rejected(tiny: Any, folder: Path) -> None:
