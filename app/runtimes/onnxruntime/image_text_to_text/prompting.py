@@ -53,7 +53,7 @@ class PlainTemplate(msgspec.Struct, frozen=True):
             ChatTemplateError: for anything but one question about one image.
         """
         if len(messages) > 1 or image_count(messages) != 1:
-            raise ChatTemplateError("the model has none, so it takes one question about one image")
+            raise ChatTemplateError("without a template of its own, the model takes one question about one image")
         return f"{self.image_token}\n{messages[0].text}"
 
 

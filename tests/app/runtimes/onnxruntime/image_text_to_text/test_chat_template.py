@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_tokenizer_configuration
 from app.runtimes.onnxruntime.image_text_to_text.prompting import load_chat_template
@@ -68,6 +69,11 @@ def test_without_a_template_the_image_comes_before_the_prompt(tiny: Any, folder:
     assert "none: <image>, line break, prompt" in [fact.value for fact in description.facts]
     encoded = model.prompts.encode("what is", "prompts[0]")
     assert encoded == [[], [tiny.vocabulary.index(word) for word in ("what", "is")]]
+
+
+def test_image_token_of_the_tokenizer_is_used_without_one_in_the_configuration(tiny: Any, folder: Path) -> None:
+    tiny.change(folder / "config.json", image_token_id=None)
+    assert Fact("image token", "<image> (2)", Origin.TOKENIZER) in assemble(tiny.source(folder))[1].facts
 
 
 def test_text_model_template_receives_content_as_string(tiny: Any, folder: Path) -> None:

@@ -61,6 +61,7 @@ CONFIGS: list[dict[str, object]] = [
         "image_std": [0.4, 0.5, 0.6],
         "resample": 1,
     },
+    {"image_processor_type": "CLIPImageProcessor", "size": 28, "crop_size": 24},
 ]
 
 

@@ -7,6 +7,7 @@ from tokenizers import normalizers, processors
 
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.text.generation import question
 
 
 def tokens(model: Any, prompt: str) -> list[str]:
@@ -52,6 +53,24 @@ def test_bos_token_is_added_once(tiny: Any, folder: Path, template_has_bos: bool
         (folder / "chat_template.jinja").write_text("{{ bos_token }} " + tiny.template)
     model = assemble(tiny.source(folder))[0]
     assert tokens(model, "what") == ["<begin>", "user:", "<image>", "what", "assistant:"]
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (None, "without a template of its own, the model takes one question about one image"),
+        ("<image> {{ messages[0]['content'][-1]['text'] }}", "does not accept this order of images and messages"),
+    ],
+)
+def test_conversation_that_the_template_cannot_write_is_invalid_request(
+    tiny: Any, folder: Path, template: str | None, reason: str
+) -> None:
+    path = folder / "chat_template.jinja"
+    path.unlink() if template is None else path.write_text(template)
+    model, _ = assemble(tiny.source(folder))
+    with pytest.raises(InferenceError, match=reason) as caught:
+        model.prompts.encode_messages([question("what is"), question("this")], "messages")
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "messages")
 
 
 def test_prompt_refused_by_template_is_invalid_request(tiny: Any, folder: Path) -> None:
