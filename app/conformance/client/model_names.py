@@ -13,6 +13,9 @@ from app.conformance.client.probe import Probe
 from app.conformance.tensors import is_object
 from app.proto import INFERENCE
 
+_READY = {"ready": True}
+"""Only models that are loaded: others answer nothing that can be checked."""
+
 
 def list_models(probe: Probe) -> Sequence[str]:
     """Return the sorted names of the engine's models; empty if it does not list them.
@@ -25,7 +28,7 @@ def list_models(probe: Probe) -> Sequence[str]:
     try:
         if probe.transport:
             return sorted(_index(probe))
-        exchanges = (probe.get("/v2/models"), probe.get("/v1/models"), probe.post_json("/v2/repository/index", {}))
+        exchanges = (probe.get("/v2/models"), probe.get("/v1/models"), probe.post_json("/v2/repository/index", _READY))
         return sorted(set[str]().union(*map(_names, exchanges)))
     except httpx.HTTPError:
         return ()
@@ -53,7 +56,7 @@ def model_in_path(probe: Probe, *paths: str) -> str:
 
 
 def _index(probe: Probe) -> set[str]:
-    index = call_method(probe, INFERENCE, "RepositoryIndex")
+    index = call_method(probe, INFERENCE, "RepositoryIndex", **_READY)
     return {model.name for answer in index.answers if index.ok for model in answer.models} - {""}
 
 

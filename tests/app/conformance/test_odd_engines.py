@@ -13,6 +13,7 @@ from app.cli.conform import conform
 from app.conformance.check import Finding, Verdict
 from app.conformance.client.calls import parse_request
 from app.conformance.client.exchange import InconclusiveError
+from app.conformance.client.model_names import list_models
 from app.conformance.client.probe import GrpcChannel, Probe, Target
 from app.conformance.open_inference import messages as oip
 from app.conformance.options import ConformanceOptions
@@ -43,6 +44,17 @@ def test_model_name_is_encoded_in_paths(protocol: str) -> None:
     findings(protocol, record, model="org/a ?#\n")
     assert any(b"/models/org%2Fa%20%3F%23%0A" in path or b"/m-org%2Fa%20%3F%23%0A/" in path for path in paths), paths
     assert all(b"org/a" not in path for path in paths)
+
+
+def test_models_that_are_not_loaded_are_not_listed() -> None:
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.url.path != "/v2/repository/index":
+            return httpx.Response(404)
+        names = ["loaded"] if json.loads(request.content).get("ready") else ["loaded", "unloaded"]
+        return httpx.Response(200, json=[{"name": name} for name in names])
+
+    with httpx.Client(transport=httpx.MockTransport(reply)) as client:
+        assert list_models(Probe(client, Target(url="http://engine.local"))) == ["loaded"]
 
 
 def test_tensors_that_are_too_large_are_not_generated() -> None:
