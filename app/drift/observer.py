@@ -203,6 +203,8 @@ class DriftObserver:
             self._metrics.remove(model)
             if monitor is None:
                 self._monitors.pop(model, None)
+                with self._lock:
+                    self._windows.pop(model, None)
                 continue
             if previous := self._monitors.get(model):
                 monitor.drifted = previous.drifted

@@ -226,6 +226,7 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
     wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in generate_latest(registry).decode())
     watch.observe(event_of(result_of(*drifted), 2))
     assert not windows.get(timeout=30).drifted
+    assert len(watch.windows()["m"]) == 2
     changes.put({"m": None})
-    wait_until(lambda: "charioteer_drift_detected{" not in generate_latest(registry).decode())
+    wait_until(lambda: "charioteer_drift_detected{" not in generate_latest(registry).decode() and not watch.windows())
     watch.close()
