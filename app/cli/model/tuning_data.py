@@ -94,10 +94,12 @@ class AnswerComparison:
             ModelError: when it cannot be loaded.
         """
         predict = local_predictor(source, self._parameters)
-        try:
-            records = {item.id: predict(item, item.image.read_bytes()) for item in self.items}
-        except InferenceClientError as error:
-            raise EvaluationError(str(error)) from None
+        records: dict[str, Records] = {}
+        for item in self.items:
+            try:
+                records[item.id] = predict(item, item.image.read_bytes())
+            except InferenceClientError as error:
+                raise EvaluationError(f"{item.image}: {error}") from None
         self._reference = self._reference or records
         expected, _ = self._measure(self._reference)
         metric, agreement = self._measure(records)

@@ -88,7 +88,7 @@ class TuningSearch:
             finals.append(self._current)
         last = self._measure(finals, 1.0)
         if len(last) < len(finals):
-            self.notes.append(f"{len(finals) - len(last)} set-ups were not measured: --minutes is over.")
+            self.notes.append(f"{counted(len(finals) - len(last), 'set-up')} not measured: --minutes is over.")
         self.measurements = [*(row for row in measured if row.candidate not in finals), *last]
         winner = best_measurement([row for row in last if _variant(row.candidate) not in self.refused], objective)
         return winner, next((row for row in last if row.candidate == self._current), None)

@@ -17,6 +17,7 @@ from app.cli import cli
 from app.cli.model.inputs import choose_images
 from app.cli.model.tune import TuningOptions, print_figures, tune
 from app.cli.terminal import table
+from app.settings.model import ModelError
 from tests.support.data.datasets import coco_annotation, write_coco_dataset
 from tests.support.data.images import encode_image
 from tests.support.servers.server_process import ROOT
@@ -102,6 +103,21 @@ def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFi
     command = f"tune {folder} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
     cli(command.split(), result_action="return_value")
     assert len(re.findall(r"onnxruntime │ +fp32", capsys.readouterr().out)) == 4
+
+
+def test_short_time_leaves_out_set_ups_and_images(capsys: pytest.CaptureFixture[str]) -> None:
+    tune(MODELS / "detector", data=IMAGES, options=TuningOptions(**FAST | {"batches": (1, 2)}, minutes=1e-6))
+    output = capsys.readouterr().out
+    assert "Compared only 1 image, because of --minutes." in output
+    assert "onnxruntime int8 was not tried: --minutes is too short." in output
+    assert "1 set-up not measured: --minutes is over." in output
+
+
+def test_image_that_cannot_be_answered_is_named(tmp_path: Path) -> None:
+    shutil.copy(IMAGES / "scene.jpg", tmp_path)
+    (tmp_path / "broken.jpg").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match=r"broken\.jpg: inputs"):
+        tune(MODELS / "detector", data=tmp_path, options=TuningOptions(**FAST, precisions=("fp32",)))
 
 
 def test_answers_are_measured_with_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
