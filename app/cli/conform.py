@@ -41,7 +41,7 @@ def conform(
         url: URL of the server, or its host and port. For Chariot's protocols, the base URL that /infer follows; for
             protocols over gRPC, grpc://host:port, or grpcs:// for TLS.
         options: Which requests to send.
-        all_models: Check every model that the server lists as loaded. Names of report files then contain the model's name.
+        all_models: Check every model that the server has loaded. Names of report files then contain the model's name.
         everything: Also show passed requirements, and requirements that do not apply.
         listing: List the number of requirements for each protocol; with --all, list the protocol's requirements.
         json: Write the report to this file as JSON.

@@ -106,7 +106,8 @@ def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFi
 
 
 def test_short_time_leaves_out_set_ups_and_images(capsys: pytest.CaptureFixture[str]) -> None:
-    tune(MODELS / "detector", data=IMAGES, options=TuningOptions(**FAST | {"batches": (1, 2)}, minutes=1e-6))
+    short: dict[str, Any] = {**FAST, "batches": (1, 2), "minutes": 1e-6}
+    tune(MODELS / "detector", data=IMAGES, options=TuningOptions(**short))
     output = capsys.readouterr().out
     assert "Compared only 1 image, because of --minutes." in output
     assert "onnxruntime int8 was not tried: --minutes is too short." in output
