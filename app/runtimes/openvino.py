@@ -175,4 +175,4 @@ def _reason(error: Exception) -> str:
     """Return the reason in an exception, without its locations in the framework's source."""
     lines = [line.strip() for line in str(error).splitlines()]
     reasons = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
-    return (reasons or [type(error).__name__])[0][:_MAX_REASON_LENGTH]
+    return (" ".join(reasons) or type(error).__name__)[:_MAX_REASON_LENGTH]

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from onnx import helper
 from PIL import Image
 
 from app.assembly.in_process import InProcessModel
@@ -123,6 +124,13 @@ def test_unsupported_models_and_devices_are_rejected(
 ) -> None:
     with pytest.raises(ModelError, match=reason):
         model_with(tmp_path, name, runtime="openvino", **settings)
+
+
+def test_operator_that_openvino_lacks_is_named(tmp_path: Path) -> None:
+    node = helper.make_node("Det", ["images"], ["output0"])
+    file = graphs.write(tmp_path / "model.onnx", [node], {"output0": ["batch", 3]})
+    with pytest.raises(ModelError, match=r"model\.onnx cannot be loaded by OpenVINO: .* operations: Det-17$"):
+        OpenVinoSession(graphs.source(file))
 
 
 def test_order_of_inputs_does_not_select_the_graph_for_usual_shapes(tmp_path: Path) -> None:
