@@ -54,13 +54,11 @@ class MaskGrid:
         rows, columns = np.nonzero(logits > 0)
         if not len(rows):
             return []
-        # Interpolated logits can be positive only within one cell of a positive cell.
+        # Interpolated logits can be positive only within one cell of a positive cell, and every cell overlaps the image.
         left = max(math.floor((columns.min() - 1 - self._origin_x) / self._step_x), 0)
         right = min(math.ceil((columns.max() + 1 - self._origin_x) / self._step_x) + 1, self._width)
         top = max(math.floor((rows.min() - 1 - self._origin_y) / self._step_y), 0)
         bottom = min(math.ceil((rows.max() + 1 - self._origin_y) / self._step_y) + 1, self._height)
-        if left >= right or top >= bottom:
-            return []
         return self._contours(logits, (0, 0), (left, top, right - left, bottom - top))
 
     def highest_planes(self) -> NDArray[np.int32]:

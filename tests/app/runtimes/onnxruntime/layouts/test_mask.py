@@ -77,6 +77,15 @@ def test_empty_mask_finds_nothing(tmp_path: Path) -> None:
     assert (found.labels, len(found.contours)) == ([], 0)
 
 
+def test_mask_in_the_padding_of_a_letterbox_finds_nothing(tmp_path: Path) -> None:
+    mask = np.zeros((16, 16), np.float32)
+    mask[-2:] = 1
+    letterboxed = segmenter(write(tmp_path, mask), **SEGMENT, preprocessing={"resize": "letterbox"})
+    wide, tall = letterboxed([segmentation_input(uniform_image(*size, 0)) for size in ((8, 16), (16, 8))])
+    assert wide.contours == []
+    assert mask_of_contours(tall.contours[0], 8, 16).sum(axis=1).tolist() == [0] * 14 + [8] * 2
+
+
 def test_channels_last_mask_of_mediapipe_is_read(tmp_path: Path) -> None:
     values = soft_mask()[np.newaxis, :, :, np.newaxis]
     file = graphs.constant(tmp_path / "model.onnx", {"activation_10": values}, shape=(1, 16, 16, 3), name="input_1")
