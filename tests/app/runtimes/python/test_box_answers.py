@@ -62,6 +62,7 @@ def supervision(**fields: Any) -> SimpleNamespace:
         {"boxes": BOXES, "scores": SCORES, "labels": ["bus", "car"]},
         {"boxes": np.array(BOXES, F32), "scores": np.array(SCORES, F32), "labels": np.array([1, 0])},
         {"boxes": np.array(BOXES), "scores": SCORES, "labels": [1.0, 0.0], "more": None},
+        {"boxes": np.array(BOXES), "scores": SCORES, "labels": [np.int64(1), np.array(0)]},
         {"boxes": FakeTensor(BOXES), "scores": FakeTensor(SCORES), "labels": FakeTensor([1, 0])},
         {"boxes": np.array(BOXES, np.float16), "scores": SCORES, "labels": np.array(["bus", "car"])},
         SimpleNamespace(boxes=np.array(BOXES), scores=np.array(SCORES), labels=np.array([1, 0])),

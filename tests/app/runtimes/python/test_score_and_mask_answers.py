@@ -230,6 +230,10 @@ def masks(**changes: Any) -> dict[str, Any]:
         ),
         ({"contours": [5], "scores": [1], "labels": [1]}, 'predict()["contours"][0]: Expected a list'),
         ([{"label": 1, "score": 1, "contour": [[{"x": 1}]]}], "predict()[0].contour[0]: Expected"),
+        (
+            [{"label": 1, "score": 1, "contour": [[{"x": 1, "y": 1}, {"x": 2}]]}],
+            "predict()[0].contour[0]: Expected points with x and y, got at least one without them",
+        ),
         ([{"label": 1, "score": 1}], "predict()[0]: Expected the fields label, score, contour"),
         (
             SimpleNamespace(xyxy=np.zeros((1, 4)), mask=None, confidence=[0.5], class_id=[1]),
