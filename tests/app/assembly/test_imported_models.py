@@ -92,6 +92,12 @@ def test_triton_config_becomes_settings(tmp_path: Path) -> None:
     assert load(source).description.task_type == "IMAGE_CLASSIFICATION"
 
 
+def test_gpus_of_triton_become_devices(tmp_path: Path) -> None:
+    write_triton_model(tmp_path / "m", CONFIG.replace("kind: KIND_CPU", "gpus: [ 0, 1 ]"))
+    (source,) = models_in(tmp_path)
+    assert source.settings.onnxruntime == OnnxRuntimeSettings(devices=("cuda:0", "cuda:1"), instances=2)
+
+
 def test_model_settings_override_those_of_triton(tmp_path: Path) -> None:
     folder = write_triton_model(tmp_path / "m")
     (folder / "model-settings.json").write_text('{"name": "ours", "batching": {"max_size": 1}}')

@@ -6,7 +6,8 @@ from typing import Any, NoReturn, cast
 import grpc
 import pytest
 
-from app.protocols.grpc_protocol import Call, abort_call, read_call_info
+from app.engine.request_context import RequestContext
+from app.protocols.grpc_protocol import Call, abort_call, read_call_info, unary_handler
 from tasks.inference.error import invalid
 
 
@@ -27,7 +28,7 @@ class FakeCall:
         return "unix:"
 
     def set_trailing_metadata(self, pairs: Any) -> None:
-        assert pairs
+        self.trailing_metadata = dict(pairs)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,14 @@ def test_disconnect_while_an_error_is_sent_is_a_cancellation() -> None:
     context = cast("Call", DisconnectedCall(None))
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(abort_call(context, read_call_info(context, "test"), invalid("no")))
+
+
+def test_response_headers_are_trailing_metadata() -> None:
+    async def method(data: bytes, context: RequestContext) -> bytes:
+        context.response_headers["charioteer-similarity"] = "0.5"
+        return data
+
+    call = FakeCall(None)
+    handler: Any = unary_handler("test", method)
+    assert asyncio.run(handler.unary_unary(b"x", call)) == b"x"
+    assert call.trailing_metadata.keys() == {"x-request-id", "charioteer-similarity"}

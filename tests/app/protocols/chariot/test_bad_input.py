@@ -72,6 +72,7 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("pixels out of range", pixels([1, 1], [256]), 400, "inputs[0].data"),
     ("fractional pixels in an integer tensor", pixels([1, 1], [1.5]), 400, "inputs[0].data[0]"),
     ("float pixels above 1", pixels([1, 1], [200.0], "FP32"), 400, "inputs[0].data"),
+    ("pixels in BF16", pixels([1, 1], [1], "BF16"), 400, "inputs[0].datatype"),
     ("too few pixels for the shape", pixels([2, 2], [1]), 400, "inputs[0].shape"),
     ("several free dimensions", pixels([-1, -1], [1]), 400, "inputs[0].shape"),
     ("five dimensions", pixels([1, 1, 1, 1, 1], [1]), 400, "inputs[0].shape"),

@@ -9,7 +9,7 @@ import pytest
 
 from app.engine.models.registry import Registry
 from app.protocols.grps.codec import PredictCodec, resolve_model
-from app.protocols.grps.gmap import read_map, write_scalars
+from app.protocols.grps.gmap import echo_metadata, read_map, write_scalars
 from app.protocols.grps.messages import GrpsMessage
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
@@ -217,3 +217,15 @@ def test_bytes_that_are_no_text_are_written_as_bytes() -> None:
     ]
     write_scalars(message, tensors)
     assert message == GrpsMessage(gmap={"s_s": {"text": "Hej"}, "s_b": {"bytes": b"\xff"}})
+
+
+def test_number_that_no_field_holds_is_refused() -> None:
+    tensor = Tensor(name="x", datatype=Datatype.UINT64, data=np.array([2**63], np.uint64))
+    with pytest.raises(InferenceError, match="'x'"):
+        write_scalars(GrpsMessage(), [tensor])
+
+
+def test_metadata_and_similarity_of_an_output_are_entries_of_the_map() -> None:
+    message = GrpsMessage()
+    echo_metadata(message, "cam", {"metadata": "m", "similarity": 0.25}, {})
+    assert message == GrpsMessage(gmap={"s_s": {"cam.metadata": "m"}, "s_f": {"cam.similarity": 0.25}})

@@ -119,6 +119,12 @@ def test_usage_adds_up_the_tokens_that_the_model_counts(client: TestClient[Lites
     assert len(answer["data"]) == 2
 
 
+def test_other_number_of_vectors_is_a_failure_of_the_model(client: TestClient[Litestar]) -> None:
+    response = client.post(PATH, json={"model": "counted", "input": "one text"})
+    assert response.status_code == 500
+    assert response.json()["error"]["message"] == "The model returned 2 vectors for 1 inputs"
+
+
 @pytest.mark.parametrize("given", ["abba", ["abba", "cab"], [""]], ids=str)
 def test_each_text_gets_its_vector_in_both_encodings(client: TestClient[Litestar], given: str | list[str]) -> None:
     texts = [given] if isinstance(given, str) else given

@@ -226,10 +226,10 @@ def test_features_of_the_context_apply_to_examples_without_them(peer: GrpcTestCl
     [
         ({}, "Input is empty."),
         (examples(), "Input is empty."),
-        (
-            examples({}),
-            "examples[0].x: Feature: x (data type: float) is required but could not be found.",
-        ),
+        *[
+            (given, "examples[0].x: Feature: x (data type: float) is required but could not be found.")
+            for given in (examples({}), examples({"x": {}}))
+        ],
         (
             examples({"x": {"bytes_list": {"value": [b"1"]}}}),
             "examples[0].x: Data types don't match. Data type: bytes but expected type: float",
