@@ -54,7 +54,7 @@ class MaskGrid:
         rows, columns = np.nonzero(logits > 0)
         if not len(rows):
             return []
-        # Interpolated logits can be positive only within one cell of a positive cell, and every cell overlaps the image.
+        # Interpolated logits can be positive only within one cell of a positive cell. Every cell overlaps the image.
         left = max(math.floor((columns.min() - 1 - self._origin_x) / self._step_x), 0)
         right = min(math.ceil((columns.max() + 1 - self._origin_x) / self._step_x) + 1, self._width)
         top = max(math.floor((rows.min() - 1 - self._origin_y) / self._step_y), 0)
