@@ -43,8 +43,6 @@ def check_files(source: ModelSource) -> None:
             pointers, weights outside the folder, and adapters of another model.
     """
     folder = source.folder
-    if not (folder / _CONFIG).is_file():
-        raise ModelError(f"{folder / _CONFIG} is missing")
     weights = _weights(folder, (_WEIGHTS,))
     if not weights:
         pickles = _weights(folder, _PICKLES)

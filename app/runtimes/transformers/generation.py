@@ -15,7 +15,6 @@ from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
-from app.settings.model import ModelError
 from tasks.inference.error import invalid
 from tasks.text.generation import Message, SamplingParameters, reject_conversation, template_message, with_texts
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
@@ -111,10 +110,8 @@ def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     """Return the text generator of `network`.
 
     Raises:
-        ModelError: if it has no tokenizer, or cannot generate.
+        ModelError: if it has no tokenizer.
     """
-    if not network.module.can_generate():
-        raise ModelError(f"{spec.source.folder}: {type(network.module).__name__} cannot generate text")
     hf_tokenizer = load_tokenizer(spec.source)
     return _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
 

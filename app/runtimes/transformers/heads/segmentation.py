@@ -104,13 +104,10 @@ def _decoder(processor: Any, layout: str) -> Any:
 
 def _objects(decoded: Mapping[str, Any]) -> list[ScoredMask]:
     """Return the objects of one image, from a map of object numbers or from separate masks."""
-    segments = decoded["segments_info"]
-    if not segments or decoded["segmentation"] is None:
-        return []
     masks = np.asarray(decoded["segmentation"].cpu())
     separate = masks.ndim == 3
     objects: list[ScoredMask] = []
-    for index, segment in enumerate(segments):
+    for index, segment in enumerate(decoded["segments_info"]):
         mask = masks[index] > 0 if separate else masks == segment["id"]
         objects.append((int(segment["label_id"]), float(segment["score"]), mask.astype(np.uint8)))
     return objects

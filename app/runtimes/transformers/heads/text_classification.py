@@ -192,8 +192,6 @@ class TextScorer:
         if self._network.dtype != framework().torch.float32:
             # 16-bit results depend on the shape of the batch, and five texts cannot prove the opposite.
             return False
-        if self.tokenizer.pad_token_id is None or "attention_mask" not in self.tokenizer.model_input_names:
-            return False
         encoded = [self.raw_tokenizer.encode(text) for text in _PROBES]
         encoded = [text for text in encoded if text.ids and len(text.ids) <= (self._max_tokens or len(text.ids))]
         try:

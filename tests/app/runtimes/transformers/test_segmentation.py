@@ -114,6 +114,11 @@ def test_batched_images_get_same_masks_as_alone(served: Callable[..., Servable])
         assert [record.score for record in found] == pytest.approx([record.score for record in expected], abs=1e-3)
 
 
+@pytest.mark.parametrize("layout", ["panoptic", "instance"])
+def test_image_without_confident_segments_has_no_objects(served: Callable[..., Servable], layout: str) -> None:
+    assert answers(served("maskformer", layout), image_input(scene(WIDTH, HEIGHT), score_threshold=1.0)) == [[]]
+
+
 def test_masks_of_large_image_have_its_size(served: Callable[..., Servable]) -> None:
     (found,) = answers(served("mask2former", "semantic"), image_input(scene(2400, 1600), score_threshold=0.0))
     points = [point for record in found for contour in record.contour for point in contour]

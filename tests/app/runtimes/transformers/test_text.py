@@ -101,7 +101,10 @@ def test_conversation_is_formatted_with_the_chat_template(
     folder_of: Callable[[str], Path], served: Callable[..., Servable], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
-    template = "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
+    template = (
+        "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
+        "{% if messages | length > 3 %}{{ raise_exception('too many messages') }}{% endif %}"
+    )
     (folder / "chat_template.jinja").write_text(template)
     model = TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
     messages = chat("hello", "the quick", "brown")
@@ -119,6 +122,8 @@ def test_conversation_is_formatted_with_the_chat_template(
     control = tiny_models.transformers().AutoTokenizer.from_pretrained(folder).eos_token
     with pytest.raises(InferenceError, match="control tokens"):
         answers(model, text_input("a", messages=chat(f"hello {control}")))
+    with pytest.raises(InferenceError, match="chat template rejects the messages: too many messages"):
+        answers(model, text_input("a", messages=chat("a", "b", "c", "d")))
 
 
 def test_model_without_template_continues_one_message(served: Callable[..., Servable]) -> None:
