@@ -206,7 +206,12 @@ def load_processor(source: ModelSource, model_type: str) -> Any:
         # Not all of these models name a processor, and all processors of this kind are such a pair.
         return transformers.TrOCRProcessor(load_image_processor(source), load_tokenizer(source))
     try:
-        return transformers.AutoProcessor.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        processor = transformers.AutoProcessor.from_pretrained(
+            source.folder, local_files_only=True, trust_remote_code=False
+        )
+        if hasattr(processor, "tokenizer"):
+            return processor
+        reason = "transformers does not know its processor_class"
     except Exception as error:  # noqa: BLE001 - missing packages, missing files and bad ones have no common base
         reason = first_line(error)
     try:

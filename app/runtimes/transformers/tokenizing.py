@@ -23,7 +23,7 @@ def load_tokenizer(source: ModelSource) -> Any:
     Raises:
         ModelError: if it cannot be loaded from the files.
     """
-    return load_part("AutoTokenizer", source, "tokenizer")
+    return load_part("AutoTokenizer", source, "tokenizer.json")
 
 
 def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> tuple[Tokenizer, Any]:
@@ -33,11 +33,16 @@ def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = 
     `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token.
 
     Raises:
-        ModelError: for a tokenizer that is implemented in Python.
+        ModelError: for a tokenizer that is implemented in Python, or has no vocabulary.
     """
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None:
         raise ModelError(f"{source.folder}: {type(tokenizer).__name__} has no tokenizer.json, which is required")
+    if set(inner.get_vocab()) <= {*tokenizer.all_special_tokens, "▁"}:
+        # transformers makes up such a vocabulary if the folder has none, and reads every word as unknown.
+        raise ModelError(
+            f"{source.folder} has no vocabulary for its {type(tokenizer).__name__}: is tokenizer.json missing?"
+        )
     state = inner.to_str()
     if keeps_markup:
         content = msgspec.json.decode(state)

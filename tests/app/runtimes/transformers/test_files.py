@@ -209,12 +209,40 @@ def test_layout_unsupported_by_processor_is_rejected(folder_of: Callable[[str], 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "reason"), [("preprocessor_config.json", "no usable image processor")])
-def test_folder_without_required_file_is_rejected(changed: Callable[..., Path], file: str, reason: str) -> None:
-    folder = changed("vit")
+@pytest.mark.parametrize(
+    ("name", "file", "reason"),
+    [
+        ("vit", "preprocessor_config.json", "no usable image processor"),
+        ("vit", "config.json", "config.json cannot be read: No such file"),
+        ("vit", "model.safetensors", "has no weights"),
+        ("text_classifier", "tokenizer.json", "no vocabulary for its BertTokenizer: is tokenizer.json missing"),
+        ("causal_lm", "tokenizer.json", "no usable tokenizer.json"),
+    ],
+)
+def test_folder_without_required_file_is_rejected(
+    changed: Callable[..., Path], name: str, file: str, reason: str
+) -> None:
+    folder = changed(name)
     (folder / file).unlink()
     with pytest.raises(ModelError, match=reason):
         RUNTIME.load(source(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "file", "values", "reason"),
+    [
+        ("llava", "processor_config.json", {"processor_class": "Unknown"}, "does not know its processor_class"),
+        ("vit", "preprocessor_config.json", {"size": 64}, r"cannot answer a first request: .*64\*64"),
+    ],
+)
+def test_preparation_that_does_not_fit_is_rejected(
+    changed: Callable[..., Path], name: str, file: str, values: dict[str, Any], reason: str
+) -> None:
+    path = changed(name) / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(path.parent))
 
 
 @pytest.mark.slow
