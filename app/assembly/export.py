@@ -120,8 +120,6 @@ def _served_scores(source: ModelSource, image: Image) -> NDArray[np.float64]:
 
 def _tied_share(scores: NDArray[np.float64], tolerance: float) -> float:
     """Return the share of ascending scores that are within the tolerance of a neighbour."""
-    if len(scores) < 2:
-        return 0.0
     near = np.diff(scores) <= tolerance
     return float((np.append(near, False) | np.append(False, near)).mean())
 

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from app.drift.result import DriftComparison
 from app.drift.sample import Sample
-from tasks.inference.error import InferenceError
-from tasks.vision.header import image_size
-from tasks.vision.image import check_size, decode_image, small_jpeg
+from tasks.vision.image import decode_image, small_jpeg
 
 _BINS = 30
 _WIDTH, _HEIGHT = 260, 90
 _THUMBNAIL = 220
-_MAX_PIXELS = 64_000_000
 _QUALITY = 80
 
 
@@ -82,9 +79,5 @@ def _thumbnail(data: bytes | None) -> str | None:
     """Return a re-encoded small JPEG as a data URI. The page contains no bytes of the original file."""
     if data is None:
         return None
-    try:
-        check_size(*image_size(data), _MAX_PIXELS)
-        pixels = decode_image(data).pixels
-    except InferenceError:
-        return None
-    return "data:image/jpeg;base64," + base64.b64encode(small_jpeg(pixels, _THUMBNAIL, _QUALITY)).decode()
+    jpeg = small_jpeg(decode_image(data).pixels, _THUMBNAIL, _QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()

@@ -43,9 +43,6 @@ def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Data
     dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
         raise EvaluationError(f"{path}: Expected labelled images as {dataset_format}, got none")
-    repeated = [name for name, count in Counter(item.id for item in dataset.items).items() if count > 1]
-    if repeated:
-        raise EvaluationError(f"{path}: Expected each image once, got {repeated[0]} again")
     return _restrict_to_task(dataset, options.task)
 
 
