@@ -123,7 +123,7 @@ def test_conversation_is_formatted_with_the_chat_template(
     with pytest.raises(InferenceError, match="control tokens"):
         answers(model, text_input("a", messages=chat(f"hello {control}")))
     with pytest.raises(InferenceError, match="chat template rejects the messages: too many messages"):
-        answers(model, text_input("a", messages=chat("a", "b", "c", "d")))
+        answers(model, text_input("a", messages=chat(*"abcde")))
 
 
 def test_model_without_template_continues_one_message(served: Callable[..., Servable]) -> None:
