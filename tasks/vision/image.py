@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.decompression_bombs import check_chunks, strip_text_chunks
-from tasks.vision.header import JPEG_START, image_size
+from tasks.vision.header import JPEG_START, TIFF_STARTS, image_size
 
 _REDUCED_FLAGS = {
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
@@ -19,8 +19,6 @@ _REDUCED_FLAGS = {
     8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
 }
 """OpenCV's flags for decoding at a fraction of the sides; a colour flag is added."""
-
-_TIFF_STARTS = (b"II*\0", b"MM\0*")
 
 
 class Image(msgspec.Struct, frozen=True, eq=False):
@@ -153,7 +151,7 @@ def images_from_tensor(tensor: Tensor) -> list[Image]:
 
 def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
     """Decode a TIFF with alpha by Pillow, because OpenCV multiplies colours by alpha; None for other images."""
-    if data[:4] not in _TIFF_STARTS:
+    if data[:4] not in TIFF_STARTS:
         return None
     import PIL.Image
     import PIL.ImageOps

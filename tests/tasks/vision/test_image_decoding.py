@@ -162,9 +162,11 @@ def test_decoded_images_do_not_share_pixels() -> None:
     assert second.pixels.any()
 
 
-def test_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
+@pytest.mark.parametrize("big_tiff", [False, True])
+def test_colours_under_the_alpha_of_a_tiff_are_kept(big_tiff: bool) -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 0), np.uint8)
-    assert decode_image(encode_image(pixels, "TIFF")).pixels[0, 0].tolist() == [200, 100, 50]
+    data = save_image(PIL.Image.fromarray(pixels), "TIFF", big_tiff=big_tiff)
+    assert decode_image(data).pixels[0, 0].tolist() == [200, 100, 50]
 
 
 @pytest.mark.parametrize("shrink", [2, 4, 8])
