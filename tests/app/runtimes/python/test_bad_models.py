@@ -74,6 +74,7 @@ BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
         ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
         ("async def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
         ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
+        ("async def predict(self, image): raise TimeoutError('late')", 500, "The model failed: TimeoutError: late"),
         ("def predict(self, images): return []", 500, "predict(): Expected a list of 1 answers, one for each image"),
         ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
         ("def predict(self, images): return {'boxes': []}", 500, "got a dict with the keys 'boxes'"),

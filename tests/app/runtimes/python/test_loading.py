@@ -169,6 +169,7 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
             f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}",
             "load() failed: ZeroDivisionError: division by zero",
         ),
+        ("", "implementation: Module 'model' has no 'Model'"),
         ("Model = 3", "model:Model is neither a class nor a function that returns a model"),
         ("class Model: ...", "Model has no predict()"),
         ("def Model(): return None", "NoneType has no predict()"),
