@@ -36,7 +36,7 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
         """Return one `TensorRecord` for each tensor. Numbers that are not finite become null in JSON."""
         records: list[TensorRecord] = []
         for tensor in self.tensors:
-            values = tensor.data.ravel().tolist()
+            values = tensor.values.ravel().tolist()
             data = [text_or_base64(value) for value in values] if tensor.data.dtype == object else values
             records.append(TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), data))
         return records

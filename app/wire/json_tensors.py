@@ -156,11 +156,6 @@ def to_bfloat16_bits(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
     return np.where(np.isnan(numbers), _BF16_NAN, rounded)
 
 
-def from_bfloat16_bits(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """Return the exact FP32 values of BF16 `bits`."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 def flatten_rows(rows: list[Any]) -> list[Any]:
     """Return the values of nested `rows` of any lengths, down to the first level that has values other than rows."""
     level = rows

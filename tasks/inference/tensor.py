@@ -103,6 +103,16 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return the shape of `data`."""
         return self.data.shape
 
+    @property
+    def values(self) -> NDArray[Any]:
+        """Return `data`, for BF16 as FP32 numbers."""
+        return from_bfloat16_bits(self.data) if self.datatype is Datatype.BF16 else self.data
+
+
+def from_bfloat16_bits(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Return the exact FP32 values of BF16 `bits`."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
 
 class BytesTensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A tensor of BYTES elements.

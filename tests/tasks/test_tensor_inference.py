@@ -121,10 +121,12 @@ def test_answer_is_available_as_records_and_tensors() -> None:
         [
             Tensor(name="t", datatype=Datatype.BYTES, data=texts),
             Tensor(name="n", datatype=Datatype.FP32, data=numbers),
+            Tensor(name="b", datatype=Datatype.BF16, data=np.array([0x3F00], np.uint16)),
         ]
     )
     assert Tensors.stack([answer]) is answer.tensors
     assert msgspec.json.decode(msgspec.json.encode(answer.records())) == [
         {"name": "t", "datatype": "BYTES", "shape": [2, 1], "data": ["a", {"b64": "/w=="}]},
         {"name": "n", "datatype": "FP32", "shape": [2], "data": [1.5, None]},
+        {"name": "b", "datatype": "BF16", "shape": [1], "data": [0.5]},
     ]

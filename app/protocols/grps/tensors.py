@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.wire.bytes_elements import StringElement
-from app.wire.json_tensors import MAX_DIMENSIONS, from_bfloat16_bits, reshape, to_bfloat16_bits
+from app.wire.json_tensors import MAX_DIMENSIONS, reshape, to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec, from_bfloat16_bits
 
 
 class WireType(msgspec.Struct, frozen=True):
@@ -177,11 +177,9 @@ def wire_values(tensor: Tensor) -> list[Any]:
     Raises:
         InferenceError: as `write_tensor`.
     """
-    flat = tensor.data.ravel()
+    flat = tensor.values.ravel()
     if tensor.datatype is Datatype.BYTES:
         return _texts(tensor.name, flat)
-    if tensor.datatype is Datatype.BF16:
-        return from_bfloat16_bits(flat).tolist()
     if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
         message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest integer of GRPS; use another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from app.wire.bytes_elements import BASE64_KEY, nested_elements
 from app.wire.json_body import read_json
-from app.wire.json_tensors import from_bfloat16_bits, index_path, read_numbers, shape_and_values, to_bfloat16_bits
+from app.wire.json_tensors import index_path, read_numbers, shape_and_values, to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec, from_bfloat16_bits
 from tasks.tensor_inference import text_or_base64
 
 
@@ -105,10 +105,8 @@ def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: st
 
 def _to_rows(tensor: Tensor) -> list[Any]:
     """Return the tensor as nested rows; BYTES as text, or as ``{"b64": ...}`` if they are not UTF-8."""
-    if tensor.datatype is Datatype.BF16:
-        return from_bfloat16_bits(tensor.data).tolist()
     if tensor.datatype is not Datatype.BYTES:
-        return tensor.data.tolist()
+        return tensor.values.tolist()
     values = [text_or_base64(element) for element in tensor.data.ravel()]
     return np.array(values, object).reshape(tensor.shape).tolist()
 

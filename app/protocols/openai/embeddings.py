@@ -16,11 +16,10 @@ from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddi
 from app.protocols.openai_models import embedding_output, vector_length
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
-from app.wire.json_tensors import from_bfloat16_bits
 from tasks.inference.error import InferenceError, invalid, model_failed
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tasks.inference.tensor import BytesTensor, Tensor
 
 _IMAGE_NAMES = ("image", "image_bytes")
 _TOKENS = "prompt_tokens"
@@ -107,7 +106,7 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
 
     def _vectors(self, tensor: Tensor) -> NDArray[np.float32]:
         """Return (N, n), one vector for each input."""
-        numbers = from_bfloat16_bits(tensor.data) if tensor.datatype is Datatype.BF16 else tensor.data
+        numbers = tensor.values
         if numbers.ndim > 1 and len(numbers) != self.count:
             raise model_failed(f"The model returned {len(numbers)} vectors for {self.count} inputs")
         with np.errstate(over="ignore"):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from app.wire.json_tensors import (
     flatten_rows,
-    from_bfloat16_bits,
     index_path,
     numeric_tensor,
     read_datatype,
@@ -20,7 +19,7 @@ from app.wire.json_tensors import (
     to_bfloat16_bits,
 )
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.tensor import Datatype
+from tasks.inference.tensor import Datatype, from_bfloat16_bits
 
 NUMERIC = [datatype for datatype in Datatype if datatype not in (Datatype.BYTES, Datatype.BF16)]
 
