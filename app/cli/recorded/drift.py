@@ -226,4 +226,4 @@ def _print(comparison: "DriftComparison") -> None:
 
 def _print_skipped(skipped: Mapping[str, int]) -> None:
     for reason, count in skipped.items():
-        error_console().print(f"{counted(count, 'image')} {reason}")
+        error_console().print(printable(f"{counted(count, 'image')} {reason}"))

@@ -107,8 +107,8 @@ def _measure_folder(
                 continue
             try:
                 records = predict_records(servable, model.name, data) if servable and model else None
-            except InferenceError:
-                skipped["without an answer of the model"] += 1
+            except InferenceError as error:
+                skipped[f"without an answer of the model: {error}"] += 1
                 continue
             relative_path = file.relative_to(folder)
             yield DriftInput(

@@ -170,6 +170,14 @@ def test_recordings_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.Cap
     assert "35 images taken, the newest, because there are more than --limit" in captured.err.replace("\n", " ")
 
 
+def test_files_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = write_images(tmp_path / "good", WORLD.camera_images(1, 32))
+    assert run("baseline", good, "--out", tmp_path / "b.npz", "--no-embeddings", "--limit", "30") == 0
+    captured = capsys.readouterr()
+    assert "30 images, " in captured.out.replace("\n", " ")
+    assert captured.err.replace("\n", " ").strip() == "2 images left out, because there are more than --limit"
+
+
 def test_images_of_too_many_pixels_are_not_called_unreadable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +215,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("baseline", too_few, "--since", "2h"), "--since: no effect on a folder of images"),
         (("baseline", too_few, "--no-embeddings", "--embedder", store), "--embedder: no effect with --no-embeddings"),
         (("check", without_embeddings, too_few, "--embedder", store), "--embedder: no effect on a baseline"),
+        (("baseline", too_few, "--model", MODELS / "half_plus_two"), "Expected one of 'x', got 'image'"),
         (("baseline", tmp_path / "broken"), "got 0 in"),
         (("baseline", tmp_path / "broken"), "; 1 image not readable as images"),
         (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),
