@@ -89,4 +89,5 @@ def quantize(
     written = printable(folder)
     terminal.print(f"Wrote {written}, calibrated with {provenance.images} images by {provenance.tool}.", soft_wrap=True)
     if output is None and source.root is None:
-        terminal.print(f"It is served instead of version {source.version} until you remove it.")
+        advice = f"A server of {printable(folder.parent)} uses it instead of version {source.version}"
+        terminal.print(f"{advice} until you remove it.", soft_wrap=True)

@@ -36,6 +36,11 @@ def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field:
     assert (before != after).any()
 
 
+def test_predict_says_that_nothing_was_found() -> None:
+    completed = charioteer("predict", IMAGES / "oriented.jpg", "--model", MODELS / "detector", "--score-threshold", "1")
+    assert (completed.returncode, completed.stdout) == (0, "detector: nothing found\n"), completed.stderr
+
+
 def test_predict_prints_json() -> None:
     completed = charioteer("predict", IMAGES / "scene.jpg", "--model", MODELS / "detector", "--top-k", "1", "--json")
     (record,) = json.loads(completed.stdout)
@@ -106,12 +111,27 @@ def test_check_warns_about_a_name_that_is_a_chariot_id(tmp_path: Path) -> None:
     assert "the name 'm-half' means the Chariot id 'half'" in completed.stdout
 
 
-def test_check_reports_a_broken_model_file(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"not a model")
-    completed = charioteer("check", tmp_path)
-    assert completed.returncode == 1
+@pytest.mark.parametrize(("command", "status"), [(("check",), 1), (("models", "--model-repository"), 0)])
+def test_broken_model_file_is_reported_beside_other_models(
+    tmp_path: Path, command: tuple[str, ...], status: int
+) -> None:
+    shutil.copytree(MODELS / "half_plus_two", tmp_path / "half")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "model.onnx").write_bytes(b"not a model")
+    completed = charioteer(*command, tmp_path)
+    assert completed.returncode == status
     assert "cannot be served" in completed.stdout
+    assert "TENSOR" in completed.stdout
     assert "Traceback" not in completed.stdout + completed.stderr
+
+
+def test_quantize_writes_a_version_that_is_served(tmp_path: Path) -> None:
+    folder = shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
+    completed = charioteer("quantize", folder, "--data", IMAGES)
+    assert completed.returncode == 0, completed.stderr
+    assert f"A server of {folder} uses it instead of version 1" in completed.stdout
+    listed = charioteer("models", "--model", folder)
+    assert "│ classifier │ 2 " in listed.stdout
 
 
 def test_check_names_a_misspelt_field(tmp_path: Path) -> None:
