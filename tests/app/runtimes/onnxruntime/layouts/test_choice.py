@@ -21,6 +21,7 @@ CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
 OBB, SEGMENT = TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION
 READ = TaskType.IMAGE_TEXT_TO_TEXT
 MASKS = (1, 32, 40, 40)
+STRIDES = (8, 16, 32)
 IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 64, 64))
 SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1, 2))
 Shapes = list[tuple[int, ...]] | dict[str, tuple[int, ...]]
@@ -255,6 +256,30 @@ def test_task_and_layout_are_inferred_from_files_and_shapes(
     found, origins = chosen(shapes, known, classes)
     assert (found.task_type, found.layout) == (task, layout)
     assert (origins["task type"], origins["layout"]) == (task_origin, origin)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"dets": (1, 10, 4), "labels": (1, 10, 3), "masks": (1, 5, 8, 8)},
+        {"boxes": (5, 4), "labels": (5,), "scores": (5,)},
+        {
+            f"{kind}_{stride}": (1, 4, 5 if kind == "bbox" else 1)
+            for kind in ("cls", "obj", "bbox")
+            for stride in STRIDES
+        },
+        {f"{width}_{count}": (1, count, width) for width in (1, 4) for count in (128, 32, 7)},
+    ],
+    ids=[
+        "rf-detr with fewer masks",
+        "torchvision with labels of floats",
+        "yunet with wide boxes",
+        "scrfd of odd levels",
+    ],
+)
+def test_outputs_that_almost_fit_a_layout_are_rejected(shapes: Shapes) -> None:
+    with pytest.raises(ModelError, match="its task cannot be determined"):
+        chosen(shapes, evidence())
 
 
 def test_post_processed_boxes_need_target_sizes_input() -> None:
