@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import Gate, ScriptedModel, scripted_engine
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 
 IMAGE = encode_image(rectangle(64, 48))
@@ -77,6 +78,17 @@ def test_text_is_streamed_in_chunks(peer: GrpcTestClient) -> None:
         texts[output.parameters["prompt"].int64_param] += output.contents.bytes_contents[0].decode()
         assert not item.infer_response.raw_output_contents
     assert texts == {0: "64x48", 1: "64x48"}
+
+
+def test_chunks_are_sent_while_they_are_generated() -> None:
+    gate = Gate()
+    with run_grpc_server(scripted_engine(ScriptedModel("a", " circle", gate=gate))) as peer:
+        items = peer.stream([image_request("speaker", "t")])
+        for text in (b"a", b" circle"):
+            gate.open()
+            item = next(items)
+            assert (item.infer_response.outputs[0].contents.bytes_contents[0], is_final(item)) == (text, False)
+        assert [is_final(item) for item in items] == [True]
 
 
 def test_stream_response_form_follows_each_request(peer: GrpcTestClient) -> None:
