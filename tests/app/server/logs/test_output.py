@@ -62,12 +62,12 @@ context = RequestContext(
     protocol="chariot-v2-kserve", request_id="0123-4567", model_name="oriented-detector", total=1234567
 )
 RequestLog().observe(context)
-logging.getLogger("app").warning("model failed to load", extra={"model": "detector"})
+logging.getLogger("app").warning("model failed to load", extra={"model": "\\33[31mdetector"})
 logging.shutdown()
 """
 
 
-def test_lines_on_a_terminal_are_short() -> None:
+def test_lines_on_a_terminal_are_short_and_without_control_characters() -> None:
     completed = subprocess.run([sys.executable, "-c", CONSOLE], cwd=ROOT, capture_output=True, text=True, check=True)
     inference, failure = completed.stderr.splitlines()
     assert len(inference) <= 120
@@ -75,4 +75,5 @@ def test_lines_on_a_terminal_are_short() -> None:
     assert "total_ms=1.235" in inference
     assert "request_id" not in inference
     assert "model failed to load" in failure
-    assert "model=detector" in failure
+    assert r"\x1b[31mdetector" in failure
+    assert "\x1b" not in completed.stderr
