@@ -93,7 +93,10 @@ def _lines(
             continue
         if len(rings) > 1:
             changes["written with the longest outline only: YOLO has neither holes nor several parts"] += 1
-        points = np.clip((ring + (_HALF_PIXEL if geometry == "contour" else 0)) / (image.width, image.height), 0, 1)
+        fractions = (ring + (_HALF_PIXEL if geometry == "contour" else 0)) / (image.width, image.height)
+        points = np.clip(fractions, 0, 1)
+        if geometry == "oriented" and (points != fractions).any():
+            changes["cut off at the border of the image, so no rectangle: YOLO has no corners outside"] += 1
         if geometry == "box":
             low, high = points.min(axis=0), points.max(axis=0)
             points = np.concatenate([(low + high) / 2, high - low])

@@ -98,6 +98,14 @@ def test_oriented_boxes_are_read_back_from_yolo(tmp_path: Path, images: Path) ->
     assert sorted(corners) == [[95, 30], [95, 70], [105, 30], [105, 70]]
 
 
+def test_oriented_box_beyond_the_image_is_reported(tmp_path: Path, images: Path) -> None:
+    box: dict[str, object] = {"label": "bar", "score": 1.0, "cx": 0.1, "cy": 0.5, "w": 0.4, "h": 0.1, "r": 0.5}
+    inferences = [inference(0, TaskType.ORIENTED_OBJECT_DETECTION, box, {**box, "cx": 0.5})]
+    exported = export([inferences], tmp_path / "y", "yolo", images=images)
+    changed = {"cut off at the border of the image, so no rectangle: YOLO has no corners outside": 1}
+    assert exported.changed_objects == changed
+
+
 def test_longest_outline_is_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
     outline = [{"x": float(x), "y": float(y)} for x, y in ((9, 9), (49, 9), (59, 29), (49, 49), (9, 49))]
     hole = [{"x": float(x), "y": float(y)} for x, y in ((20, 20), (30, 20), (30, 30))]
