@@ -151,7 +151,7 @@ def _several(probe: Probe) -> None:
 
 def _error_object(probe: Probe) -> None:
     for exchange in (
-        probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}),
+        _ask(probe, model=UNKNOWN),
         probe.post_json(_CHAT, {"model": model_name(probe, "/v1/models"), "messages": 1}),
     ):
         has_error = not exchange.refused or has_fields(exchange.object().get("error"), message=str, type=str)
@@ -210,8 +210,7 @@ CHECKS = (
           _streamed_usage, requires=(*_STREAMS, "OAI-004")),
     Check("OAI-011", SHOULD, "n: 2 gives two choices or is refused.", f"{_API}, Chat", _several, requires=_ANSWERS),
     Check("OAI-012", MUST, "An unknown model is answered with 404.", f"{_API}, Errors; vLLM",
-          lambda probe: probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}).expect_status(404),
-          requires=_ANSWERS),
+          lambda probe: _ask(probe, model=UNKNOWN).expect_status(404), requires=_ANSWERS),
     Check("OAI-013", MUST, "Invalid JSON is refused with 4xx.", f"{_API}, Errors",
           lambda probe: probe.post(_CHAT, b'{"messages": [').expect_error()),
     Check("OAI-014", MUST, "Refusals have an error object with message and type.", f"{_SDK} shows no other text",

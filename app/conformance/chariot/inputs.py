@@ -16,7 +16,7 @@ from app.conformance.chariot.envelope import (
 )
 from app.conformance.chariot.image_probe import is_similar, task_type_of
 from app.conformance.check import EVERYTHING, MUST, SHOULD, STORED, Check, NotApplicableError, expect, expect_same
-from app.conformance.client.exchange import Exchange, ViolationError, quote
+from app.conformance.client.exchange import Exchange, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import is_object
@@ -112,8 +112,7 @@ def _recovers(probe: Probe) -> None:
     second_exchange = probe.resend(first_exchange)
     second_exchange.expect_object()
     first, second = (items_of(outputs(exchange)[0]) for exchange in (first_exchange, second_exchange))
-    if not is_similar(first, second, 0.01):
-        raise ViolationError(f"Expected {quote(first)} again, got {quote(second)}")
+    expect(is_similar(first, second, 0.01), f"{quote(first)} again", second)
 
 
 _ANSWERED = ("CV2K-001",)

@@ -66,8 +66,7 @@ def _binary(probe: Probe) -> None:
         size = sum(output["parameters"]["binary_data_size"] for output in head["outputs"])
     except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
         raise ViolationError(f"Expected a JSON header and binary_data_size of every output: {error!r}") from None
-    if length + size != len(exchange.body):
-        raise ViolationError(f"Expected {length} + {size} bytes, got {len(exchange.body)}")
+    expect(length + size == len(exchange.body), f"{length} + {size} bytes", len(exchange.body))
 
 
 _OIP = "Open Inference Protocol, REST"

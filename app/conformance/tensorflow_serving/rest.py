@@ -50,12 +50,7 @@ def _metadata(probe: Probe) -> None:
     tfs.signatures_of(probe)
 
 
-def _columns(probe: Probe) -> None:
-    answer = _columnar(probe)
-    expect("outputs" in answer, "outputs", answer)
-
-
-def _columnar(probe: Probe) -> dict[str, Any]:
+def _columnar_outputs(probe: Probe) -> Any:
     rows = _instances(probe)
     _predictions(probe, rows)
     first = rows[0]
@@ -63,11 +58,13 @@ def _columnar(probe: Probe) -> dict[str, Any]:
         columns: object = {name: [row[name] for row in rows if is_object(row)] for name in first}
     else:
         columns = rows
-    return v1.predict(probe, {"inputs": columns}).expect_object()
+    answer = v1.predict(probe, {"inputs": columns}).expect_object()
+    expect("outputs" in answer, "outputs", answer)
+    return answer["outputs"]
 
 
 def _agree(probe: Probe) -> None:
-    predictions, outputs = _predictions(probe, _instances(probe)), _columnar(probe).get("outputs")
+    predictions, outputs = _predictions(probe, _instances(probe)), _columnar_outputs(probe)
     if is_object(outputs):
         agree = all(is_object(prediction) and set(prediction) == set(outputs) for prediction in predictions)
         expect(agree, f"rows of {quote(sorted(outputs))}", predictions[0])
@@ -111,8 +108,8 @@ CHECKS = (
     Check("TFS-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format",
           lambda probe: v1.expect_one_prediction_each(
               _instances(probe), lambda instances: _predictions(probe, instances)), requires=_PREDICTS),
-    Check("TFS-007", MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format", _columns,
-          requires=_PREDICTS),
+    Check("TFS-007", MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format",
+          _columnar_outputs, requires=_PREDICTS),
     Check("TFS-008", MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
           requires=("TFS-006", "TFS-007")),
     Check("TFS-009", MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
