@@ -40,7 +40,7 @@ def test_candidate_must_be_better_in_every_round() -> None:
     assert best_measurement(once_slower, "throughput").candidate.batch == 1
 
 
-@pytest.mark.parametrize("name", ["detector", "half_plus_two"])
+@pytest.mark.parametrize("name", ["detector", "half_plus_two", "greeter"])
 def test_every_candidate_is_measured(name: str) -> None:
     (source,) = model_at(MODELS / name)
     candidates = all_candidates([2], [1], 1.0)

@@ -7,8 +7,18 @@ from pathlib import Path
 import pytest
 
 from app.assembly.in_process import InProcessModel
+from app.assembly.models import find_models
 from app.settings.model import SETTINGS_FILE, ModelError
+from app.settings.server import ModelOptions
 from tests.support.servers.server_process import ROOT
+
+
+def test_devices_apply_to_models_without_devices_of_their_own(tmp_path: Path) -> None:
+    for name in ("classifier", "detector"):
+        shutil.copytree(ROOT / "fixtures" / "models" / name, tmp_path / name)
+    (tmp_path / "classifier" / SETTINGS_FILE).write_text('{"onnxruntime": {"devices": ["cpu"]}}')
+    sources = find_models(ModelOptions(model_repository=tmp_path, device="cuda:0, cpu"))
+    assert [source.settings.onnxruntime.devices for source in sources] == [("cpu",), ("cuda:0", "cpu")]
 
 
 @pytest.mark.parametrize("settings", [{}, {"runtime": "onnxruntime"}])

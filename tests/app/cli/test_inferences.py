@@ -43,14 +43,18 @@ def test_inferences_are_shown_as_a_table(store: str, capsys: pytest.CaptureFixtu
     assert output.index("third") < output.index("second") < output.index("first")
 
 
-def test_entities_are_counted_by_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_entities_are_counted_and_the_best_class_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.open()
     entities = [{"entity_group": group, "score": 0.9, "word": "x"} for group in ("PLACE", "PLACE", "TIME")]
     store.write([recorded_rows("tagged", {}, entities, task_type="TOKEN_CLASSIFICATION")])
+    classes = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
+    store.write([recorded_rows("classified", {}, classes, task_type="IMAGE_CLASSIFICATION")])
     store.close()
     inferences(str(tmp_path / "store.db"))
-    assert "2 PLACE, 1 TIME" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "2 PLACE, 1 TIME" in output
+    assert "cat 0.75" in output
 
 
 def test_output_names_the_option_for_the_next_page(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,14 @@ def test_yolo_images_without_label_file_are_noted(tmp_path: Path) -> None:
     assert read_dataset(tmp_path).notes == ()
     (tmp_path / "labels" / "val" / "b.txt").unlink()
     assert read_dataset(tmp_path).notes == ("1 of 2 images have no label file: they count as images without objects",)
+
+
+def test_yolo_labels_may_lie_beside_the_images(tmp_path: Path) -> None:
+    write_image(tmp_path / "val" / "a.jpg")
+    (tmp_path / "val" / "a.txt").write_text("0 0.5 0.5 0.2 0.2")
+    (tmp_path / "data.yaml").write_text("val: val\nnames: [cat]")
+    dataset = read_dataset(tmp_path)
+    assert (len(dataset.items[0].objects), dataset.notes) == (1, ())
 
 
 def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
@@ -131,6 +140,21 @@ def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "images" / "val" / "b.jpg").unlink()
     with pytest.raises(EvaluationError, match=r"labels/val/b\.txt: there is no image of that name"):
         read_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("write", "lines"),
+    [
+        (write_yolo_dataset, "0 0.5 0.5 0 0.2\n0 0.5 0.5 0.2 0.2"),
+        (write_yolo_dataset, f"0{' 0.5' * 8}\n{ORIENTED}"),
+        (write_dota_dataset, f"5 5 5 5 5 5 5 5 ship 0\n{CORNERS}"),
+    ],
+)
+def test_objects_without_area_are_left_out(tmp_path: Path, write: Callable[..., Any], lines: str) -> None:
+    write(tmp_path, {"a": lines})
+    dataset = read_dataset(tmp_path)
+    assert len(dataset.items[0].objects) == 1
+    assert "a.txt:1" in dataset.notes[0]
 
 
 def test_dota_labels_are_read(tmp_path: Path) -> None:
