@@ -201,7 +201,7 @@ class KServeV2Grpc(GrpcProtocol):
                     async with aclosing(_until_stopping(stopping, requests)) as received:
                         async for data in received:
                             # A context belongs to one request.
-                            message_context = msgspec.structs.replace(context)
+                            message_context = msgspec.structs.replace(context, response_headers={})
                             async with aclosing(inferences.infer_stream(data, message_context, in_band)) as items:
                                 async for item in items:
                                     yield item

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.scripted_model import Gate, ScriptedModel, scripted_engine
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 
 IMAGE = encode_image(rectangle(64, 48))
@@ -40,6 +40,14 @@ def test_requests_are_answered_in_order(peer: GrpcTestClient) -> None:
     items = list(peer.stream([number_request(f"r{index}", index) for index in range(20)]))
     assert [item.infer_response.id for item in items] == [f"r{index}" for index in range(20)]
     assert all(is_final(item) and not item.error_message for item in items)
+
+
+def test_requests_of_a_stream_share_no_response_headers() -> None:
+    recorder = EventRecorder()
+    with run_grpc_server(build_engine(("echo-fp32",), observers=[recorder])) as peer:
+        list(peer.stream([number_request("a", 1), number_request("b", 2)]))
+    first, second = recorder.events
+    assert first.response_headers is not second.response_headers
 
 
 def test_empty_stream_ends_without_error(peer: GrpcTestClient) -> None:

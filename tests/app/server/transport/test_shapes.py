@@ -63,6 +63,7 @@ REFUSED = {
     "TLS": (400, bytes.fromhex("160301020001000001fc0303")),
     "a proxy's method": (405, b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\nabc"),
     "no path": (400, b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "a port out of range": (400, b"GET http://a:65536/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     "another scheme": (400, b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     "a user in the target": (400, b"GET http://me@a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     "bytes beyond ASCII in the path": (400, b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"),
