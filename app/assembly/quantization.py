@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from app import __version__
 from app.engine.error_text import needs_extra
+from app.runtimes.onnxruntime.files.model_files import read_model_files
 from app.runtimes.onnxruntime.loading import load, open_session
 from app.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
 from app.runtimes.onnxruntime.session import Session
@@ -93,6 +94,9 @@ def quantize(
         )
         kept = {name: value for name, value in read_own_settings(source).items() if name not in _NOT_COPIED}
         settings = {**({"name": source.settings.name} if source.settings.name else {}), **kept, "precision": "int8"}
+        files = read_model_files(source, reader.session)
+        if files.label_file and files.labels:
+            settings["labels"] = files.labels[0]
         for name, content in ((PROVENANCE_FILE, provenance), (SETTINGS_FILE, settings)):
             (part / name).write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
         for name in _CONFIGURATION:

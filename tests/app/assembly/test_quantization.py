@@ -63,6 +63,14 @@ def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tm
     assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
 
 
+def test_quantised_version_keeps_the_labels_of_a_file(tmp_path: Path) -> None:
+    source = copy_of(tmp_path, "classifier", labels="names.txt")
+    labels = [f"shape {number}" for number in range(20)]
+    (source.folder / "names.txt").write_text("\n".join(labels))
+    quantize(source, IMAGES, tmp_path / "quantised")
+    assert list(InProcessModel(tmp_path / "quantised").description.labels) == labels
+
+
 def test_next_version_is_above_all_others(tmp_path: Path) -> None:
     for name in ("1", "v3", "notes"):
         (tmp_path / name).mkdir()
