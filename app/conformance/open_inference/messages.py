@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
-from app.conformance.client.exchange import Exchange, ViolationError, quote
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
 from app.conformance.client.model_names import model_in_path, model_name
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
@@ -185,6 +185,8 @@ def _field(datatype: str) -> str:
 
 def _to_raw(tensor: Mapping[str, Any]) -> bytes:
     """Return the raw form of an input: row-major, little-endian, each BYTES element preceded by its length."""
+    if tensor["datatype"] not in DATATYPES:
+        raise InconclusiveError(f"The datatype of {tensor['name']} is not known; give a message with --request")
     field, dtype = DATATYPES[tensor["datatype"]]
     if not field:
         return bytes(np.dtype(dtype).itemsize * math.prod(tensor.get("shape", ())))

@@ -211,13 +211,19 @@ def test_answers_that_list_no_models_are_reported(content: bytes, reason: str) -
     assert findings("v2", lambda _: httpx.Response(200, content=content), model="")["V2-005"].reason == reason
 
 
-def test_inputs_without_a_contents_field_are_generated_raw() -> None:
-    inputs = [{"name": "x", "datatype": "FP16", "shape": [-1, 2]}]
+def generated_request(datatype: str) -> dict[str, Any]:
+    """Return the request over gRPC for a model with one input of `datatype`."""
+    inputs = [{"name": "x", "datatype": datatype, "shape": [-1, 2]}]
     metadata = message_class("inference.ModelMetadataResponse")(inputs=inputs).SerializeToString()
     channel = Mock(call=Mock(return_value=(0, "", [metadata])))
     with httpx.Client() as client:
-        request = oip.build_request(Probe(client, Target(url="grpc://engine.local", model="m"), transport=channel))
-    assert request["raw_input_contents"] == [bytes(4)]
+        return oip.build_request(Probe(client, Target(url="grpc://engine.local", model="m"), transport=channel))
+
+
+def test_inputs_without_a_contents_field_are_generated_raw() -> None:
+    assert generated_request("FP16")["raw_input_contents"] == [bytes(4)]
+    with pytest.raises(InconclusiveError, match="The datatype of x is not known"):
+        generated_request("STRING")
 
 
 def test_given_request_of_another_message_is_reported() -> None:
