@@ -1,6 +1,7 @@
 """Call the instances of a class as a model of its task, and validate their answers."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -124,8 +125,9 @@ class StreamingPythonModel(PythonModel, frozen=True, eq=False):
         with self._instances.lease() as lease:
             for index, item in enumerate(inputs):
                 for number, arguments in enumerate(self._arguments(item)):
-                    for chunk in self._chunks(lease, arguments):
-                        yield TextChunk(item=index, prompt=number, text=chunk)
+                    with closing(self._chunks(lease, arguments)) as chunks:
+                        for chunk in chunks:
+                            yield TextChunk(item=index, prompt=number, text=chunk)
                     yield TextChunk(item=index, prompt=number, text="", final=True)
 
     def _call(self, lease: InstanceLease, arguments: Mapping[str, object]) -> object:

@@ -108,6 +108,17 @@ def test_dropped_stream_ends_generator_and_frees_instance(tmp_path: Path, keywor
     assert next(iter(servable.stream(request(5), Limits()))).text == "on and on "
 
 
+def test_error_of_a_generator_that_is_closed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    body = "try:\n            yield 'first'\n        finally:\n            1 / 0"
+    code = f"class Model:\n    def predict(self, image, prompt):\n        {body}\n"
+    chunks = iter(served(tmp_path / "m", code).stream(request(5), Limits()))
+    next(chunks)
+    del chunks
+    (record,) = caplog.records
+    assert record.message == "a stream could not be closed"
+    assert "ZeroDivisionError" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "error_text"),
     [
