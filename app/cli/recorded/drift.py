@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from cyclopts.types import ExistingFile, PositiveInt
+from cyclopts.types import ExistingDirectory, ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
 from app.cli.terminal import check_output, console, counted, error_console, printable, reject_unused, stop, table
@@ -49,7 +49,7 @@ class ImageOptions:
     where: list[str] | None = None
     """Only recordings with this metadata, such as 'camera = "north"'; may be repeated."""
 
-    images: Path | None = None
+    images: ExistingDirectory | None = None
     """Folder of recorded images (--record-images)."""
 
 

@@ -58,8 +58,9 @@ def export(
     if file_format == "yolo":
         from app.recording.export.yolo import write_yolo
 
-        if images is None:
-            raise SettingsError("--format yolo needs --images, the folder of recorded images (--record-images)")
+        if images is None or not images.is_dir():
+            needed = "the folder of recorded images (--record-images)"
+            raise SettingsError(f"--format yolo needs --images, {needed}, got {images or 'none'}")
         return write_yolo(_report_progress(batches, on_progress), path, images)
     write = _load_writer(file_format)
     if path.is_dir():

@@ -216,6 +216,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("baseline", too_few, "--no-embeddings", "--embedder", store), "--embedder: no effect with --no-embeddings"),
         (("check", without_embeddings, too_few, "--embedder", store), "--embedder: no effect on a baseline"),
         (("baseline", too_few, "--model", MODELS / "half_plus_two"), "Expected one of 'x', got 'image'"),
+        (("check", baseline, store, "--images", tmp_path / "no"), "Invalid value"),
         (("baseline", tmp_path / "broken"), "got 0 in"),
         (("baseline", tmp_path / "broken"), "; 1 image not readable as images"),
         (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),

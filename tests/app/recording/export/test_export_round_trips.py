@@ -130,8 +130,9 @@ def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Pa
     assert [file.name for file in (tmp_path / "y" / "images").iterdir()] == [f"{digest(0)}.png"]
     with pytest.raises(SettingsError, match="Expected a new folder"):
         export([inferences], tmp_path / "y", "yolo", images=images)
-    with pytest.raises(SettingsError, match="needs --images"):
-        export([inferences], tmp_path / "z", "yolo")
+    for missing in (None, tmp_path / "missing"):
+        with pytest.raises(SettingsError, match=rf"needs --images, .*, got {missing or 'none'}"):
+            export([inferences], tmp_path / "z", "yolo", images=missing)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "y"]
 
 
