@@ -92,7 +92,8 @@ def _models(url: str, options: ConformanceOptions, *, all_models: bool) -> Seque
         names = list_models(runner.probe)
     if all_models:
         if not names:
-            raise OptionsError("--all-models: the server does not list its models; choose one with --model")
+            reason = "the server lists no models, or refuses the credentials"
+            raise OptionsError(f"--all-models: {reason}; choose one with --model, or pass --header-file")
         return names
     if len(names) > 1:
         raise OptionsError(

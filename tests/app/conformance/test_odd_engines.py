@@ -237,6 +237,12 @@ def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pyte
     assert json.loads((tmp_path / "report.org%2Fhalf.json").read_bytes())["model"] == "org/half"
 
 
+def test_server_without_a_list_of_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with tiny_engine(model="") as url, pytest.raises(SystemExit):
+        conform(url, options=ConformanceOptions(protocol="v1"), all_models=True)
+    assert "the server lists no models, or refuses the credentials; choose one" in capsys.readouterr().err
+
+
 def test_limit_too_low_to_list_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with tiny_engine() as url, pytest.raises(SystemExit):
         conform(url, options=ConformanceOptions(protocol="v1", max_requests=1), all_models=True)
