@@ -36,7 +36,7 @@ _YOLOS_PATCH = 16
 _LEVIT_SCALE = 256 / 224
 """LeViT resizes the shorter side to a multiple of its declared length."""
 _EDGE_PROCESSORS = (
-    "Bit", "ChineseCLIP", "CLIP", "ConvNext", "Levit", "MobileNetV", "MobileViT", "PoolFormer",
+    "Bit", "ChineseCLIP", "CLIP", "ConvNext", "Levit", "Llava", "MobileNetV", "MobileViT", "PoolFormer", "Siglip",
 )  # fmt: skip
 _DETR_PROCESSORS = ("ConditionalDetr", "DeformableDetr", "Detr", "GroundingDino", "Yolos")
 """Classes for which a size that is a number is the length of the shorter side, without and with a limit."""

@@ -130,6 +130,7 @@ def _image_preparation(
     cuts = recipe.resize == "stretch" and recipe.shorter_side != min(recipe.height, recipe.width)
     cuts = cuts or recipe.resize == "crop"
     fit = f"resize to {recipe.shorter_side} and cut out the centre" if cuts else recipe.resize
+    fit = f"pad to a square, {fit}" if recipe.pads_to_square else fit
     order = "BGR" if recipe.bgr else "RGB"
     declared = settings != PreprocessingSettings()
     value = f"{recipe.height}x{recipe.width}, {fit}, {order}, scale {recipe.scale:.6g}"

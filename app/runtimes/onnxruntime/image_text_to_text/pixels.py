@@ -60,7 +60,7 @@ _CLIP = Preprocessor(
     image_mean=_CLIP_MEAN,
     image_std=_CLIP_STD,
 )
-_SIGLIP = Preprocessor(size=224, resample=_BICUBIC, image_mean=HALVES, image_std=HALVES)
+_SIGLIP = Preprocessor(size=Size(height=224, width=224), resample=_BICUBIC, image_mean=HALVES, image_std=HALVES)
 _VIT = Preprocessor(size=224, resample=_BILINEAR, image_mean=HALVES, image_std=HALVES)
 
 _FAMILIES: Mapping[str, Preprocessor] = {"CLIP": _CLIP, "Llava": _CLIP, "Siglip": _SIGLIP, "ViT": _VIT, "": _VIT}
@@ -126,29 +126,28 @@ def _from_file(config: Preprocessor, path: Path) -> Preprocessing:
         raise ModelError(f"{path} disables resizing of images, which is not supported")
     names = [name for name in config.__struct_fields__ if getattr(config, name) is None]
     config = msgspec.structs.replace(config, **{name: getattr(defaults, name) for name in names})
-    resized = as_size(config.size)
-    if isinstance(config.size, int) and config.do_center_crop:
-        resized = Size(shortest_edge=config.size)
+    resized, pads_to_square = config.resized, bool(config.do_pad) and family(config) == "Llava"
     for declared in (resized, as_size(config.crop_size) if config.do_center_crop else resized):
         if declared.sides is None and (declared.shortest_edge is None or declared.longest_edge is not None):
             raise ModelError(f"{path} gives a size that is not supported: {declared}")
-    if resized.sides is None and not config.do_center_crop:
-        raise ModelError(f"{path} gives no fixed size: size is {resized} and do_center_crop is not true")
+    if resized.sides is None and not config.do_center_crop and not pads_to_square:
+        raise ModelError(
+            f"{path} gives no fixed size: size is {resized} and do_center_crop is not true; expected a size with "
+            f"height and width, or do_center_crop"
+        )
     size = processor_size(config) or (0, 0)
     shorter_side = min(resized.sides) if resized.sides else resized.shortest_edge or 0
-    resize: Resize = "stretch" if resized.sides else "crop"
-    if config.do_pad and family(config) == "Llava":
-        resize = "letterbox"
-    elif resized.sides not in (None, tuple(side * shorter_side // min(size) for side in size)):
+    if resized.sides not in (None, tuple(side * shorter_side // min(size) for side in size)):
         raise ModelError(f"{path} resizes to {resized} and cuts out {size} of other proportions, not supported yet")
     mean, std = _statistics(config, path)
     return msgspec.structs.replace(
-        _recipe(size, resize, shorter_side),
+        _recipe(size, "stretch" if resized.sides else "crop", shorter_side),
         interpolation=_filter(config.resample, path),
         fill=tuple(min(max(int(value * 255), 0), 255) for value in mean),
         scale=1.0 if config.do_rescale is False else config.rescale_factor or BYTE,
         mean=ZEROS if config.do_normalize is False else mean,
         std=std,
+        pads_to_square=pads_to_square,
     )
 
 
@@ -185,6 +184,7 @@ def _declared(recipe: Preprocessing, settings: PreprocessingSettings) -> Preproc
         resize=resize,
         shorter_side=shorter_side,
         bgr=settings.channel_order == "BGR",
+        pads_to_square=recipe.pads_to_square and settings.resize is None,
         **{name: getattr(settings, name) for name in names},
     )
 

@@ -21,6 +21,8 @@ _MAX_ASPECT = 4
 """Images are cropped to this aspect ratio before a resize of the shorter side, which bounds memory for thin strips."""
 _MAX_CROPPED_RATIO = 16
 """Maximum ratio of resized to kept pixels for which all are resized: of a thin strip, very little is kept."""
+_MAX_SQUARE = 4096
+"""Longest side that is padded to a square, pixels; longer images are reduced first."""
 
 _OPENCV: dict[Interpolation, int] = {
     "nearest": cv2.INTER_NEAREST,
@@ -198,6 +200,8 @@ class ImageBatcher:
             batch[len(images) :] = 0
         placements: list[Placement] = []
         for image, planes in zip(images, batch, strict=False):
+            if options.pads_to_square:
+                image = _pad_to_square(image, options)
             rows, columns = image.pixels.shape[:2]
             place = fit(image.full_size or (rows, columns), frame, options)
             placements.append(place)
@@ -251,6 +255,19 @@ class ImageBatcher:
         if resized.shape[:2] != size:
             resized = cv2.resize(resized, (width, height), interpolation=_OPENCV[options.interpolation])
         return np.asarray(resized[top:bottom, left:right], np.uint8)
+
+
+def _pad_to_square(image: Image, options: Preprocessing) -> Image:
+    import PIL.Image
+
+    whole = PIL.Image.fromarray(image.pixels)
+    # The square of a long strip would need gigabytes.
+    whole.thumbnail((_MAX_SQUARE, _MAX_SQUARE), PIL.Image.Resampling(PILLOW_FILTERS[options.interpolation]), None)
+    edge = max(whole.size)
+    left, top = (edge - whole.width) // 2, (edge - whole.height) // 2
+    pixels = np.full((edge, edge, 3), options.fill or 0, np.uint8)
+    pixels[top : top + whole.height, left : left + whole.width] = np.asarray(whole)
+    return Image(pixels)
 
 
 def resize_floats(pixels: NDArray[np.uint8], size: tuple[int, int], window: Window) -> NDArray[np.float32]:

@@ -142,6 +142,8 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
             filter.
         resizes_whole: whether all pixels are resized before a crop, so that they equal those of transformers exactly.
+        pads_to_square: whether an image is padded to a square with `fill` before it is resized, as in LLaVA; placements
+            are then those of the square.
     """
 
     height: int
@@ -160,6 +162,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     box_scale: BoxScale = "axes"
     resizes_floats: bool = False
     resizes_whole: bool = False
+    pads_to_square: bool = False
 
 
 class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):

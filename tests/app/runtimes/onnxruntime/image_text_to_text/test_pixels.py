@@ -62,6 +62,11 @@ CONFIGS: list[dict[str, object]] = [
         "resample": 1,
     },
     {"image_processor_type": "CLIPImageProcessor", "size": 28, "crop_size": 24},
+    {"image_processor_type": "ViTImageProcessor", "size": 28, "do_center_crop": True, "crop_size": 24},
+    {"image_processor_type": "SiglipImageProcessor", "size": 28, "do_center_crop": True, "crop_size": 32},
+    {"image_processor_type": "LlavaImageProcessor", "size": 28, "crop_size": 28, "do_pad": True},
+    {"image_processor_type": "LlavaImageProcessor", "size": 28, "do_center_crop": False, "do_pad": True},
+    {"image_processor_type": "LlavaImageProcessor", "size": 28, "crop_size": 24, "do_pad": True, "resample": 0},
 ]
 
 
@@ -148,6 +153,19 @@ def test_unknown_filter_is_rejected(tmp_path: Path) -> None:
     config = Preprocessor(image_processor_type="Idefics3ImageProcessor", resample=9)
     with pytest.raises(ModelError, match="gives a filter that is not supported: 9"):
         TiledImageProcessor((config, tmp_path / "preprocessor_config.json"), tmp_path)
+
+
+@pytest.mark.parametrize("family", ["CLIP", "Llava", "Siglip"])
+def test_shorter_side_without_crop_is_rejected(tmp_path: Path, family: str) -> None:
+    config = {"image_processor_type": f"{family}ImageProcessor", "size": 28, "do_center_crop": False}
+    with pytest.raises(ModelError, match=r"preprocessor_config.json .* {'shortest_edge': 28} .* expected a size with"):
+        pixel_values_of(tmp_path, config, noise(9, 9))
+
+
+def test_strip_is_padded_to_square_of_bounded_size(tmp_path: Path) -> None:
+    config = {"image_processor_type": "LlavaImageProcessor", "size": 28, "crop_size": 28, "do_pad": True}
+    for shape in ((1, 60_000), (60_000, 1)):
+        assert pixel_values_of(tmp_path, config, noise(*shape)).shape == (1, 3, 28, 28)
 
 
 @pytest.mark.parametrize("changes", [{"image_mean": [float("nan")] * 3}, {"image_std": 0}, {"image_std": float("inf")}])
