@@ -106,7 +106,9 @@ class Exchange:
         """
         if self.refused:
             reason = f"{self.code} {quote(self.body)}"
-            raise InconclusiveError(f"The engine refuses the request, with {reason}; give a body with --request")
+            raise InconclusiveError(
+                f"The engine refuses the request, with {reason}; give a body that it accepts with --request"
+            )
         return self.expect_object()
 
     def expect_status(self, *codes: int | str) -> None:

@@ -126,7 +126,8 @@ def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) 
 
     finding = findings(protocol, reply, request={"instances": [1], "messages": 1, "inputs": []})[check]
     assert finding.verdict is Verdict.NOT_TESTED
-    assert 'The engine refuses the request, with 400 {"error":"no"}' in finding.reason
+    assert finding.reason.startswith('The engine refuses the request, with 400 {"error":"no"}')
+    assert finding.reason.endswith("; give a body that it accepts with --request")
 
 
 def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None:
