@@ -15,8 +15,16 @@ from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
-from tasks.inference.error import invalid
-from tasks.text.generation import Message, SamplingParameters, reject_conversation, template_message, with_texts
+from app.settings.model import ModelError
+from tasks.inference.error import InferenceError, invalid
+from tasks.text.generation import (
+    Message,
+    MessagePart,
+    SamplingParameters,
+    reject_conversation,
+    template_message,
+    with_texts,
+)
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
 _CONTEXT_TOKENS = 16
@@ -78,14 +86,19 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         if not getattr(self._hf_tokenizer, "chat_template", None):
             reject_conversation(messages, _MESSAGES)
             return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
-        ids = self._template_ids(messages)
+        ids = self.template_ids(messages)
         if self._controls(ids) != self._controls(
-            self._template_ids([with_texts(message, _PROBE) for message in messages])
+            self.template_ids([with_texts(message, _PROBE) for message in messages])
         ):
             raise invalid("Expected texts without the model's control tokens", _MESSAGES)
         return ids
 
-    def _template_ids(self, messages: Sequence[Message]) -> list[int]:
+    def template_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a conversation in the model's chat template.
+
+        Raises:
+            InferenceError: INVALID_REQUEST if the template rejects the messages.
+        """
         rendered = [template_message(message, "") for message in messages]
         try:
             text = self._hf_tokenizer.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
@@ -110,10 +123,19 @@ def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     """Return the text generator of `network`.
 
     Raises:
-        ModelError: if it has no tokenizer.
+        ModelError: if it has no tokenizer, or its chat template rejects a short message.
     """
     hf_tokenizer = load_tokenizer(spec.source)
-    return _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
+    generator = _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
+    if getattr(hf_tokenizer, "chat_template", None):
+        try:
+            generator.template_ids([Message("user", (MessagePart(type="text", text=_PROBE),))])
+        except InferenceError as error:
+            raise ModelError(
+                f'{spec.source.folder}: {error.message}, for the message "{_PROBE}"; correct the chat template, or '
+                f"remove it to serve texts only"
+            ) from None
+    return generator
 
 
 def last_tokens(inputs: Mapping[str, Any], name: str = "input_ids") -> list[int]:

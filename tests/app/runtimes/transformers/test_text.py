@@ -11,7 +11,7 @@ import pytest
 from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.runtimes.runtime import TRANSFORMERS
-from app.settings.model import ModelSettings, ModelSource
+from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
@@ -124,6 +124,16 @@ def test_conversation_is_formatted_with_the_chat_template(
         answers(model, text_input("a", messages=chat(f"hello {control}")))
     with pytest.raises(InferenceError, match="chat template rejects the messages: too many messages"):
         answers(model, text_input("a", messages=chat(*"abcde")))
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% for m in messages %}"])
+def test_chat_template_that_rejects_a_short_message_is_rejected(
+    folder_of: Callable[[str], Path], tmp_path: Path, template: str
+) -> None:
+    folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelError, match=r"chat: The model's chat template rejects .* correct the chat template"):
+        TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
 
 
 def test_model_without_template_continues_one_message(served: Callable[..., Servable]) -> None:
