@@ -160,6 +160,10 @@ def test_long_batch_is_shown_in_parts_and_can_be_stopped(browser: Browser, serve
         page.get_by_label("Model").select_option("detector")
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_text("Stopped after 0 of 150 images")).to_be_visible()
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name="Save as JSON").click()
+        # No records would say that the model found nothing.
+        assert json.loads(waiting.value.path().read_text())["answers"][0] == {"file": "000.jpg"}
 
 
 def test_candidate_labels_are_sent_with_every_image(browser: Browser, server: str, folder: Path) -> None:

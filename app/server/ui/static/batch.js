@@ -165,9 +165,9 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     const score_threshold = score.value();
     const answers = rows.map((row) => ({
       file: row.name,
-      ...(row.error
-        ? { error: row.error }
-        : { records: (row.records ?? []).filter((record) => record.score >= score_threshold) }),
+      ...(row.error ? { error: row.error } : {}),
+      // An image without an answer has no records, unlike an image without results.
+      ...(row.records ? { records: row.records.filter((record) => record.score >= score_threshold) } : {}),
     }));
     const content = JSON.stringify({ model: model.value, score_threshold, answers }, null, 1);
     save(new Blob([content], { type: "application/json" }), "batch.json");
