@@ -104,6 +104,15 @@ def test_long_explanation_is_stopped(browser: Browser, server: str) -> None:
         expect(page.get_by_role("button", name="Explain", exact=True)).to_be_focused()
 
 
+def test_occlusion_ignores_an_invalid_number_of_samples(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#explain?model=classifier") as page:
+        expect(page.get_by_text("shape.jpg, ")).to_be_visible()
+        page.get_by_role("spinbutton", name="Samples").fill("0")
+        page.get_by_label("Method").select_option("occlusion")
+        page.get_by_role("button", name="Explain", exact=True).click()
+        expect(page.get_by_text("1 result explained")).to_be_visible()
+
+
 def test_rejected_request_shows_an_error(browser: Browser, server: str, tmp_path: Path) -> None:
     url = f"{server}/#explain?model=detector&image=scene.jpg&samples=99999"
     with open_page(browser, url, expect_errors=True) as page:

@@ -37,9 +37,10 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
   });
   const model = modelChoice(models, () => reset(true));
   const { current } = model;
-  const method = choice(Object.entries(METHODS), () =>
-    samples.closest(".field").toggleAttribute("hidden", method.value !== "rise"),
-  );
+  const method = choice(Object.entries(METHODS), () => {
+    // Browsers check the values of hidden fields too, but not of disabled ones.
+    samples.disabled = samples.closest(".field").hidden = method.value !== "rise";
+  });
   const samples = make("input", { type: "number", min: 1, max: 100000, required: "" });
   const grid = make("input", { type: "number", min: 2, max: 32, required: "" });
   const seed = make("input", { type: "number", min: 0, max: 4294967295, required: "" });
