@@ -174,6 +174,17 @@ def test_parameters_that_a_text_field_cannot_hold_are_not_offered(browser: Brows
         expect(page.get_by_label("messages")).to_have_count(0)
 
 
+def test_empty_items_of_a_list_parameter_are_not_sent(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=vlm") as page:
+        page.get_by_text("Parameters").click()
+        page.get_by_label("Stop sequences").fill("red, ,green,")
+        expect(page.locator(".stage")).to_be_visible()
+        with page.expect_request("**/generate_stream") as waiting:
+            page.get_by_role("button", name="Ask").click()
+        assert (waiting.value.post_data_json or {})["parameters"]["stop"] == ["red", "green"]
+        expect(page.get_by_role("log")).to_contain_text("star")
+
+
 def test_results_of_text_tasks_are_shown(browser: Browser, text_server: str) -> None:
     with open_page(browser, f"{text_server}/#try?model=token_classification") as page:
         # Entities count characters; the first character here takes two UTF-16 units in JavaScript.

@@ -2,6 +2,7 @@
 // no file of the model names.
 
 import { field, make } from "./dom.js";
+import { itemsOf } from "./parameters.js";
 import { session } from "./session.js";
 
 const NAME = "candidate_labels";
@@ -12,11 +13,7 @@ export const MIN_SCORE = 0.05;
 export function candidateLabels(onchange) {
   const input = make("input", { type: "text", value: (session.parameters[NAME] ?? []).join(", ") });
   const element = field("Candidate labels", input, "Separate values with commas.");
-  const labels = () =>
-    input.value
-      .split(",")
-      .map((label) => label.trim())
-      .filter(Boolean);
+  const labels = () => itemsOf(input.value);
   const takes = (model) => NAME in model.parameters;
   input.addEventListener("change", onchange);
   return {

@@ -98,6 +98,14 @@ function typeOf(schema) {
   return schema.anyOf?.find((option) => option.type !== "null") ?? schema;
 }
 
+// The items of a text with commas between them.
+export function itemsOf(text) {
+  return text
+    .split(",")
+    .map((item) => item.trim())
+    .filter(Boolean);
+}
+
 // A control and its reader; undefined means the model's default.
 function createControl(schema, onchange) {
   const type = typeOf(schema);
@@ -129,7 +137,7 @@ function createControl(schema, onchange) {
       const value = input.value.trim();
       if (value === "") return undefined;
       if (isNumber) return Number(value);
-      return type.type === "array" ? value.split(",").map((item) => item.trim()) : value;
+      return type.type === "array" ? itemsOf(value) : value;
     },
   ];
 }
