@@ -45,7 +45,7 @@ export async function requestJson(url, options) {
   return answer;
 }
 
-export function reportLost() {
+function reportLost() {
   clearTimeout(timer);
   timer = setTimeout(checkConnection, delay);
   if (lost) return;

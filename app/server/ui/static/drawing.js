@@ -61,12 +61,12 @@ function boundsOf(rings) {
   return bounds;
 }
 
-// Filter shapes like the server: by score and labels (a Set), then NMS within a label, then at most `max`, best first.
-export function filterShapes(shapes, { score = 0, iou = 1, max = Infinity, labels = null } = {}) {
+// Filter shapes like the server: by score, then NMS within a label, then at most `max`, best first.
+export function filterShapes(shapes, { score, iou = 1, max = Infinity }) {
   const selected = [];
   const byLabel = new Map();
   for (const shape of [...shapes].sort((one, other) => other.score - one.score)) {
-    if (shape.score < score || (labels !== null && !labels.has(shape.label))) continue;
+    if (shape.score < score) continue;
     const sameLabel = byLabel.get(shape.label) ?? [];
     if (iou < 1 && sameLabel.some((rival) => overlap(rival, shape) > iou)) continue;
     byLabel.set(shape.label, [...sameLabel, shape]);

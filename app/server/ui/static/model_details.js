@@ -74,7 +74,7 @@ function table(title, headings, rows, kind = "") {
 }
 
 function typeText(schema) {
-  const ownType = schema.type ?? (schema.enum ?? []).map(valueText).join(", ") ?? "";
+  const ownType = schema.type ?? (schema.enum ?? []).map(valueText).join(", ");
   const content = schema.anyOf
     ? schema.anyOf
         .map((option) => typeText(option))

@@ -156,10 +156,7 @@ export function open(main, tools) {
       const lines = written.body.lines ?? [written.body];
       content = lines.map((line) => indentJson(bodyText(line, placeholder))).join("\n");
     }
-    request.show([first, ...headers, "", content].join("\n"), "", async () => {
-      const body = await bodyOf(written, data);
-      return typeof body === "string" ? body : null;
-    });
+    request.show([first, ...headers, "", content].join("\n"), "", () => bodyOf(written, data));
     request.allowCopy(written.raw === null);
   }
 

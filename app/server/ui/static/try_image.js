@@ -200,13 +200,12 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     return session.images
       .filter((image) => answers.get(image))
       .map((image) => {
-        const { records, shapes } = answers.get(image);
-        const shown = filtered(image);
-        return { image, shapes: hasShapes ? shown : shapes, records: shown.map(({ index }) => records[index]) };
+        const shapes = filtered(image);
+        return { image, shapes, records: shapes.map(({ index }) => answers.get(image).records[index]) };
       });
   }
 
-  const stem = () => (imageInputs.shown()?.name ?? model.name).replace(/\.[^.]*$/, "");
+  const stem = () => imageInputs.shown().name.replace(/\.[^.]*$/, "");
   const downloads = make(
     "div.row",
     { role: "group", "aria-label": "Download", hidden: "" },

@@ -81,7 +81,7 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
   const imageViewer = viewer({ label: "Images" });
   const stage = make("div", { hidden: "" }, imageViewer.element);
   const conversation = dialogue("Questions and answers");
-  const form = parameterForm(model, { onfilter() {}, onrequest: saveSession });
+  const form = parameterForm(model, { onrequest: saveSession });
   const imageInputs = imageList({
     root,
     area,
