@@ -215,7 +215,8 @@ def test_tensors_are_entered_and_shown(browser: Browser, server: str) -> None:
         expect(page.get_by_role("group", name="y", exact=True)).to_have_text("[2.5,3,4.5]")
         for wrong, message in (
             ("{", "not valid JSON"),
-            ("[1]", "an object with x"),
+            ("[1]", "an object with a list for each input: x"),
+            ('{"x": 3}', "a list for each input: x"),
             ('{"x": ["a"]}', "inputs[0].data"),
         ):
             box.fill(wrong)

@@ -261,6 +261,6 @@ export function readTensors(value, model) {
   const names = model.inputs.map((input) => input.name);
   const isObject = tensors !== null && typeof tensors === "object";
   const isValid = isObject && names.every((name) => Array.isArray(tensors[name]));
-  if (!isValid) throw new Error(`Tensors: Expected an object with ${names.join(", ")}`);
+  if (!isValid) throw new Error(`Tensors: Expected an object with a list for each input: ${names.join(", ")}`);
   return tensors;
 }
