@@ -185,6 +185,16 @@ def test_empty_items_of_a_list_parameter_are_not_sent(browser: Browser, server: 
         expect(page.get_by_role("log")).to_contain_text("star")
 
 
+def test_streamed_answer_is_stopped(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=vlm") as page:
+        expect(page.locator(".stage")).to_be_visible()
+        page.route("**/generate_stream", lambda route: None)
+        page.get_by_role("button", name="Ask").click()
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("log")).to_contain_text("(stopped)")
+        expect(page.get_by_role("button", name="Ask")).to_be_visible()
+
+
 def test_results_of_text_tasks_are_shown(browser: Browser, text_server: str) -> None:
     with open_page(browser, f"{text_server}/#try?model=token_classification") as page:
         # Entities count characters; the first character here takes two UTF-16 units in JavaScript.
