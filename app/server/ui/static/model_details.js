@@ -1,7 +1,7 @@
 // What the Models view shows of a model when its entry is open.
 
 import { make, tableHead } from "./dom.js";
-import { count } from "./format.js";
+import { count, valueText } from "./format.js";
 
 export const STATES = { READY: "ready", LOADING: "loading", UNAVAILABLE: "not ready" };
 const TENSOR_COLUMNS = ["Name", "Type", "Shape"];
@@ -22,7 +22,7 @@ export function modelDetails({ name, versions, about }, root) {
     const parameters = Object.entries(about.parameters).map(([key, schema]) => [
       key,
       typeText(schema),
-      valueText(schema.default),
+      valueText(schema.default ?? "–"),
     ]);
     const facts = about.facts
       .filter((fact) => !SHOWN_IN_ROW.has(fact.topic))
@@ -84,8 +84,4 @@ function typeText(schema) {
   const { minimum, maximum } = schema;
   if (minimum !== undefined && maximum !== undefined) return `${content}, ${minimum} to ${maximum}`;
   return minimum === undefined ? content : `${content}, ${minimum} or more`;
-}
-
-function valueText(value) {
-  return value === undefined || value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value);
 }
