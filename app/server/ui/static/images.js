@@ -49,6 +49,8 @@ export async function openCamera() {
     play: () => video.play(),
     close,
     async take() {
+      // Before the first frame, the video has no size.
+      await video.play();
       const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight);
       canvas.getContext("2d").drawImage(video, 0, 0);
       close();
