@@ -50,7 +50,6 @@ def overload(workload: Workload, seconds: float) -> Section:
         "refused, 1/s",
         "unsent, 1/s",
         "lost",
-        "CPU ms of a refusal",
     ]
     return Section(title="Overload", about=about, columns=columns, rows=rows)
 
@@ -106,7 +105,6 @@ def _rows(server: RunningServer, request: bytes, seconds: float) -> list[list[Ce
                 overloaded.refused,
                 overloaded.unsent / overloaded.seconds,
                 sum(overloaded.statuses.values()) - answered - refused,
-                1000 * (overloaded_cost - cost) * answered / max(1, refused),
             ]
         )
     return rows
