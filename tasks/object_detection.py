@@ -11,7 +11,17 @@ from tasks.inference.request import Fraction
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers
 from tasks.saliency.probe import best_match, select_targets
 from tasks.task import Model, TaskType
-from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, clip_boxes, ious, select
+from tasks.vision.filtering import (
+    MAX_BOXES,
+    MAX_ORIENTED_BOXES,
+    SCORE_DECIMALS,
+    SelectionParameters,
+    clip_boxes,
+    ious,
+    select,
+    suppress_boxes,
+    suppress_rotated_boxes,
+)
 from tasks.vision.request import ImageItem, ImageTask
 
 PIXEL_DECIMALS = 4
@@ -29,12 +39,16 @@ class DetectionParameters(SelectionParameters, frozen=True, kw_only=True):
     """Parameters of detection.
 
     Attributes:
-        iou_threshold: the IoU threshold of non-maximum suppression within one class. Models that suppress duplicates in
-            their own graph ignore it.
+        iou_threshold: the IoU threshold of non-maximum suppression. Models that suppress duplicates in their own graph
+            ignore it unless `nms` is true.
+        agnostic: whether suppression compares the objects of all classes, not only of one class.
+        nms: whether suppression is also applied to models that need none or have their own, such as Python classes.
     """
 
     score_threshold: Fraction = 0.5
     iou_threshold: Fraction = 0.45
+    agnostic: bool = False
+    nms: bool = False
 
 
 class DetectedObject(msgspec.Struct, frozen=True):
@@ -104,6 +118,29 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
+def drop_duplicates(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: Sequence[str], parameters: DetectionParameters
+) -> NDArray[np.float32]:
+    """Return (N,) `scores`, NaN for the duplicates that non-maximum suppression finds, if `parameters` request it.
+
+    `boxes` are (N, 4) xyxy, or (N, 5) cx, cy, w, h, r (radians), in pixels. Only the best boxes are compared, up to
+    `MAX_BOXES` or `MAX_ORIENTED_BOXES`; the others are dropped.
+    """
+    if not parameters.nms:
+        return scores
+    oriented = boxes.shape[1:] == (5,)
+    candidates = np.flatnonzero((scores >= parameters.score_threshold) & np.isfinite(boxes).all(axis=1))
+    order = (-scores[candidates]).argsort(kind="stable")
+    candidates = candidates[order[: MAX_ORIENTED_BOXES if oriented else MAX_BOXES]]
+    class_ids = np.unique(np.array(labels, object)[candidates], return_inverse=True)[1]
+    kept = (suppress_rotated_boxes if oriented else suppress_boxes)(
+        boxes[candidates], scores[candidates], class_ids, parameters.iou_threshold, agnostic=parameters.agnostic
+    )
+    remaining = np.full(len(scores), np.nan, np.float32)
+    remaining[candidates[kept]] = scores[candidates[kept]]
+    return remaining
+
+
 DetectionInput = ImageItem[DetectionParameters]
 ObjectDetector = Model[DetectionInput, Detections]
 
@@ -134,6 +171,7 @@ class ObjectDetection(ImageTask[DetectionParameters, Detections]):
         boxes = clip_boxes(prediction.boxes, width, height)
         scores = prediction.scores.astype(np.float32)
         scores[~np.logical_and.reduce(boxes[:, 2:] > boxes[:, :2], axis=1)] = np.nan
+        scores = drop_duplicates(prediction.boxes, scores, prediction.labels, item.parameters)
         selected = select(scores, prediction.labels, item.parameters)
         return Detections(
             labels=list(map(prediction.labels.__getitem__, selected)),

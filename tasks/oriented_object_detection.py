@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers
-from tasks.object_detection import OBJECT_OUTPUTS, DetectionInput, DetectionParameters
+from tasks.object_detection import OBJECT_OUTPUTS, DetectionInput, DetectionParameters, drop_duplicates
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, rotated_ious, select
@@ -92,6 +92,7 @@ class OrientedObjectDetection(ImageTask[DetectionParameters, OrientedDetections]
         inside = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
         valid = inside & np.isfinite(boxes).all(axis=1)
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
+        scores = drop_duplicates(boxes, scores, prediction.labels, item.parameters)
         return take(prediction, select(scores, prediction.labels, item.parameters))
 
     def similarity(

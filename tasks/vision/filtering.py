@@ -22,6 +22,11 @@ _BLOCK = 256
 _EPSILON = 1e-7
 """Keeps divisions and logarithms of boxes without an area finite."""
 
+MAX_BOXES = 30_000
+"""Boxes that suppression compares: Ultralytics' limit."""
+MAX_ORIENTED_BOXES = 2000
+"""Oriented boxes that suppression compares. Each one is compared with all others, so more would take seconds."""
+
 SCORE_DECIMALS = 7
 """Decimals of scores: the precision of a 32-bit float in 0..1, without the noise of its conversion to 64 bits."""
 
@@ -136,12 +141,17 @@ def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDA
 
 
 def suppress_boxes(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
+    boxes: NDArray[np.float32],
+    scores: NDArray[np.float32],
+    class_ids: NDArray[np.intp],
+    iou_threshold: float,
+    *,
+    agnostic: bool = False,
 ) -> NDArray[np.intp]:
-    """Apply non-maximum suppression per class to (N, 4) xyxy boxes; return the kept indices by descending score.
+    """Apply non-maximum suppression to (N, 4) xyxy boxes; return the kept indices by descending score.
 
     A box is dropped if its IoU with a box of its class with a higher score exceeds `iou_threshold`, or if its score is
-    0.
+    0. If `agnostic`, boxes of all classes are compared.
     """
     if len(boxes) < 2:
         return np.arange(len(boxes))
@@ -149,7 +159,7 @@ def suppress_boxes(
     # which boxes over the border have.
     # The methods of an array call a ufunc through a Python function.
     extent = np.maximum.reduce(boxes, axis=None) - np.minimum.reduce(boxes, axis=None)
-    class_offsets = class_ids[:, np.newaxis] * (float(extent) + 1.0)
+    class_offsets = 0.0 if agnostic else class_ids[:, np.newaxis] * (float(extent) + 1.0)
     rectangles = np.empty((len(boxes), 4), np.float64)
     rectangles[:, :2], rectangles[:, 2:] = boxes[:, :2] + class_offsets, boxes[:, 2:] - boxes[:, :2]
     kept = np.asarray(cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold), np.intp)  # pyright: ignore
@@ -157,12 +167,18 @@ def suppress_boxes(
 
 
 def suppress_rotated_boxes(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
+    boxes: NDArray[np.float32],
+    scores: NDArray[np.float32],
+    class_ids: NDArray[np.intp],
+    iou_threshold: float,
+    *,
+    agnostic: bool = False,
 ) -> NDArray[np.intp]:
-    """Apply Ultralytics' non-maximum suppression per class to (N, 5) cx, cy, w, h, r (radians) boxes.
+    """Apply Ultralytics' non-maximum suppression to (N, 5) cx, cy, w, h, r (radians) boxes.
 
     A box is dropped if its probabilistic IoU with a box of its class with a higher score, kept or not, reaches
-    `iou_threshold`, or if its score is 0. Return the kept indices by descending score.
+    `iou_threshold`, or if its score is 0. If `agnostic`, boxes of all classes are compared. Return the kept indices by
+    descending score.
     """
     order = (-scores).argsort(kind="stable")
     order = order[scores[order] > 0]
@@ -171,7 +187,8 @@ def suppress_rotated_boxes(
     for start in range(0, len(order), _BLOCK):
         end = start + _BLOCK
         overlap = _probabilistic_ious(ranked[:end], ranked[start:end]) >= iou_threshold
-        overlap &= classes[:end, np.newaxis] == classes[start:end]
+        if not agnostic:
+            overlap &= classes[:end, np.newaxis] == classes[start:end]
         kept[start:end] = ~np.triu(overlap, 1 - start).any(axis=0)
     return order[kept]
 

@@ -44,8 +44,8 @@ _NAMES = (
     "shape", "datatype",
     "data", "binary_data_size", "binary_data_output", "binary_data", "classification", "score_threshold", "top_k",
     "labels", "prompts",
-    "metadata", "iou_threshold", "max_new_tokens", "temperature", "top_p", "stop", "seed", "timeout", "priority",
-    "sequence_id",
+    "metadata", "iou_threshold", "agnostic", "nms", "max_new_tokens", "temperature", "top_p", "stop", "seed", "timeout",
+    "priority", "sequence_id",
     "shared_memory_region", "candidate_labels", "return_full_text", "samples", "__class__", "b64", "url",
     "specversion", "gmap", "ndarray",
 )  # fmt: skip

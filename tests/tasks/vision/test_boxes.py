@@ -47,8 +47,9 @@ def no_overlap_is_near_the_threshold(boxes: Floats, threshold: float, measure: M
     return all(abs(measure(a, b) - threshold) > 1e-3 for a, b in combinations(boxes, 2))
 
 
+@pytest.mark.parametrize("agnostic", [False, True])
 @given(st.integers(0, 2**32 - 1), st.integers(0, 14), st.sampled_from([0.1, 0.45, 0.7, 0.95]))
-def test_suppression_is_greedy_within_a_class(seed: int, count: int, threshold: float) -> None:
+def test_suppression_is_greedy_within_a_class(agnostic: bool, seed: int, count: int, threshold: float) -> None:
     random = np.random.default_rng(seed)
     corner, size = random.uniform(-60, 60, (count, 2)), random.uniform(5, 60, (count, 2))
     boxes = np.concatenate([corner, corner + size], axis=1, dtype=np.float32)
@@ -57,14 +58,17 @@ def test_suppression_is_greedy_within_a_class(seed: int, count: int, threshold: 
     if no_overlap_is_near_the_threshold(boxes, threshold, iou):
         kept: list[int] = []
         for index in np.argsort(-scores, kind="stable").tolist():
-            rivals = [other for other in kept if classes[other] == classes[index]]
+            rivals = [other for other in kept if agnostic or classes[other] == classes[index]]
             if all(iou(boxes[index], boxes[other]) <= threshold for other in rivals):
                 kept.append(index)
-        assert suppress_boxes(boxes, scores, classes, threshold).tolist() == kept
+        assert suppress_boxes(boxes, scores, classes, threshold, agnostic=agnostic).tolist() == kept
 
 
+@pytest.mark.parametrize("agnostic", [False, True])
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from([0.1, 0.45, 0.7]))
-def test_rotated_boxes_are_suppressed_by_better_ones_as_in_ultralytics(seed: int, count: int, threshold: float) -> None:
+def test_rotated_boxes_are_suppressed_by_better_ones_as_in_ultralytics(
+    agnostic: bool, seed: int, count: int, threshold: float
+) -> None:
     random = np.random.default_rng(seed)
     columns = [
         random.uniform(-30, 30, (count, 2)),
@@ -81,11 +85,12 @@ def test_rotated_boxes_are_suppressed_by_better_ones_as_in_ultralytics(seed: int
             index
             for rank, index in enumerate(order)
             if not any(
-                classes[other] == classes[index] and probabilistic_iou(boxes[index], boxes[other]) >= threshold
+                (agnostic or classes[other] == classes[index])
+                and probabilistic_iou(boxes[index], boxes[other]) >= threshold
                 for other in order[:rank]
             )
         ]
-        assert suppress_rotated_boxes(boxes, scores, classes, threshold).tolist() == expected
+        assert suppress_rotated_boxes(boxes, scores, classes, threshold, agnostic=agnostic).tolist() == expected
 
 
 def test_many_rotated_boxes_are_suppressed_across_blocks() -> None:

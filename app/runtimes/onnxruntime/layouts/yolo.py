@@ -42,7 +42,14 @@ from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
-from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
+from tasks.vision.filtering import (
+    MAX_BOXES,
+    MAX_ORIENTED_BOXES,
+    clip_boxes,
+    suppress_boxes,
+    suppress_rotated_boxes,
+    xywh_to_xyxy,
+)
 
 _BOX = 4
 """Values of a box."""
@@ -50,18 +57,12 @@ _BOX = 4
 _MAX_DETECTION_ROWS = 1000
 """An output with more rows contains candidates rather than detections."""
 
-_MAX_CANDIDATES = 30_000
-"""Ultralytics' limit for suppression."""
-
 _RAW, _TRANSPOSED, _NMS, _END2END = _NAMES = ("raw", "raw-transposed", "nms", "end2end")
 _SUPPRESSED = (_NMS, _END2END)
 _TASKS = (TaskType.OBJECT_DETECTION, TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)
 
 _DETECTION = 6
 """Columns of a suppressed row: box, score, class."""
-
-_MAX_ORIENTED = 2000
-"""Candidates. Each oriented box is compared with all others, so more would take seconds."""
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -175,7 +176,7 @@ def _find(
     best = np.maximum.reduce(columns[first:end], axis=0)
     if objectness:
         best = best * columns[_BOX]
-    chosen = best_indices(best, parameters.score_threshold, _MAX_ORIENTED if oriented else _MAX_CANDIDATES)
+    chosen = best_indices(best, parameters.score_threshold, MAX_ORIENTED_BOXES if oriented else MAX_BOXES)
     picked = columns[:, chosen].astype(np.float32, copy=False)
     candidates = Candidates(
         boxes=np.ascontiguousarray(picked[:_BOX].T),
@@ -187,7 +188,9 @@ def _find(
         boxes, suppress = np.concatenate([candidates.boxes, candidates.extras], axis=1), suppress_rotated_boxes
     else:
         boxes, suppress = xywh_to_xyxy(candidates.boxes), suppress_boxes
-    kept = suppress(boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    kept = suppress(
+        boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold, agnostic=parameters.agnostic
+    )
     return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
 
 

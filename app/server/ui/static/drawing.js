@@ -61,15 +61,16 @@ function boundsOf(rings) {
   return bounds;
 }
 
-// Filter shapes like the server: by score, then NMS within a label, then at most `max`, best first.
-export function filterShapes(shapes, { score, iou = 1, max = Infinity }) {
+// Filter shapes like the server: by score, then NMS within a label or across all, then at most `max`, best first.
+export function filterShapes(shapes, { score, iou = 1, agnostic = false, max = Infinity }) {
   const selected = [];
   const byLabel = new Map();
   for (const shape of [...shapes].sort((one, other) => other.score - one.score)) {
     if (shape.score < score) continue;
-    const sameLabel = byLabel.get(shape.label) ?? [];
-    if (iou < 1 && sameLabel.some((rival) => overlap(rival, shape) > iou)) continue;
-    byLabel.set(shape.label, [...sameLabel, shape]);
+    const group = agnostic ? "" : shape.label;
+    const rivals = byLabel.get(group) ?? [];
+    if (iou < 1 && rivals.some((rival) => overlap(rival, shape) > iou)) continue;
+    byLabel.set(group, [...rivals, shape]);
     selected.push(shape);
     if (selected.length >= max) break;
   }

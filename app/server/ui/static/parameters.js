@@ -5,6 +5,8 @@ import { choice, field, make, slider } from "./dom.js";
 const NAMES = {
   top_k: "Top-k",
   candidate_labels: "Candidate labels",
+  agnostic: "NMS across classes",
+  nms: "NMS for models without their own",
   epsilon: "Simplify contours (pixels)",
   max_new_tokens: "Max new tokens",
   temperature: "Temperature",
@@ -70,6 +72,7 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
     filter: () => ({
       score: score?.value() ?? 0,
       iou: iouSliding ? iou.value() : 1,
+      agnostic: ownParameters().agnostic ?? schema.agnostic?.default ?? false,
       max: filters && ownParameters().top_k >= 1 ? Math.floor(ownParameters().top_k) : Infinity,
     }),
     isSliding: () => iouSliding,

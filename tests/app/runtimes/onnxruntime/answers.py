@@ -37,9 +37,12 @@ def classification_input(image: Image) -> ClassificationInput:
     return ClassificationInput(image, SelectionParameters())
 
 
-def detection_input(image: Image, score_threshold: float = 0.5, iou_threshold: float = 0.45) -> DetectionInput:
+def detection_input(
+    image: Image, score_threshold: float = 0.5, iou_threshold: float = 0.45, *, agnostic: bool = False
+) -> DetectionInput:
     """Return an input for a detector."""
-    return DetectionInput(image, DetectionParameters(score_threshold=score_threshold, iou_threshold=iou_threshold))
+    parameters = DetectionParameters(score_threshold=score_threshold, iou_threshold=iou_threshold, agnostic=agnostic)
+    return DetectionInput(image, parameters)
 
 
 def segmentation_input(image: Image, score_threshold: float = 0.5) -> SegmentationInput:

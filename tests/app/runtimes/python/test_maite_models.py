@@ -56,6 +56,33 @@ def test_maite_detector_is_served(tmp_path: Path) -> None:
     assert list(model.description.labels) == ["red", "1", "blue"]
 
 
+def test_duplicates_of_maite_detector_are_suppressed_on_request(tmp_path: Path) -> None:
+    code = DETECTOR.replace(
+        "found.append(Target(np.array([box]), np.array([colour]), np.array([[0.1, 0.2, 0.6]])))",
+        "found.append(Target(np.array([box] * 3), np.array([0, 0, 2]), np.array([0.7, 0.6, 0.9])))",
+    )
+    model = write_and_load(tmp_path / "m", code)
+    image = rectangle(colour=(0, 0, 255))
+
+    def labels(**parameters: object) -> list[str]:
+        return [record["label"] for record in msgspec.to_builtins(model.ask(image, **parameters))]
+
+    assert labels() == ["blue", "red", "red"]
+    assert labels(nms=True) == ["blue", "red"]
+    assert labels(nms=True, agnostic=True) == ["blue"]
+
+
+def test_settings_of_a_python_class_may_request_suppression(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            labels = ["a", "b"]
+            def predict(self, image):
+                return {"boxes": [[3, 4, 30, 40], [3, 4, 30, 40]], "scores": [0.9, 0.8], "labels": [0, 1]}
+    """
+    model = write_and_load(tmp_path / "m", code, parameters={"nms": True, "agnostic": True})
+    assert [record["label"] for record in msgspec.to_builtins(model.ask(rectangle()))] == ["a"]
+
+
 def test_maite_implementation_may_be_factory_function(tmp_path: Path) -> None:
     code = DETECTOR.replace("class Model:", "class Bright:") + "\n    def Model():\n        return Bright()\n"
     assert len(write_and_load(tmp_path / "m", code).ask(rectangle(colour=(0, 0, 255)))) == 1

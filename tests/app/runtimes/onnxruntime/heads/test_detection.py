@@ -61,6 +61,12 @@ def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
     assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
 
 
+@pytest.mark.parametrize("layout", ["raw", "raw, transposed"])
+def test_agnostic_suppression_drops_worse_boxes_of_other_classes(tmp_path: Path, layout: str) -> None:
+    (found,) = detector(layouts(tmp_path)[layout][0])([detection_input(WIDE, agnostic=True)])
+    assert found.labels == ["dog", "fox"]
+
+
 def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": graphs.rows(ROWS)}, shape=SHAPE)
     (found,) = detector(file)([detection_input(WIDE)])
