@@ -110,11 +110,13 @@ class TensorInference:
         for index, tensor in enumerate(request.inputs):
             path = f"inputs[{index}]"
             spec = self._specs.get(tensor.name)
+            if spec is None and request.lenient_inputs and len(self.inputs) == len(request.inputs) == 1:
+                (spec,) = self.inputs
             if spec is None:
                 raise invalid(f"Expected one of {_join_names(self._specs)}, got {tensor.name!r}", f"{path}.name")
-            if tensor.name in tensors:
+            if spec.name in tensors:
                 raise invalid(f"Expected each input once, got {tensor.name!r} again", f"{path}.name")
-            tensors[tensor.name] = _validated(tensor, spec, path, binary=self._binary)
+            tensors[spec.name] = _validated(tensor, spec, path, binary=self._binary, lenient=request.lenient_inputs)
         missing = [name for name in self._specs if name not in tensors]
         if missing:
             raise invalid(
@@ -185,22 +187,37 @@ def _parameters(request: InferenceRequest) -> Mapping[str, object]:
     return {**request.parameters, **input_parameters}
 
 
-def _validated(tensor: InputTensor, spec: TensorSpec, path: str, *, binary: bool) -> NDArray[Any]:
+def _validated(tensor: InputTensor, spec: TensorSpec, path: str, *, binary: bool, lenient: bool) -> NDArray[Any]:
     datatype = Datatype.BYTES if isinstance(tensor, BytesTensor) else tensor.datatype
     if datatype is not spec.datatype:
         raise invalid(f"Expected {spec.datatype} for {spec.name!r}, got {datatype}", f"{path}.datatype")
-    if not spec.accepts(tensor.shape):
+    shape = tensor.shape
+    if isinstance(tensor, BytesTensor):
+        shape = _shape_of_bytes(tensor, f"{path}.shape", lenient=lenient)
+    if lenient and len(spec.shape) == 1 and len(shape) == 2 and shape[1] == 1:
+        shape = shape[:1]
+    if not spec.accepts(shape):
         message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {quote_value(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
-    return _elements(tensor, path, binary=binary) if isinstance(tensor, BytesTensor) else tensor.data
+    if isinstance(tensor, BytesTensor):
+        return _elements(tensor, shape, path, binary=binary)
+    return tensor.data if shape == tensor.shape else tensor.data.reshape(shape)
 
 
-def _elements(tensor: BytesTensor, path: str, *, binary: bool) -> NDArray[Any]:
-    if math.prod(tensor.shape) != len(tensor.elements) or any(size < 0 for size in tensor.shape):
-        message = (
-            f"Expected a shape for the {len(tensor.elements)} elements in data, got {quote_value(list(tensor.shape))}"
-        )
-        raise invalid(message, f"{path}.shape")
+def _shape_of_bytes(tensor: BytesTensor, path: str, *, lenient: bool) -> tuple[int, ...]:
+    """Return the shape of BYTES. If `lenient`, one dimension may be -1, whose size follows from the elements."""
+    shape, count = tensor.shape, len(tensor.elements)
+    if lenient and shape.count(-1) == 1:
+        known_size = math.prod(size for size in shape if size != -1)
+        missing_size = count // known_size if known_size > 0 else 0
+        shape = tuple(missing_size if size == -1 else size for size in shape)
+    if any(size < 0 for size in shape) or math.prod(shape) != count:
+        message = f"Expected a shape for the {count} elements in data, got {quote_value(list(tensor.shape))}"
+        raise invalid(message, path)
+    return shape
+
+
+def _elements(tensor: BytesTensor, shape: tuple[int, ...], path: str, *, binary: bool) -> NDArray[Any]:
     is_base64 = tensor.parameters.get("content_type") == "base64"
     array = np.empty(len(tensor.elements), object)
     for index, element in enumerate(tensor.elements):
@@ -209,7 +226,7 @@ def _elements(tensor: BytesTensor, path: str, *, binary: bool) -> NDArray[Any]:
         except InferenceError as error:
             raise error.with_prefix(f"{path}.data[{index}]") from None
     try:
-        return array.reshape(tensor.shape)
+        return array.reshape(shape)
     except (ValueError, OverflowError):
         message = f"Expected sizes whose product can be counted, got {list(tensor.shape)}"
         raise invalid(message, f"{path}.shape") from None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.wire.json_body import first_path, read_json
 from tasks.inference.error import invalid, quote_value
-from tasks.inference.tensor import Datatype, Tensor
+from tasks.inference.tensor import Datatype, Tensor, fits_shape
 
 MAX_DIMENSIONS = 32
 """The limit of NumPy 1, which many clients use."""
@@ -47,14 +47,16 @@ def numeric_tensor(
     parameters: Mapping[str, object],
     path: str,
 ) -> Tensor:
-    """Return a tensor of `shape` from a flat or nested JSON array; one dimension of `shape` may be -1.
+    """Return a tensor of `shape` from a flat or nested JSON array.
+
+    A dimension of `shape` may be -1: one of them if the array is flat, any of them if it is nested.
 
     Integers are accepted for floating-point datatypes, and booleans for integer datatypes (0 and 1). Other mismatches
     are rejected.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field under `path`: a value of another type or out of range, or a
-            count that does not fit the shape.
+            count, or rows, that do not fit the shape.
     """
     if datatype is Datatype.BF16:
         raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
@@ -69,10 +71,14 @@ def read_numbers(
     array = _decode_fast(datatype, data)
     if array is None:
         rows = read_json(data, list[Any], path)
-        if shape is None:
-            (shape, _), shape_path = shape_and_values(rows, path), path
-        array = _decode_rows(datatype, rows, path)
-    return array if shape is None else _shaped(array, shape, shape_path)
+        rows_shape, _ = shape_and_values(rows, path)
+        array = _shaped(_decode_rows(datatype, rows, path), rows_shape, path)
+    if shape is None:
+        return array
+    if array.ndim == 1:
+        return _shaped(array, shape, shape_path)
+    check_rows(array.shape, shape, shape_path)
+    return array
 
 
 def _decode_fast(datatype: Datatype, data: msgspec.Raw) -> NDArray[Any] | None:
@@ -122,6 +128,17 @@ def _flat_numbers(values: list[Any], datatype: Datatype, path: str) -> Sequence[
         raise invalid("Expected a flat array, or nested rows that are all of one depth", path)
     type_name = "null" if mismatch[1] is None else type(mismatch[1]).__name__
     raise invalid(f"Expected {datatype} numbers, got {type_name}", mismatch[0])
+
+
+def check_rows(rows_shape: Sequence[int], shape: Sequence[int], path: str) -> None:
+    """Reject a `shape` that contradicts the shape of nested rows. -1 is any size.
+
+    Raises:
+        InferenceError: INVALID_REQUEST with `path`.
+    """
+    if not fits_shape(rows_shape, shape):
+        rows = quote_value(list(rows_shape))
+        raise invalid(f"Expected the shape of the rows in data, {rows}, got {quote_value(list(shape))}", path)
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:

@@ -39,6 +39,8 @@ class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         inputs: in the order of the request.
         parameters: parameters of the request, the defaults of all inputs.
         timeout: the client's timeout in seconds since arrival; None for no timeout.
+        lenient_inputs: whether a model's only input may have any name, a one-dimensional input the shape [N, 1], and
+            BYTES a shape with -1, as in requests of Chariot's clients and MLServer's codecs.
     """
 
     id: str
@@ -47,6 +49,7 @@ class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     inputs: tuple[InputTensor, ...]
     parameters: Mapping[str, object] = {}
     timeout: float | None = None
+    lenient_inputs: bool = False
 
     def parameter(self, index: int, name: str) -> object:
         """Return parameter `name` of input `index`, by default that of the request; None if both lack it."""

@@ -62,9 +62,14 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts(self, shape: Sequence[int]) -> bool:
         """Return whether a tensor of this shape is allowed."""
-        return len(self.shape) == len(shape) and all(
-            expected in (-1, side) for expected, side in zip(self.shape, shape, strict=True)
-        )
+        return fits_shape(shape, self.shape)
+
+
+def fits_shape(shape: Sequence[int], expected_shape: Sequence[int]) -> bool:
+    """Return whether `shape` has the sizes of `expected_shape`, in which -1 is any size."""
+    return len(shape) == len(expected_shape) and all(
+        expected in (-1, side) for expected, side in zip(expected_shape, shape, strict=True)
+    )
 
 
 class Element(Protocol):

@@ -74,6 +74,7 @@ def decode(
         model_version=model_version,
         inputs=tuple(inputs),
         parameters=read_parameters_object(wire.parameters, "parameters") if wire.parameters else {},
+        lenient_inputs=True,
     )
 
 

@@ -28,7 +28,7 @@ from app.protocols.kserve_v2.rendering import (
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireResponse
 from app.wire.bytes_elements import StringElement, string_elements
 from app.wire.json_body import read_json, read_parameters_object
-from app.wire.json_tensors import flatten_rows, numeric_tensor, read_datatype
+from app.wire.json_tensors import check_rows, numeric_tensor, read_datatype, shape_and_values
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, convert
@@ -84,6 +84,7 @@ def decode(
         inputs=tuple(inputs),
         parameters=parameters,
         timeout=read_timeout(parameters),
+        lenient_inputs=True,
     )
     binary_output = convert(parameters.get("binary_data_output") or False, bool, "parameters.binary_data_output")
     outputs = [
@@ -159,19 +160,21 @@ def _decode_json(
     wire: WireInput, datatype: Datatype, data: msgspec.Raw, parameters: Mapping[str, object], path: str
 ) -> InputTensor:
     if datatype is Datatype.BYTES:
-        return bytes_tensor(wire.name, wire.shape, _strings(data, f"{path}.data"), parameters, path)
+        return bytes_tensor(wire.name, wire.shape, _strings(data, wire.shape, path), parameters, path)
     if not datatype.has_json_form:
         raise invalid(f"{datatype} has no form in JSON; send it with the binary extension", f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, data, parameters, path)
 
 
-def _strings(data: msgspec.Raw, path: str) -> Sequence[Element]:
+def _strings(data: msgspec.Raw, shape: Sequence[int], path: str) -> Sequence[Element]:
     """Return BYTES elements from JSON strings, which may be nested as numbers may."""
+    data_path = f"{path}.data"
     if not bytes(memoryview(data)[1:_PEEK_BYTES]).lstrip().startswith(b"["):
-        return string_elements(data, path)
-    texts = flatten_rows(read_json(data, list[Any], path))
+        return string_elements(data, data_path)
+    rows_shape, texts = shape_and_values(read_json(data, list[Any], data_path), data_path)
     if not all(isinstance(text, str) for text in texts):
-        raise invalid("Expected texts, flat or in nested rows that are all of one depth", path)
+        raise invalid("Expected texts, flat or in nested rows that are all of one depth", data_path)
+    check_rows(rows_shape, shape, f"{path}.shape")
     return [StringElement(text) for text in texts]
 
 

@@ -104,6 +104,7 @@ def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceR
         inputs=tuple(inputs),
         parameters=parameters,
         timeout=read_timeout(parameters),
+        lenient_inputs=True,
     )
     outputs: list[RequestedOutput] = []
     for index, output in enumerate(message.outputs):

@@ -67,7 +67,6 @@ BAD_JSON: list[tuple[str, object, str]] = [
     ("null data", one_input(data=None), "inputs[0].data"),
     ("bare number", one_input(data=1), "inputs[0].data"),
     ("text for numbers", one_input(data="12"), "inputs[0].data"),
-    ("unknown input", one_input(name="z"), "inputs[0].name"),
     ("unknown datatype", one_input(datatype="FP8"), "inputs[0].datatype"),
     ("negative shape", one_input(shape=[-2]), "inputs[0].shape"),
     ("free dimension", one_input(shape=[-1]), "inputs[0].shape"),
