@@ -133,7 +133,7 @@ def _scalar(name: str, field: str, value: Any, spec: TensorSpec | None) -> Input
         return BytesTensor(name=name, shape=shape, elements=[element])
     path, sent = entry_path(field, name), _NUMBERS[field]
     try:
-        datatype, data = convert_numbers(np.array([value], sent.dtype), sent, spec, path)
+        datatype, data = convert_numbers(np.array([value], sent.dtype), sent, spec, path, rounds=True)
     except InferenceError as error:
         raise invalid(error.message, path) from None
     return Tensor(name=name, datatype=datatype, data=data.reshape(shape))

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
-from app.protocols.grps.messages import GenericTensor, GrpsMessage, entry_path
+from app.protocols.grps.messages import GenericTensor, GrpsMessage, entry_path, with_success_status
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.wire.json_body import read_json
 from app.wire.json_tensors import MAX_DIMENSIONS, index_path, shape_and_values
@@ -86,7 +86,8 @@ def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
 
     Args:
         message: the message; its arrays are removed.
-        as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null.
+        as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null. The status
+            names the other tensors, which are left out.
 
     Raises:
         InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
@@ -246,5 +247,8 @@ def _first_as_ndarray(message: Any) -> object:
     first = tensors[0]
     numbers: NDArray[np.float32] = np.fromiter(first.flat_float32, np.float32, len(first.flat_float32))
     nested = numbers.reshape(tuple(first.shape)).tolist()
+    if others := [tensor.name for tensor in tensors[1:]]:
+        names = ", ".join(map(quote_value, others))
+        with_success_status(message, f"OK; ndarray is {quote_value(first.name)} and leaves out {names}")
     message.ClearField("gtensors")
     return nested

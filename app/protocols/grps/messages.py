@@ -19,10 +19,10 @@ def entry_path(field: str, key: str) -> str:
     return f"gmap.{field}[{truncate(key)}]"
 
 
-def with_success_status(message: Any) -> Any:
-    """Set the status of `message` to success, and return it."""
+def with_success_status(message: Any, text: str = "OK") -> Any:
+    """Set the status of `message` to success with a text, and return it."""
     message.status.code = 200
-    message.status.msg = "OK"
+    message.status.msg = text
     message.status.status = _SUCCESS
     return message
 

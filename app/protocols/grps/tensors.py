@@ -121,16 +121,23 @@ def write_tensor(tensor: Tensor, message: Any) -> None:
 
 
 def convert_numbers(
-    numbers: NDArray[Any], sent_datatype: Datatype, spec: TensorSpec | None, path: str
+    numbers: NDArray[Any], sent_datatype: Datatype, spec: TensorSpec | None, path: str, *, rounds: bool = False
 ) -> tuple[Datatype, NDArray[Any]]:
-    """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype."""
+    """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype.
+
+    With `rounds`, floating-point numbers are rounded to a narrower declared datatype.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first number that would change, or that would become infinite.
+    """
     convert = _rounded if sent_datatype is Datatype.FP16 else _exact
     converted = convert(numbers, sent_datatype, path)
     if spec is None or spec.datatype in (sent_datatype, Datatype.BYTES):
         return sent_datatype, converted
+    convert = _rounded if rounds and sent_datatype.kind == spec.datatype.kind == "f" else _exact
     if spec.datatype is Datatype.BF16:
-        return spec.datatype, _rounded(_exact(converted, Datatype.FP32, path), spec.datatype, path)
-    return spec.datatype, _exact(converted, spec.datatype, path)
+        return spec.datatype, _rounded(convert(converted, Datatype.FP32, path), spec.datatype, path)
+    return spec.datatype, convert(converted, spec.datatype, path)
 
 
 def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
@@ -151,14 +158,14 @@ def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]
 
 
 def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
-    """Convert `numbers` to FP16 or BF16.
+    """Convert `numbers` to a floating-point datatype; to BF16 from FP32.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the first number that would become infinite.
     """
     is_bf16 = datatype is Datatype.BF16
     with np.errstate(over="ignore"):
-        rounded: NDArray[Any] = to_bfloat16_bits(numbers) if is_bf16 else numbers.astype(np.float16)
+        rounded: NDArray[Any] = to_bfloat16_bits(numbers) if is_bf16 else numbers.astype(datatype.dtype)
     is_finite = np.isfinite(from_bfloat16_bits(rounded) if is_bf16 else rounded)
     _check_unchanged(numbers, is_finite | ~np.isfinite(numbers), datatype, path)
     return rounded

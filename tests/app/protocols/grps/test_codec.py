@@ -9,12 +9,12 @@ import pytest
 
 from app.engine.models.registry import Registry
 from app.protocols.grps.codec import PredictCodec, resolve_model
-from app.protocols.grps.gmap import echo_metadata, read_map, write_scalars
+from app.protocols.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.protocols.grps.messages import GrpsMessage
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import Datatype, Tensor
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tests.support.servers.grpc_server import build_engine
 
 
@@ -229,3 +229,30 @@ def test_metadata_and_similarity_of_an_output_are_entries_of_the_map() -> None:
     message = GrpsMessage()
     echo_metadata(message, "cam", {"metadata": "m", "similarity": 0.25}, {})
     assert message == GrpsMessage(gmap={"s_s": {"cam.metadata": "m"}, "s_f": {"cam.similarity": 0.25}})
+
+
+@pytest.mark.parametrize("datatype", [Datatype.FP32, Datatype.FP16, Datatype.BF16])
+def test_double_in_a_map_is_rounded_to_the_floating_point_type_of_the_model(datatype: Datatype) -> None:
+    spec = TensorSpec(name="x", datatype=datatype, shape=(-1,))
+    (tensor,), _ = read_scalars(GrpsMessage(gmap={"s_d": {"x": 0.1}}).gmap, [spec])
+    assert isinstance(tensor, Tensor)
+    assert tensor.datatype is datatype
+    expected = {Datatype.FP32: np.float32(0.1), Datatype.FP16: np.float16(0.1), Datatype.BF16: 0.10009765625}
+    assert tensor.values.item() == expected[datatype]
+
+
+@pytest.mark.parametrize(
+    ("fields", "datatype"),
+    [
+        ({"s_d": {"x": 1e39}}, Datatype.FP32),
+        ({"s_f": {"x": 1e5}}, Datatype.FP16),
+        ({"s_d": {"x": 1e39}}, Datatype.BF16),
+        ({"s_d": {"x": 1.5}}, Datatype.INT32),
+        ({"s_i64": {"x": 2**24 + 1}}, Datatype.FP32),
+    ],
+)
+def test_number_in_a_map_that_does_not_fit_the_model_is_rejected(fields: Any, datatype: Datatype) -> None:
+    spec = TensorSpec(name="x", datatype=datatype, shape=(-1,))
+    field = next(iter(fields))
+    with pytest.raises(InferenceError, match=rf"gmap\.{field}\[x\]: Expected (FP32|{datatype}) numbers"):
+        read_scalars(GrpsMessage(gmap=fields).gmap, [spec])

@@ -241,3 +241,18 @@ def test_more_than_32_array_dimensions_are_rejected() -> None:
     with pytest.raises(InferenceError, match="32 dimensions"):
         nested_numbers(value, "ndarray")
     assert nested_numbers([], "ndarray").shape == (0,)
+
+
+def test_status_names_the_tensors_that_an_ndarray_leaves_out() -> None:
+    def message_with(*names: str) -> Any:
+        tensors = [{"name": name, "dtype": 7, "shape": [1], "flat_float32": [1]} for name in names]
+        return with_success_status(GrpsMessage(gtensors={"tensors": tensors}))
+
+    def status_text(*names: str) -> str:
+        content = json.loads(encode_json(message_with(*names), as_ndarray=True))
+        assert content["ndarray"] == [1.0]
+        assert (content["status"]["code"], content["status"]["status"]) == (200, "SUCCESS")
+        return content["status"]["msg"]
+
+    assert status_text("a") == "OK"
+    assert status_text("a", "b", "c") == "OK; ndarray is 'a' and leaves out 'b', 'c'"
