@@ -1,7 +1,8 @@
 """Create the HTTP applications of an engine."""
 
+import re
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cached_property
 from typing import Any, cast
@@ -24,8 +25,8 @@ from app.protocols.request_info import add_id_headers
 from app.server.auth.audit import audit_response
 from app.server.auth.http_access import HttpAccess, requires
 from app.server.http.direct_request import GZIP_REFUSED, MIN_COMPRESSED_BYTES, STREAMED_PATHS
-from app.server.http.dispatch import create_handlers
-from app.server.http.errors import ErrorHandlers, create_error_handlers
+from app.server.http.dispatch import VERBS, create_handlers
+from app.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern
 from app.server.http.inferences import Inferences
 from app.server.http.openapi import OWN_OPERATIONS, REFERENCE_HEADERS, describe_service, reference_page
 from app.server.ui.page import EVENTS_PATH, WebPage
@@ -222,6 +223,16 @@ class HeadSupport(Litestar):
     def _methods_by_path(self) -> Mapping[str, set[str]]:
         return {route.path_format: set(route.methods) for route in self.routes if isinstance(route, HTTPRoute)}
 
+    @cached_property
+    def _methods_by_verb(self) -> Sequence[tuple[re.Pattern[str], Collection[str]]]:
+        """Return the methods that serve a verb, such as ``:predict``, with a pattern of its paths."""
+        methods_by_path: dict[str, set[str]] = {}
+        for route_ in self.routes:
+            for handler in route_.route_handlers if isinstance(route_, HTTPRoute) else ():
+                for verb in handler.opt.get(VERBS, ()):
+                    methods_by_path.setdefault(f"{route_.path}:{verb}", set()).update(handler.http_methods)
+        return [(path_pattern(path), methods) for path, methods in methods_by_path.items()]
+
     def _with_allowed_methods(self, scope: Any, send: Send, supports_head: bool) -> Send:
         """Wrap `send` so that Allow lists all methods of the path in responses to OPTIONS and in 405."""
 
@@ -237,6 +248,9 @@ class HeadSupport(Litestar):
         return send_methods
 
     def _allowed_methods(self, scope: Any, value: bytes, supports_head: bool) -> bytes:
+        for pattern, methods in self._methods_by_verb:
+            if pattern.fullmatch(scope["path"]):
+                return ", ".join(sorted({*methods, "OPTIONS"})).encode("ascii")
         methods = {method.strip() for method in value.decode("ascii").split(",")}
         if scope["method"] == "OPTIONS":
             # Litestar's response lists only the methods of the first handler on the path.

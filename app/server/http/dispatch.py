@@ -1,11 +1,12 @@
 """Turn endpoints of protocols into Litestar handlers, including paths that several protocols share."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from inspect import isawaitable
 from typing import Any, cast
 
 import msgspec
 from litestar import Response, route
+from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import HTTPRouteHandler
 
 from app.engine.engine import Engine
@@ -15,6 +16,10 @@ from app.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
 ProtocolEndpoints = Sequence[tuple[HttpProtocol, Endpoint]]
+
+
+VERBS = "verbs"
+"""Key in the `opt` of a handler: the verbs that it serves."""
 
 
 class RouteConflictError(Exception):
@@ -34,14 +39,22 @@ def create_handlers(
     for protocol in protocols:
         for endpoint in protocol.endpoints(engine):
             endpoints_by_route.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
+    path_verbs: dict[str, set[str]] = {}
+    for (_, path), candidates in endpoints_by_route.items():
+        path_verbs.setdefault(path, set()).update(endpoint.verb for _, endpoint in candidates if endpoint.verb)
     return [
-        _create_handler(method, path, candidates, engine, access)
+        _create_handler(method, path, candidates, engine, access, path_verbs[path])
         for (method, path), candidates in endpoints_by_route.items()
     ]
 
 
 def _create_handler(
-    method: Method, path: str, candidates: ProtocolEndpoints, engine: Engine, access: HttpAccess
+    method: Method,
+    path: str,
+    candidates: ProtocolEndpoints,
+    engine: Engine,
+    access: HttpAccess,
+    path_verbs: Collection[str],
 ) -> HTTPRouteHandler:
     verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in candidates))
     candidates_by_verb = {
@@ -57,6 +70,9 @@ def _create_handler(
             target, _, verb = target.rpartition(":")
             # Litestar caches the parameters of a path, so they must not be modified.
             request.scope["path_params"] = {**request.path_params, "target": target}
+        elif target.rpartition(":")[2] in path_verbs:
+            # Another method serves this verb. `HeadSupport` lists the methods.
+            raise MethodNotAllowedException(headers={"Allow": method})
         for protocol, endpoint in candidates_by_verb.get(verb, ()):
             if endpoint.accepts_target is None or endpoint.accepts_target(target):
                 return await _handle(protocol, endpoint, request, engine, access)
@@ -67,7 +83,8 @@ def _create_handler(
             message = f"No protocol here serves a model called {quote_value(target)} on this path"
         return to_response(error_answer(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message)))
 
-    return route(path, http_method=method, status_code=200, opt=requires(BY_ENDPOINT))(dispatch)
+    opt = {**requires(BY_ENDPOINT), VERBS: tuple(filter(None, verbs))}
+    return route(path, http_method=method, status_code=200, opt=opt)(dispatch)
 
 
 def _unclaimed_last(method: Method, candidates: ProtocolEndpoints) -> ProtocolEndpoints:

@@ -51,7 +51,7 @@ def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> C
     endpoints = [(protocol, endpoint) for protocol in protocols for endpoint in protocol.endpoints(engine)]
     # Use the order of the dispatcher: endpoints that claim some targets come first.
     endpoints.sort(key=lambda pair: pair[1].accepts_target is None)
-    patterns = [(protocol, endpoint.accepts_target, _pattern(endpoint.path)) for protocol, endpoint in endpoints]
+    patterns = [(protocol, endpoint.accepts_target, path_pattern(endpoint.path)) for protocol, endpoint in endpoints]
 
     def body(path: str, message: str) -> bytes:
         path = "/" + "/".join(filter(None, path.split("/")))
@@ -74,7 +74,7 @@ def _owner_error(protocols: Sequence[HttpProtocol], path: str, status: int, mess
     return None
 
 
-def _pattern(path: str) -> re.Pattern[str]:
+def path_pattern(path: str) -> re.Pattern[str]:
     """Return a pattern that matches the paths of a path template of Litestar."""
     return re.compile(re.sub(r"\{(\w+):\w+\}", r"(?P<\1>[^/]+)", path))
 

@@ -62,7 +62,7 @@ def test_repeated_requests_return_the_same_prediction(client: Client) -> None:
 def test_unknown_paths_and_methods_return_a_json_error(client: Client) -> None:
     for method, path, status in (
         ("GET", "/v1", 404),
-        ("GET", "/v1/models/detector:predict", 404),
+        ("GET", "/v1/models/detector:predict", 405),
         ("POST", "/v1/models", 405),
         ("DELETE", "/v1/models/detector", 405),
         ("POST", "/v1/models/detector:fly", 404),

@@ -61,6 +61,21 @@ def test_allow_lists_exactly_the_served_methods(client: TestClient[Litestar], pa
             assert listed_methods(response.headers["allow"]) == allowed
 
 
+@pytest.mark.parametrize("verb", ["predict", "explain"])
+def test_allow_of_a_verb_lists_only_the_methods_that_serve_it(client: TestClient[Litestar], verb: str) -> None:
+    path = f"/v1/models/{MODEL}:{verb}"
+    assert listed_methods(client.options(path).headers["allow"]) == ["OPTIONS", "POST"]
+    assert client.post(path).status_code != 405
+    for method in set(METHODS) - {"POST"}:
+        response = client.request(method, path)
+        assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST"), method
+    assert client.get(path).json() == {"error": f"GET is not served at {path}"}
+
+
+def test_unknown_verb_stays_part_of_the_model_name(client: TestClient[Litestar]) -> None:
+    assert client.get(f"/v1/models/{MODEL}:fly").status_code == 404
+
+
 def test_allow_of_page_events_is_get_only(client: TestClient[Litestar]) -> None:
     for method in ("HEAD", "POST", "OPTIONS"):
         response = client.request(method, "/page/events")
