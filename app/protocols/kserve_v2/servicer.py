@@ -131,7 +131,8 @@ def _is_model_ready(engine: Engine, model: Any) -> bool:
     try:
         engine.ready_model(model.name, model.version or None)
     except InferenceError as error:
-        if error.kind is not ErrorKind.MODEL_NOT_READY:
+        # As in Triton, an unknown model is not ready either.
+        if error.kind not in (ErrorKind.MODEL_NOT_READY, ErrorKind.MODEL_NOT_FOUND):
             raise
         return False
     return True

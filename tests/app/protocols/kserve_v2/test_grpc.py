@@ -112,7 +112,12 @@ def test_unloaded_model_is_not_ready(unready_peer: GrpcTestClient) -> None:
     assert unready_peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
 
 
-@pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata", "ModelStatistics"])
+@pytest.mark.parametrize("fields", [{"name": "missing"}, {"name": "detector", "version": "9"}, {}])
+def test_unknown_model_or_version_is_not_ready(peer: GrpcTestClient, fields: dict[str, str]) -> None:
+    assert not peer.call("ModelReady", message("ModelReadyRequest", **fields)).ready
+
+
+@pytest.mark.parametrize("method", ["ModelMetadata", "ModelStatistics"])
 @pytest.mark.parametrize("fields", [{"name": "missing"}, {"name": "detector", "version": "9"}])
 def test_unknown_model_or_version_is_not_found(peer: GrpcTestClient, method: str, fields: dict[str, str]) -> None:
     code, details = peer.call_error(method, message(f"{method}Request", **fields))
