@@ -89,11 +89,11 @@ def check_tasks_as_tensors(url: str) -> None:
 
 
 def check_errors(url: str) -> None:
-    infer_input = tensor("z", np.array([1], np.float32), "FP32", binary=False)
+    infer_input = tensor("z", np.array([1], np.float64), "FP64", binary=False)
     for model, status in (("half_plus_two", "400"), ("missing", "404")):
         error_text = str(raised_error(httpx.HTTPStatusError, infer, url, model, infer_input))
         assert status in error_text
-        assert "'z'" in error_text or "'missing'" in error_text
+        assert "'x'" in error_text or "'missing'" in error_text
 
 
 def predict(url: str, model: str, *instances: Any, **body: Any) -> Any:

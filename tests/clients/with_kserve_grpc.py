@@ -68,11 +68,11 @@ def check_tasks(address: str) -> None:
 
 
 def check_errors(address: str) -> None:
-    infer_input = tensor("z", np.array([1], np.float32), "FP32", binary=True)
+    infer_input = tensor("z", np.array([1], np.float64), "FP64", binary=True)
     for model, code in (("half_plus_two", grpc.StatusCode.INVALID_ARGUMENT), ("missing", grpc.StatusCode.NOT_FOUND)):
         error: Any = raised_error(grpc.RpcError, infer, address, model, infer_input)
         assert error.code() is code, error
-        assert "'z'" in error.details() or "'missing'" in error.details()
+        assert "'x'" in error.details() or "'missing'" in error.details()
 
 
 if __name__ == "__main__":

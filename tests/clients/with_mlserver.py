@@ -35,8 +35,9 @@ def check_metadata(url: str) -> None:
 
 
 def check_numbers(url: str) -> None:
+    # The codec makes a column of a list of numbers.
     infer_input = codecs.NumpyCodec.encode_input("x", np.array([1, 2], np.float32))
-    infer_input.shape = [2]  # the codec returns a column
+    assert infer_input.shape == [2, 1]
     response = infer(url, "half_plus_two", types.InferenceRequest(id="a1", inputs=[infer_input]))
     assert response.id == "a1"
     assert codecs.NumpyCodec.decode_output(response.outputs[0]).tolist() == [2.5, 3.0]
@@ -44,9 +45,16 @@ def check_numbers(url: str) -> None:
 
 def check_texts(url: str) -> None:
     infer_input = codecs.StringCodec.encode_input("text", ["Åsa", ""], use_bytes=False)
-    infer_input.shape = [2]  # the codec returns a column
     response = infer(url, "greeter", types.InferenceRequest(inputs=[infer_input]))
     assert codecs.StringCodec.decode_output(response.outputs[0]) == ["Hello, Åsa!", "Hello, !"]
+
+
+def check_requests_that_codecs_name(url: str) -> None:
+    numbers = codecs.NumpyRequestCodec.encode_request(np.array([1, 2], np.float32))
+    assert numbers.inputs[0].name == "input-1"
+    assert codecs.NumpyCodec.decode_output(infer(url, "half_plus_two", numbers).outputs[0]).tolist() == [2.5, 3.0]
+    texts = codecs.StringRequestCodec.encode_request(["Åsa"], use_bytes=False)
+    assert codecs.StringCodec.decode_output(infer(url, "greeter", texts).outputs[0]) == ["Hello, Åsa!"]
 
 
 def check_images(url: str) -> None:

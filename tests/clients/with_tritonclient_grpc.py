@@ -38,6 +38,8 @@ def check_health(client: Any) -> None:
     for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
         assert client.is_model_ready(name)
         assert client.is_model_ready(name, "1")
+        assert not client.is_model_ready(name, "2")
+    assert not client.is_model_ready("missing")
 
 
 def check_config(client: Any) -> None:
