@@ -7,9 +7,10 @@
 - ``class-map``: class numbers [b, h, w] or [b, 1, h, w]. Ultralytics' ``semantic`` models return them as uint8. There
   are no probabilities, so every class scores 1. Each pixel of the image gets the class of the cell at its centre.
 - ``mask`` and ``mask-logits``: [b, 1, h, w], the foreground of a U-Net, U2-Net, ISNet or a matting network, as values
-  in 0..1 or as logits. Cells over 0.5, or 0, are the object. Graphs may return further masks of the same kind after the
-  first, which are left out. The mask is enlarged bilinearly to the size of the image. The object's score is the mean of
-  its probability.
+  in 0..1 or as logits. Cells over 0.5, or 0, are the object. Graphs may return smaller masks of deeper layers, and
+  feature maps, which are left out: the mask is the largest output with one channel, and the first of these. Outputs in
+  0..1, or named logits, precede the others. The mask is enlarged bilinearly to the size of the image. The object's
+  score is the mean of its probability.
 """
 
 from functools import partial
@@ -28,6 +29,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Layout,
     Match,
     Outline,
+    Output,
     are_probabilities,
     planes_first,
     sigmoid,
@@ -156,20 +158,25 @@ def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int
 
 def _recognise_mask(view: GraphView) -> Match | None:
     is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout in _MASK_NAMES
-    if not is_requested or not view.outputs:
+    if not is_requested or not all(output.is_float and output.blank.ndim == 4 for output in view.outputs):
         return None
-    outputs = [planes_first(output, view.inputs) for output in view.outputs]
-    if not all(
-        output.is_float and output.blank.ndim == 4 and output.shape[1] == 1 and output.blank.size for output in outputs
-    ):
+    masks = [output for output in view.outputs if planes_first(output, view.inputs).shape[1] == 1 and output.blank.size]
+    if not masks:
         return None
-    layout, origin = _mask_form(view)
+    if len(masks) < len(view.outputs) and view.declared_layout is None and _recognise_scores(view) is not None:
+        # Its other outputs accompany the scores of classes.
+        return None
+    # A feature map with one channel usually has values outside 0..1, even for a black image.
+    output = max(masks, key=lambda output: (_is_mask_like(output, view.declared_layout), output.blank.size))
+    layout, origin = _mask_form(output, view.declared_layout)
     keras = view.inputs.channels_last
+    others = ", ".join(other.name for other in view.outputs if other is not output)
+    channels_last = planes_first(output, view.inputs) is not output
     return Match(
         layout=layout,
         task_type=TaskType.IMAGE_SEGMENTATION,
-        decode=partial(_outline_mask, logits=layout == _MASK_LOGITS, channels_last=outputs[0] is not view.outputs[0]),
-        outputs=view.outputs[:1],
+        decode=partial(_outline_mask, logits=layout == _MASK_LOGITS, channels_last=channels_last),
+        outputs=(output,),
         origin=origin,
         classes=1,
         names=("foreground",),
@@ -179,17 +186,26 @@ def _recognise_mask(view: GraphView) -> Match | None:
             std=ONES if keras else IMAGENET_STD,
             origin=Origin.GUESSED,
         ),
+        facts=(Fact("further outputs", f"{others}, left out", Origin.SHAPES),) if others else (),
     )
 
 
-def _mask_form(view: GraphView) -> tuple[str, Origin]:
-    if view.declared_layout in _MASK_NAMES:
-        return view.declared_layout, Origin.DECLARED
-    output = view.outputs[0]
+def _is_mask_like(output: Output, declared_layout: str | None) -> bool:
+    """Return whether the name or the values of an output show that it can be a mask of `declared_layout`."""
+    return declared_layout == _MASK_LOGITS or "logit" in output.name.lower() or _is_normalised(output)
+
+
+def _is_normalised(output: Output) -> bool:
+    values: NDArray[Any] = output.blank
+    return bool(((values >= 0) & (values <= 1)).all())
+
+
+def _mask_form(output: Output, declared_layout: str | None) -> tuple[str, Origin]:
+    if declared_layout in _MASK_NAMES:
+        return declared_layout, Origin.DECLARED
     if "logit" in output.name.lower():
         return _MASK_LOGITS, Origin.MODEL_FILE
-    values: NDArray[Any] = output.blank
-    return (_MASK if bool(((values >= 0) & (values <= 1)).all()) else _MASK_LOGITS), Origin.GUESSED
+    return (_MASK if _is_normalised(output) else _MASK_LOGITS), Origin.GUESSED
 
 
 def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:

@@ -70,6 +70,38 @@ def test_further_masks_of_u2net_are_left_out(tmp_path: Path) -> None:
     assert (found_mask(file, 16, 16) == reference_mask(16, 16)).all()
 
 
+def isnet_like(**first: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    """Return outputs like those of ISNet, each [1, channels, h, w]: the masks of six stages, and their features."""
+    random = np.random.default_rng(0)
+    masks = {f"d{stage}": random.uniform(0, 1, (1, 1, 16, 16)).astype(np.float32) for stage in range(2, 7)}
+    features = {f"hx{stage}d": random.normal(0, 9, (1, 4, 8, 8)).astype(np.float32) for stage in range(1, 7)}
+    return {**first, "d1": soft_mask()[np.newaxis, np.newaxis], **masks, **features}
+
+
+def test_mask_of_isnet_is_found_beside_feature_maps(tmp_path: Path) -> None:
+    small, planes = np.full((1, 1, 8, 8), 0.9, np.float32), np.linspace(-9, 9, 256, dtype=np.float32)
+    outputs = isnet_like(hx0=np.ones((1, 4, 32, 32), np.float32), hx7=planes.reshape(1, 1, 16, 16), d7=small)
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 16, 16))
+    assert (found_mask(file, 64, 48) == reference_mask(64, 48)).mean() > 0.999
+    found = inspected(graphs.source(file, **SEGMENT))
+    assert [output.name for output in found.match.outputs] == ["d1"]
+    facts = {fact.topic: fact.value for fact in found.description.facts}
+    assert facts["further outputs"] == f"{', '.join(name for name in outputs if name != 'd1')}, left out"
+
+
+def test_declared_logits_are_found_beside_feature_maps(tmp_path: Path) -> None:
+    logits = np.where(soft_mask() > 0.5, 3, -3).astype(np.float32)[np.newaxis, np.newaxis]
+    outputs = {"features": np.ones((1, 4, 16, 16), np.float32), "a": logits, "b": np.ones_like(logits)}
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 16, 16))
+    assert (found_mask(file, 16, 16, layout="mask-logits") == (logits[0, 0] > 0)).all()
+
+
+def test_scores_of_classes_precede_a_mask_beside_them(tmp_path: Path) -> None:
+    outputs = {"logits": np.ones((1, 3, 16, 16), np.float32), "edges": np.ones((1, 1, 16, 16), np.float32)}
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 16, 16))
+    assert inspected(graphs.source(file, **SEGMENT)).match.layout == "semantic"
+
+
 def test_empty_mask_finds_nothing(tmp_path: Path) -> None:
     (found,) = segmenter(write(tmp_path, np.zeros((16, 16), np.float32)), **SEGMENT)(
         [segmentation_input(uniform_image(20, 20, 0), score_threshold=0)]
