@@ -1,7 +1,5 @@
 """Choose the layout of a graph."""
 
-from collections.abc import Sequence
-
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
@@ -11,6 +9,7 @@ from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, fo
 from app.runtimes.onnxruntime.layouts.paddle_ocr import CTC, TEXT_MAP
 from app.runtimes.onnxruntime.layouts.pixel_maps import CLASS_MAP, MASK, SEMANTIC
 from app.runtimes.onnxruntime.layouts.ranked_boxes import RT_DETR, TORCHVISION_BOXES
+from app.runtimes.onnxruntime.layouts.refusal import explain_refusal
 from app.runtimes.onnxruntime.layouts.yolo import YOLO, YOLOV5, YOLOX
 from tasks.task import TaskType
 
@@ -30,7 +29,7 @@ def _recognise_tensors(view: GraphView) -> Match | None:
     )
 
 
-_TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors)
+_TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors, ((),))
 
 LAYOUTS = (
     CLASSES,
@@ -53,11 +52,6 @@ LAYOUTS = (
     _TENSORS,
 )
 """All families of layouts, in any order."""
-
-_WAYS_ON = (
-    "docs/model_formats.md#onnx lists the layouts; a Python class can decode any other outputs: "
-    "docs/python_models.md#other-outputs"
-)
 
 
 def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
@@ -93,37 +87,10 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
                 facts.append(Fact("keypoints", f"{points} of {numbers} numbers for each box", origin))
             return best
         case []:
-            raise view.model_files.error(_reason(view, task, layouts))
+            raise view.model_files.error(explain_refusal(view, task, layouts))
         case several:
             choices = " or ".join(f'{{"layout": "{match.layout}"}} ({match.task_type})' for match in several)
             raise view.model_files.error(
                 f"its outputs {format_outputs(view.outputs)} can be read in several ways; declare one of them in "
                 f"model-settings.json: {choices}"
             )
-
-
-def _reason(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
-    """Return why none of the task's layouts matches."""
-    outputs = format_outputs(view.outputs)
-    if view.declared_layout is not None:
-        return (
-            f"model-settings.json declares the layout {view.declared_layout!r}, which its outputs {outputs} do not have"
-        )
-    if task is None:
-        return (
-            f"its task cannot be determined from its outputs {outputs}; declare it in model-settings.json, for example "
-            f'{{"task_type": "OBJECT_DETECTION"}}, or {{"task_type": "TENSOR"}} to serve the outputs unchanged, with '
-            f'"preprocessing" if clients send images; {_WAYS_ON}'
-        )
-    if task is TaskType.IMAGE_TEXT_TO_TEXT:
-        return (
-            f"its outputs {outputs} are not those of a text recogniser, [b, steps, characters] with the characters in "
-            f"its metadata or declared as labels; other models of {task} need several .onnx files, "
-            f"and the others are missing"
-        )
-    labels = "" if view.classes is None else f" with {view.classes} labels"
-    expected = "; ".join(f"{' and '.join(layout.names)} {layout.expected_outputs}" for layout in layouts)
-    return (
-        f"its outputs {outputs} are of no known layout of {task}{labels}; known are {expected}; "
-        f'if it has one of them, declare it as "layout" in model-settings.json, and the "labels"; {_WAYS_ON}'
-    )

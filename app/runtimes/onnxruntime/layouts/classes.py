@@ -8,7 +8,6 @@
 The shape [b, nc, 1, 1] is decoded in the same way.
 """
 
-import re
 from functools import partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.layouts.layout import (
+    FEATURES,
     GraphView,
     Layout,
     Match,
@@ -30,8 +30,6 @@ from tasks.task import TaskType
 
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
 _MULTI_LABEL_PROBLEM = "multi_label_classification"
-_FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)([._/:]|$)")
-"""Names of outputs that are vectors for comparisons, not scores of classes."""
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -39,7 +37,7 @@ def _recognise(view: GraphView) -> Match | None:
     if len(outputs) != 1:
         return None
     (output,) = outputs
-    if _FEATURES.search(output.name.lower()) and view.declared_task is None and view.declared_layout is None:
+    if FEATURES.search(output.name.lower()) and view.declared_task is None and view.declared_layout is None:
         return None
     if (
         not output.is_float
@@ -91,4 +89,4 @@ def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
     return sigmoid(values) if layout == _MULTI_LABEL else softmax(values)
 
 
-CLASSES = Layout(_NAMES, (TaskType.IMAGE_CLASSIFICATION,), "[b, nc]", _recognise)
+CLASSES = Layout(_NAMES, (TaskType.IMAGE_CLASSIFICATION,), "[b, nc]", _recognise, ((2,),))

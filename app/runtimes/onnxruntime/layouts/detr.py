@@ -183,11 +183,12 @@ def _fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> N
     return xywh_to_xyxy(boxes) * np.array([width, height, width, height], np.float32)
 
 
-DETR = Layout((_SOFTMAX,), _TASKS, _EXPECTED, partial(_recognise, name=_SOFTMAX))
-DETR_SIGMOID = Layout((_SIGMOID,), _TASKS, _EXPECTED, partial(_recognise, name=_SIGMOID))
+DETR = Layout((_SOFTMAX,), _TASKS, _EXPECTED, partial(_recognise, name=_SOFTMAX), ((3, 3),))
+DETR_SIGMOID = Layout((_SIGMOID,), _TASKS, _EXPECTED, partial(_recognise, name=_SIGMOID), ((3, 3),))
 RF_DETR = Layout(
     (_RF_DETR,),
     (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
     "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
     _recognise_rf_detr,
+    ((3, 3), (3, 3, 4)),
 )

@@ -259,17 +259,23 @@ def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:
 
 
 YUNET = Layout(
-    (_YUNET,), (TaskType.OBJECT_DETECTION,), "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet
+    (_YUNET,),
+    (TaskType.OBJECT_DETECTION,),
+    "cls, obj and bbox for the strides 8, 16 and 32",
+    _recognise_yunet,
+    ((3,) * 9, (3,) * 12),
 )
 SCRFD = Layout(
     (_SCRFD,),
     (TaskType.OBJECT_DETECTION,),
     "scores [N, 1] and boxes [N, 4] for three or five strides",
     _recognise_scrfd,
+    tuple((rank,) * count for rank in (2, 3) for count in _SCRFD_STRIDES),
 )
 ANCHORS = Layout(
     (_MEDIAPIPE,),
     (TaskType.OBJECT_DETECTION,),
     "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels",
     _recognise_anchors,
+    ((3, 3),),
 )

@@ -4,6 +4,7 @@ In this package b is the batch, nc the number of classes, N the number of candid
 detections, and nm the number of mask coefficients.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -22,6 +23,11 @@ from tasks.task import TaskType
 from tasks.vision.contours import Contour
 
 _SUM_TOLERANCE = 1e-3
+FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)([._/:]|$)")
+"""Names, in lower case, of outputs that are vectors for comparisons, not scores of classes."""
+_MAPS = re.compile(r"depth|disp(arity)?([._/:]|$)|hidden")
+_MAX_LINE_HEIGHT = 64
+"""Pixels. Text recognisers take images of one line, which are low and wide."""
 ALL_NAN = "The model returned scores that are all NaN"
 
 
@@ -162,13 +168,15 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Layout(msgspec.Struct, frozen=True):
     """A family of layouts, whose `names` are values of ``layout`` in model-settings.json.
 
-    `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`.
+    `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`. `ranks` are the
+    numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks.
     """
 
     names: tuple[str, ...]
     task_types: tuple[TaskType, ...]
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
+    ranks: tuple[tuple[int, ...], ...]
 
 
 def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
@@ -214,6 +222,23 @@ def are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
     """Return whether the values of an output [b, nc, ...] sum to 1 over the classes."""
     values = blank.astype(np.float64)
     return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
+
+
+def takes_text_lines(inputs: ImageInputs) -> bool:
+    """Return whether the input has the shape of a line of text."""
+    height, width = inputs.sides
+    return 0 < height <= _MAX_LINE_HEIGHT and (width == -1 or width >= 2 * height)
+
+
+def is_map_or_features(output: Output, inputs: ImageInputs) -> bool:
+    """Return whether the name or the shape of an output is that of features or of a map [b, h, w] of the image."""
+    name, (height, width) = output.name.lower(), inputs.sides
+    if FEATURES.search(name) or _MAPS.search(name):
+        return True
+    if output.blank.ndim != 3:
+        return False
+    _, rows, columns = output.shape
+    return rows == columns or (height > 0 and width > 0 and rows * width == columns * height)
 
 
 def format_outputs(outputs: Sequence[Output]) -> str:

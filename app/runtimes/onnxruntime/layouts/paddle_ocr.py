@@ -216,5 +216,5 @@ def _read(answer: RawOutputs, *, characters: Sequence[str]) -> str:
     return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
 
 
-TEXT_MAP = Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map)
-CTC = Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line)
+TEXT_MAP = Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map, ((4,),))
+CTC = Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line, ((3,),))

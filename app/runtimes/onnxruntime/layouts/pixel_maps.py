@@ -222,6 +222,6 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
     )
 
 
-SEMANTIC = Layout((_SEMANTIC,), (TaskType.IMAGE_SEGMENTATION,), "[b, nc, h, w]", _recognise_scores)
-CLASS_MAP = Layout((_CLASS_MAP,), (TaskType.IMAGE_SEGMENTATION,), "integers [b, h, w]", _recognise_class_map)
-MASK = Layout(_MASK_NAMES, (TaskType.IMAGE_SEGMENTATION,), "[b, 1, h, w]", _recognise_mask)
+SEMANTIC = Layout((_SEMANTIC,), (TaskType.IMAGE_SEGMENTATION,), "[b, nc, h, w]", _recognise_scores, ((4,),))
+CLASS_MAP = Layout((_CLASS_MAP,), (TaskType.IMAGE_SEGMENTATION,), "integers [b, h, w]", _recognise_class_map, ((3,),))
+MASK = Layout(_MASK_NAMES, (TaskType.IMAGE_SEGMENTATION,), "[b, 1, h, w]", _recognise_mask, ((4,),))

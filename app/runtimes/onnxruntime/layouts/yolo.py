@@ -36,6 +36,8 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     best_indices,
     grid_corners,
+    is_map_or_features,
+    takes_text_lines,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -136,6 +138,10 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
         return _RAW
     if columns == channels:
         return _TRANSPOSED
+    is_guess = view.declared_task is None and view.classes is None
+    # Text recognisers, depth maps and hidden states have outputs of this rank, too.
+    if is_guess and (takes_text_lines(view.inputs) or is_map_or_features(view.outputs[0], view.inputs)):
+        return None
     return _RAW if _BOX + extra < rows < columns else None
 
 
@@ -258,7 +264,11 @@ def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, class
 
 
 YOLO = Layout(
-    _NAMES, _TASKS, "[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks", _recognise
+    _NAMES,
+    _TASKS,
+    "[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks",
+    _recognise,
+    ((3,), (3, 4)),
 )
-YOLOV5 = Layout((_YOLOV5,), _TASKS[:1], _EXPECTED, partial(_recognise_objectness, name=_YOLOV5))
-YOLOX = Layout((_YOLOX,), _TASKS[:1], _EXPECTED, partial(_recognise_objectness, name=_YOLOX))
+YOLOV5 = Layout((_YOLOV5,), _TASKS[:1], _EXPECTED, partial(_recognise_objectness, name=_YOLOV5), ((3,),))
+YOLOX = Layout((_YOLOX,), _TASKS[:1], _EXPECTED, partial(_recognise_objectness, name=_YOLOX), ((3,),))

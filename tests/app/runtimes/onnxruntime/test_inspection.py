@@ -185,11 +185,12 @@ def test_output_of_unsupported_datatype_is_rejected(tmp_path: Path, datatype: st
 
 def test_outputs_of_wrong_rank_are_rejected(tmp_path: Path) -> None:
     pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
-    assert 'declare it in model-settings.json, for example {"task_type": "OBJECT_DETECTION"}' in inspection_error(
+    assert 'declare the task in model-settings.json, probably {"task_type": "IMAGE_SEGMENTATION"}' in inspection_error(
         pixels
     )
-    assert "known are probabilities and logits and multi-label [b, nc]" in inspection_error(
-        pixels, task_type="IMAGE_CLASSIFICATION"
+    assert (
+        "similar layouts of IMAGE_CLASSIFICATION are probabilities and logits and multi-label [b, nc]"
+        in inspection_error(pixels, task_type="IMAGE_CLASSIFICATION")
     )
     assert "raw and raw-transposed and nms and end2end [b, 4 + nc, N]" in inspection_error(
         pixels, task_type="OBJECT_DETECTION"

@@ -311,7 +311,12 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ([(1, 25200, 85)], 80, declaring(task_type=DETECT), r'\{"layout": "yolov5"\} .* or \{"layout": "yolox"\}'),
         # Unknown outputs.
         ([(1, 25200, 85)], None, declaring(task_type=DETECT), "no known layout .* yolov5"),
-        ([(1, 4, 8400)], None, declaring(task_type=DETECT), "no known layout of OBJECT_DETECTION; known are raw"),
+        (
+            [(1, 4, 8400)],
+            None,
+            declaring(task_type=DETECT),
+            "no known layout of OBJECT_DETECTION; similar layouts of OBJECT_DETECTION are raw",
+        ),
         ([(1, 1000)], None, declaring(task_type=DETECT), "no known layout"),
         (
             [(1, 84, 8400)],
@@ -322,7 +327,7 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="nms"), "'nms', which its outputs .* do not have"),
         ([(1, 116, 8400)], 80, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION with 80 labels"),
         (BOXES, 50, evidence(), "its task cannot be determined"),
-        ([(1, 21, 128, 128)], None, evidence(), r'\{"task_type": "OBJECT_DETECTION"\}'),
+        ([(1, 21, 128, 128)], None, evidence(), r'probably \{"task_type": "IMAGE_SEGMENTATION"\}'),
         ([(1, 1, 128, 128)], None, evidence(), "cannot be determined"),
         ({"embedding": (1, 512)}, None, evidence(), r'cannot be determined .*\{"task_type": "TENSOR"\}'),
         ({"image_features": (1, 512)}, None, evidence(), "cannot be determined"),

@@ -147,7 +147,9 @@ def test_outputs_can_be_chosen(tmp_path: Path) -> None:
     best[0, 1], coarse[0, 0] = 9, 9
     file = segments(tmp_path, {"coarse": coarse, "best": best})
     options: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION", "labels": ["a", "b"]}
-    with pytest.raises(ModelError, match=r"known are .*semantic"):
+    with pytest.raises(
+        ModelError, match=r'declare the outputs to read, such as \{"outputs": \["best"\]\}.* are semantic \[b, nc'
+    ):
         inspected(graphs.source(file, **options))
     (found,) = segmenter(file, outputs=["best"], **options)([segmentation_input(uniform_image(8, 8, 0))])
     assert found.labels == ["b"]
