@@ -63,6 +63,18 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     channels_last: bool | None = None
 
 
+class CtcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the output of a text recogniser is read.
+
+    Attributes:
+        time_axis: the axis of the steps; 0 in [steps, 1, characters], of a graph that takes one image at a time.
+        blank: whether the blank precedes the labels or follows them.
+    """
+
+    time_axis: Literal[0, 1, 2] = 1
+    blank: Literal["first", "last"] = "first"
+
+
 class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the `transformers` runtime runs a model.
 
@@ -136,6 +148,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         chariot_id: the id after ``m-`` in Chariot's paths; by default the name in lower case.
         default: whether the path ``/infer`` uses this model.
         preprocessing: how pixels become its input.
+        ctc: how the output of a text recogniser is read.
         parameters: defaults of request parameters, such as score_threshold.
         onnxruntime: where and how ONNX Runtime runs it.
         openvino: where and how OpenVINO runs it.
@@ -166,6 +179,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     chariot_id: str | None = None
     default: bool = False
     preprocessing: PreprocessingSettings = PreprocessingSettings()
+    ctc: CtcSettings = CtcSettings()
     parameters: Mapping[str, object] = {}
     onnxruntime: OnnxRuntimeSettings = OnnxRuntimeSettings()
     openvino: OpenVinoSettings = OpenVinoSettings()

@@ -6,9 +6,10 @@
   shrinking in training. Rectangles are measured between the centres of cells.
 - ``ctc``: recognition by connectionist temporal classification (``ppocr/postprocess/rec_postprocess.py``):
   [b, T, characters]. Take the best character at each of T steps from left to right, and drop repetitions and blanks,
-  which are character 0. The metadata key ``character`` lists the other characters, one per line, followed by a space
-  unless the file lists one. Images contain one line of text and are 48 pixels high. The task is IMAGE_TEXT_TO_TEXT. The
-  answer to every prompt is the recognised text.
+  which are character 0. ``ctc`` in the settings selects another axis for the steps, and the last character as the
+  blank, as other recognisers have them. The metadata key ``character`` lists the other characters, one per line,
+  followed by a space unless the file lists one. Images contain one line of text and are 48 pixels high. The task is
+  IMAGE_TEXT_TO_TEXT. The answer to every prompt is the recognised text.
 """
 
 import math
@@ -25,6 +26,7 @@ from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.image_batch import Placement
 from app.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing, TextLine, TextPage
 from app.runtimes.onnxruntime.layouts.layout import Candidates, GraphView, Layout, Match
+from app.settings.model import CtcSettings
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -171,8 +173,11 @@ def _recognise_line(view: GraphView) -> Match | None:
     is_requested = view.declared_task is TaskType.IMAGE_TEXT_TO_TEXT or view.declared_layout == _LINE_NAME
     if metadata_characters is None and not (is_requested and declared_labels):
         return None
-    count = view.outputs[0].shape[2]
-    characters = _characters(declared_labels, metadata_characters, count)
+    ctc, shape = view.model_files.settings.ctc, view.outputs[0].shape
+    if ctc.time_axis == 0 and shape[1] != 1:
+        return None
+    count = shape[1 if ctc.time_axis == 2 else 2]
+    characters = _characters(declared_labels, metadata_characters, count, blank_last=ctc.blank == "last")
     if characters is None:
         source = Origin.DECLARED if declared_labels else "the file's metadata"
         number = len(declared_labels) if declared_labels else len((metadata_characters or "").splitlines())
@@ -180,39 +185,45 @@ def _recognise_line(view: GraphView) -> Match | None:
             f"its output has {count} characters including the blank, but {source} lists {number}; "
             f'declare the others as "labels" in model-settings.json'
         )
-    fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared_labels else Origin.MODEL_FILE)
+    facts = [Fact("characters", str(len(characters)), Origin.DECLARED if declared_labels else Origin.MODEL_FILE)]
+    if ctc != CtcSettings():
+        facts.append(Fact("ctc", f"steps on axis {ctc.time_axis}, blank {ctc.blank}", Origin.DECLARED))
     return Match(
         layout=_LINE_NAME,
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
-        decode=partial(_read, characters=characters),
+        decode=partial(_read, characters=characters, time_axis=ctc.time_axis),
         outputs=view.outputs,
+        unbatched=ctc.time_axis == 0,
         by_names=True,
         origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
         preprocessing=_LINE_DEFAULTS,
-        facts=(fact,),
+        facts=facts,
     )
 
 
 def _characters(
-    declared_labels: Sequence[str] | None, metadata_characters: str | None, count: int
+    declared_labels: Sequence[str] | None, metadata_characters: str | None, count: int, *, blank_last: bool
 ) -> Sequence[str] | None:
-    """Return the characters by number, starting with the blank; None if their count is wrong."""
+    """Return the characters by number, with "" for the blank; None if their count is wrong."""
     # The list may contain characters that Python treats as line ends, such as U+2028, and may end with a line end.
     text = (metadata_characters or "").replace("\r\n", "\n")
     lists = (
         [declared_labels] if declared_labels else [text.split("\n"), text.rstrip("\n").split("\n"), text.splitlines()]
     )
     for candidate in lists:
-        for alphabet in (["", *candidate], ["", *candidate, " "]):
-            if len(alphabet) == count:
-                return alphabet
+        for alphabet in ([*candidate], [*candidate, " "]):
+            if len(alphabet) + 1 == count:
+                return [*alphabet, ""] if blank_last else ["", *alphabet]
     return None
 
 
-def _read(answer: RawOutputs, *, characters: Sequence[str]) -> str:
-    steps: list[int] = answer.outputs[0].argmax(axis=1).tolist()
-    previous = [0, *steps]
+def _read(answer: RawOutputs, *, characters: Sequence[str], time_axis: int) -> str:
+    scores: NDArray[np.float32] = answer.outputs[0]
+    if time_axis != 1:
+        scores = scores[:, 0] if time_axis == 0 else scores.T
+    steps: list[int] = scores.argmax(axis=1).tolist()
+    previous = [-1, *steps]
     return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
 
 

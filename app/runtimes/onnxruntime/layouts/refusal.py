@@ -56,7 +56,8 @@ def explain_refusal(view: GraphView, task: TaskType | None, layouts: Sequence[La
     if task is TaskType.IMAGE_TEXT_TO_TEXT:
         return (
             f"its outputs {outputs} are not those of a text recogniser, [b, steps, characters] with the characters in "
-            f"its metadata or declared as labels; other models of {task} need several .onnx files, "
+            f'its metadata or declared as labels; "ctc" in model-settings.json declares another axis of the steps; '
+            f"other models of {task} need several .onnx files, "
             f"and the others are missing"
         )
     labels = "" if view.classes is None else f" with {view.classes} labels"

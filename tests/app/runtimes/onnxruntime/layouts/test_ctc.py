@@ -9,6 +9,7 @@ import pytest
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.loading import load
+from app.settings.model import ModelError
 from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -77,6 +78,45 @@ def test_characters_can_be_declared(tmp_path: Path) -> None:
     file = write(tmp_path, [1, 2], 3, None)
     model = text_reader(file, task_type="IMAGE_TEXT_TO_TEXT", labels=["x", "y"])
     assert model([prompted_image("?")])[0].answers == ["xy"]
+
+
+@pytest.mark.parametrize(
+    ("ctc", "axes", "steps", "text"),
+    [
+        ({"time_axis": 2}, (0, 2, 1), [0, 1, 1, 0, 1, 3], "xxz"),
+        ({"time_axis": 0}, (1, 0, 2), [0, 1, 1, 0, 1, 3], "xxz"),
+        ({"blank": "last"}, (0, 1, 2), [0, 0, 3, 0, 2, 1], "xxzy"),
+        ({"time_axis": 0, "blank": "last"}, (1, 0, 2), [3, 0, 0, 3, 2, 3], "xz"),
+    ],
+)
+def test_axis_of_steps_and_place_of_blank_can_be_declared(
+    tmp_path: Path, ctc: dict[str, Any], axes: tuple[int, ...], steps: list[int], text: str
+) -> None:
+    output = np.full((1, len(steps), 4), 0.1, np.float32)
+    output[0, np.arange(len(steps)), steps] = 0.6
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output.transpose(axes)}, shape=(1, 3, 32, 100))
+    if axes[0] == 1:
+        # `constant` adds the mean of an image to the first dimension, the batch.
+        model = graphs.read_model(file)
+        model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = len(steps)
+        graphs.write_model(model, file)
+    settings = {"layout": "ctc", "labels": ["x", "y", "z"], "ctc": ctc}
+    found = text_reader(file, **settings)([prompted_image("?"), prompted_image("?")])
+    assert [prediction.answers for prediction in found] == [[text], [text]]
+    facts = {fact.topic: fact.value for fact in inspected(graphs.source(file, **settings)).description.facts}
+    assert facts["ctc"] == f"steps on axis {ctc.get('time_axis', 1)}, blank {ctc.get('blank', 'first')}"
+
+
+def test_space_precedes_a_blank_at_the_end(tmp_path: Path) -> None:
+    file = write(tmp_path, [0, 3, 2, 4, 1], 5, None)
+    model = text_reader(file, layout="ctc", labels=["x", "y", "z"], ctc={"blank": "last"})
+    assert model([prompted_image("?")])[0].answers == ["x zy"]
+
+
+def test_steps_of_several_images_on_the_first_axis_are_refused(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": np.ones((1, 2, 4), np.float32)}, shape=(1, 3, 32, 100))
+    with pytest.raises(ModelError, match=r"which its outputs .* do not have"):
+        inspected(graphs.source(file, layout="ctc", labels=["x", "y", "z"], ctc={"time_axis": 0}))
 
 
 def test_every_prompt_has_the_same_answer(tmp_path: Path) -> None:
