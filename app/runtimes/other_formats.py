@@ -8,6 +8,8 @@ _PAGE = "docs/python_models.md"
 def _recipe(description: str, kind: str, anchor: str) -> str:
     """Return the advice for a value of ``charioteer init --from``; `anchor` is the heading of the recipe."""
     command = f"run `charioteer init NAME --from {kind} --file {{file}}`"
+    if kind != "sklearn":
+        command += ", with --task for another task than IMAGE_CLASSIFICATION"
     return f"is {description}, which a Python class can serve: {command}, or see {_PAGE}#{anchor}"
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.assembly.in_process import InProcessModel, as_maite
+    from app.runtimes.onnxruntime.graph_model import GraphModel
     from app.settings.model import ModelError
     from tasks.image_classification import Classification
     from tasks.image_segmentation import SegmentationParameters, Segments
@@ -39,6 +40,7 @@ __all__ = (
     "ErrorKind",
     "Generation",
     "GenerationParameters",
+    "GraphModel",
     "InProcessModel",
     "InferenceError",
     "ModelError",
@@ -58,6 +60,7 @@ __all__ = (
 
 _MODULES = {
     "app.assembly.in_process": ("InProcessModel", "as_maite"),
+    "app.runtimes.onnxruntime.graph_model": ("GraphModel",),
     "app.settings.model": ("ModelError",),
     "tasks.image_classification": ("Classification",),
     "tasks.image_segmentation": ("SegmentationParameters", "Segments"),

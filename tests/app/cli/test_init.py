@@ -1,6 +1,7 @@
 """Folders that ``charioteer init`` creates: each works without changes."""
 
 import importlib
+import itertools
 import json
 import shutil
 import subprocess
@@ -166,6 +167,74 @@ def test_recipe_answers_with_model_of_framework(
     assert [records[0]["label"], len(records)] == ["red", 3]
 
 
+def from_onnx_boxes(folder: Path) -> Path:
+    boxes, scores = np.array([[[3, 6, 12, 18]]], np.float32), np.array([[0.9]], np.float32)
+    outputs = {"boxes": boxes, "scores": scores, "labels": np.array([[1]], np.float32)}
+    return graphs.constant(folder / "graph.onnx", outputs, shape=(1, 3, 24, 24))
+
+
+def from_onnx_corners(folder: Path) -> Path:
+    corners = np.array([[[[3, 6], [12, 6], [12, 18], [3, 18]]]], np.float32)
+    outputs = {"corners": corners, "scores": np.array([[0.9]], np.float32), "labels": np.array([[1]], np.float32)}
+    return graphs.constant(folder / "graph.onnx", outputs, shape=(1, 3, 24, 24))
+
+
+def from_onnx_classes(folder: Path) -> Path:
+    logits = np.zeros((1, 2, 24, 24), np.float32)
+    logits[0, 0] = 1
+    logits[0, 1, 6:18, 3:12] = 9
+    return graphs.constant(folder / "graph.onnx", {"classes": logits}, shape=(1, 3, 24, 24))
+
+
+@pytest.mark.parametrize(
+    ("task", "write", "expected"),
+    [
+        ("OBJECT_DETECTION", from_onnx_boxes, {"xmin": 8, "ymin": 12, "xmax": 32, "ymax": 36}),
+        ("oriented_object_detection", from_onnx_corners, {"cx": 20 / 64, "cy": 0.5, "w": 24 / 64, "h": 0.5, "r": 0}),
+        ("IMAGE_SEGMENTATION", from_onnx_classes, {}),
+    ],
+)
+def test_recipe_and_its_test_are_of_the_task(
+    tmp_path: Path, task: str, write: Callable[[Path], Path], expected: dict[str, float]
+) -> None:
+    (tmp_path / "given").mkdir()
+    file = write(tmp_path / "given")
+    (file.parent / "labels.txt").write_text("background\nboat\n")
+    options = ("--from", "onnx", "--task", task, "--file", file, "--size", "24")
+    completed = charioteer("init", "boats", *options, cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    folder = tmp_path / "boats"
+    model = InProcessModel(folder, allow_code=True)
+    assert model.description.task_type == task.upper()
+    (found,) = (
+        record
+        for record in msgspec.to_builtins(model.ask(np.full((48, 64, 3), (200, 30, 20), np.uint8)))
+        if record["label"] == "boat"
+    )
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
+    assert found["score"] > 0.85
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT)
+    assert tested.returncode == 0, tested.stdout
+    assert f"task type {task.upper()}" in (folder / "README.md").read_text()
+
+
+def test_recipes_of_detectors_use_layouts_and_name_packages(tmp_path: Path) -> None:
+    completed = charioteer("init", "ships", "--from", "torchscript", "--task", "OBJECT_DETECTION", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "pip install 'charioteer[torch]'" in completed.stdout
+    assert "It needs `pip install 'charioteer[torch]'`." in (tmp_path / "ships" / "README.md").read_text()
+    code = (tmp_path / "ships" / "model.py").read_text()
+    assert "GraphModel" in code
+    assert "xmin" in (tmp_path / "ships" / "test_ships.py").read_text()
+    tasks = ("ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION")
+    for task, kind in itertools.product(tasks, ("tflite", "torch-export")):
+        name = f"{task}.{kind}"
+        completed = charioteer("init", name, "--from", kind, "--task", task, cwd=tmp_path)
+        assert completed.returncode == 0, completed.stderr
+        assert f'task_type = "{task}"' in (tmp_path / name / "model.py").read_text()
+
+
 @pytest.mark.parametrize(
     ("heading", "kind"),
     [
@@ -174,13 +243,15 @@ def test_recipe_answers_with_model_of_framework(
         ("TFLite", "tflite"),
         ("scikit-learn", "sklearn"),
         ("Other outputs", "onnx"),
+        ("Detectors and segmenters", "layouts/tflite"),
     ],
 )
 def test_recipe_is_that_of_documentation(tmp_path: Path, heading: str, kind: str) -> None:
     page = (ROOT / "docs" / "python_models.md").read_text()
     section = page.split(f"### {heading}\n", 1)[1]
     code = section.split("```python\n", 1)[1].split("```", 1)[0]
-    assert (SCAFFOLD / "recipes" / f"{kind}.py.txt").read_text() == code
+    file = kind if "/" in kind else f"image_classification/{kind}"
+    assert (SCAFFOLD / "recipes" / f"{file}.py.txt").read_text() == code
 
 
 def test_recipe_without_file_says_what_to_add(tmp_path: Path) -> None:
@@ -193,8 +264,16 @@ def test_recipe_without_file_says_what_to_add(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("boats",), "Expected one of --task"),
-        (("boats", "--task", "TENSOR", "--from", "onnx"), "Expected one of --task"),
+        (("boats",), "Expected --task, for a starter model, or --from"),
+        (
+            ("boats", "--task", "TENSOR", "--from", "onnx"),
+            "--task: Expected one of IMAGE_CLASSIFICATION, OBJECT_DETECTION, ORIENTED_OBJECT_DETECTION, "
+            "IMAGE_SEGMENTATION for --from onnx, got 'TENSOR'",
+        ),
+        (
+            ("boats", "--task", "OBJECT_DETECTION", "--from", "sklearn"),
+            "--task: Expected one of IMAGE_CLASSIFICATION for --from sklearn, got 'OBJECT_DETECTION'",
+        ),
         (("boats", "--task", "TENSOR", "--size", "3"), "--file and --size need --from"),
         (("boats", "--from", "caffe"), "--from: Expected one of onnx, sklearn, tflite, torch-export, torchscript"),
         (("boats", "--from", "tflite", "--size", "3"), "declares its own size"),

@@ -23,6 +23,13 @@ _MAX_STRIDE = 8
 """Input pixels for each cell of the class scores of segmenters. Coarser maps are features."""
 _BOX_WIDTHS = range(4, 8)
 """Columns of rows with one box, and maybe a score, a class and an angle."""
+_RECIPE_TASKS = (
+    TaskType.IMAGE_CLASSIFICATION,
+    TaskType.OBJECT_DETECTION,
+    TaskType.ORIENTED_OBJECT_DETECTION,
+    TaskType.IMAGE_SEGMENTATION,
+)
+"""Tasks of ``charioteer init --from onnx``."""
 
 _CHOICES: Mapping[TaskType, str] = {
     TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
@@ -74,11 +81,11 @@ def explain_refusal(view: GraphView, task: TaskType | None, layouts: Sequence[La
 
 
 def _ways_on(view: GraphView, task: TaskType) -> str:
-    recipe = f"`charioteer init NAME --from onnx --task {task} --file {shlex.quote(str(view.model_files.file))}`"
-    return (
-        f"docs/model_formats.md#onnx lists the layouts; for other outputs, write a Python class that decodes them: "
-        f"{recipe} writes a starter, see docs/python_models.md#other-outputs"
-    )
+    recipe = "a Python class can decode any other outputs: "
+    if task in _RECIPE_TASKS:
+        file = shlex.quote(str(view.model_files.file))
+        recipe += f"`charioteer init NAME --from onnx --task {task} --file {file}` writes a starter, see "
+    return f"docs/model_formats.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"
 
 
 def _shown(outputs: Sequence[Output]) -> str:

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.app.runtimes.onnxruntime import graphs
+from tests.support.command_line import charioteer
 from tests.support.data.library_answers import LibraryModel
 from tests.support.models import tiny_readers
 from tests.support.models.model_folders import write_and_load
@@ -107,6 +109,68 @@ builder.Finish(model.Pack(builder), b"TFL3")
 open(sys.argv[1], "wb").write(bytes(builder.Output()))
 """
 
+MAKE_TFLITE_FACES = """
+import sys
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+def tensor(name, shape, buffer, kind=schema.TensorType.FLOAT32):
+    made = schema.TensorT()
+    made.name, made.shape, made.type, made.buffer = name, shape, kind, buffer
+    return made
+
+def data(array):
+    made = schema.BufferT()
+    made.data = np.frombuffer(array.tobytes(), np.uint8)
+    return made
+
+def code(kind):
+    made = schema.OperatorCodeT()
+    made.builtinCode = made.deprecatedBuiltinCode = kind
+    made.version = 1
+    return made
+
+def operator(index, inputs, outputs, kind, options):
+    made = schema.OperatorT()
+    made.opcodeIndex, made.inputs, made.outputs = index, inputs, outputs
+    made.builtinOptionsType, made.builtinOptions = kind, options
+    return made
+
+# The mean of a grey image is 0, so that the outputs are constant.
+rows, logits = np.zeros((1, 896, 16), np.float32), np.full((1, 896, 1), -20, np.float32)
+rows[0, 35, :6], logits[0, 35] = [2, -2, 10, 20, 1, 1], 3
+graph, model = schema.SubGraphT(), schema.ModelT()
+options = schema.BuiltinOptions
+graph.tensors = [
+    tensor("image", [1, 128, 128, 3], 0), tensor("axes", [3], 1, schema.TensorType.INT32), tensor("mean", [1], 0),
+    tensor("rows", [1, 896, 16], 2), tensor("logits", [1, 896, 1], 3),
+    tensor("Identity", [1, 896, 16], 0), tensor("Identity_1", [1, 896, 1], 0),
+]
+graph.inputs, graph.outputs = [0], [6, 5]
+graph.operators = [
+    operator(0, [0, 1], [2], options.ReducerOptions, schema.ReducerOptionsT()),
+    operator(1, [3, 2], [5], options.AddOptions, schema.AddOptionsT()),
+    operator(1, [4, 2], [6], options.AddOptions, schema.AddOptionsT()),
+]
+model.operatorCodes = [code(schema.BuiltinOperator.MEAN), code(schema.BuiltinOperator.ADD)]
+model.buffers = [schema.BufferT(), data(np.array([1, 2, 3], np.int32)), data(rows), data(logits)]
+model.subgraphs, model.version = [graph], 3
+builder = flatbuffers.Builder(1024)
+builder.Finish(model.Pack(builder), b"TFL3")
+open(sys.argv[1], "wb").write(bytes(builder.Output()))
+"""
+
+RUN_TFLITE_FACES = """
+import json, sys
+from pathlib import Path
+import msgspec, numpy as np
+sys.path.append(sys.argv[1])
+from charioteer import InProcessModel
+model = InProcessModel(Path(sys.argv[2]), allow_code=True)
+print(json.dumps(msgspec.to_builtins(model.ask(np.full((256, 256, 3), 128, np.uint8)))))
+"""
+
 RUN_TFLITE = """
 import json, sys
 from pathlib import Path
@@ -116,14 +180,35 @@ print(json.dumps(served(Path(sys.argv[2]), "TFLite", "net.tflite")))
 """
 
 
-def test_tflite_recipe_works(tmp_path: Path) -> None:
+def run_with_tflite(make: str, run: str, file: Path, folder: Path, prepare: Callable[[], object] = dict) -> Any:
+    """Make a file with TFLite's package, and return what `run` prints about the model in `folder`."""
     python = python_with("litert")
-    subprocess.run([str(python), "-c", MAKE_TFLITE, str(tmp_path / "net.tflite")], check=True, capture_output=True)
+    subprocess.run([str(python), "-c", make, str(file)], check=True, capture_output=True)
+    prepare()
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
-    command = [sys.executable, "-c", RUN_TFLITE, str(packages), str(tmp_path)]
+    command = [sys.executable, "-c", run, str(packages), str(folder)]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    found = json.loads(process.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -> None:
+    file, folder = tmp_path / "faces.tflite", tmp_path / "faces"
+    options = ("--from", "tflite", "--task", "OBJECT_DETECTION", "--file", file)
+
+    def prepare() -> None:
+        completed = charioteer("init", "faces", *options, cwd=tmp_path)
+        assert "pip install ai-edge-litert" in completed.stdout, completed.stderr
+
+    (face,) = run_with_tflite(MAKE_TFLITE_FACES, RUN_TFLITE_FACES, file, folder, prepare)
+    assert face.pop("label") == "face"
+    assert face.pop("keypoints")[0] == pytest.approx([26, 26], abs=0.1)
+    # Anchor 35 has its centre at 12, 12 in 128 pixels.
+    assert face == pytest.approx({"score": 0.9526, "xmin": 18, "ymin": 0, "xmax": 38, "ymax": 40}, abs=0.1)
+
+
+def test_tflite_recipe_works(tmp_path: Path) -> None:
+    found = run_with_tflite(MAKE_TFLITE, RUN_TFLITE, tmp_path / "net.tflite", tmp_path)
     assert {record["label"]: record["score"] for record in found} == pytest.approx(
         {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
     )

@@ -64,7 +64,8 @@ def test_refusal_without_task_names_the_likely_one(
     assert ('{"layout": "ctc"}' if task is READ else f'{{"task_type": "{task}"}}') in first
     assert ("OBJECT_DETECTION" in advice) is (task is DETECT)
     assert '{"task_type": "TENSOR"}' in advice
-    assert f"`charioteer init NAME --from onnx --task {task} --file " in advice
+    assert (f"`charioteer init NAME --from onnx --task {task} --file " in advice) is (task not in (TENSOR, READ))
+    assert "docs/python_models.md#other-outputs" in advice
 
 
 def test_declaring_the_likely_task_serves_isnet(tmp_path: Path) -> None:
