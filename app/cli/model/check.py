@@ -2,6 +2,7 @@
 
 import sys
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from cyclopts.types import ExistingFile
 from rich.table import Table
 
 from app.cli.model.inputs import predict_records, read_image, sample_image
+from app.cli.model.suspicions import duplicate_keys, duplicate_labels, suspicious_answer
 from app.cli.terminal import console, counted, printable, progress, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
@@ -51,6 +53,8 @@ def check(
     """
     from app.assembly.models import find_models, load
 
+    # NumPy warns about values that are not finite, which the answers and errors of the models cover.
+    warnings.filterwarnings("ignore", category=RuntimeWarning)
     image_data = read_image(image) if image else sample_image()
     terminal, failures = console(), 0
     # Without hard wraps, the text of a line can be searched for.
@@ -81,8 +85,14 @@ def check(
         if guessed := [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]:
             advice = "declare it in model-settings.json if it is wrong"
             terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
+        for warning in (duplicate_keys(source), duplicate_labels(servable.description.labels)):
+            if warning:
+                write_line(f"[yellow]{printable(warning)}[/yellow].")
         try:
-            write_line(_try_on_sample(source, servable, image_data))
+            result, warning = _try_on_sample(source, servable, image_data)
+            write_line(result)
+            if warning:
+                write_line(f"[yellow]{printable(warning)}[/yellow].")
         except InferenceError as error:
             failures += 1
             write_line(f"[red]{label} cannot answer[/red]: {printable(error)}")
@@ -90,8 +100,8 @@ def check(
         sys.exit(1)
 
 
-def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
-    """Run the model on one image or text, and return a line that describes the result."""
+def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> tuple[str, str]:
+    """Run the model on one image or text, and return a line that describes the result, and a warning or ""."""
     from app.assembly.benchmarking import SAMPLE_TEXT
 
     parameters: dict[str, object] = {}
@@ -104,12 +114,15 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
         case (spec,) if spec == TEXT_INPUT:
             data, parameters, input_kind = SAMPLE_TEXT, {}, "text"
         case _:
-            return "Not tried: the model takes neither one image nor one text."
+            return "Not tried: the model takes neither one image nor one text.", ""
     started = time.perf_counter()
     records = predict_records(servable, source.name, data, parameters)
     milliseconds = (time.perf_counter() - started) * 1000
     first = truncate(msgspec.json.encode(records[0]).decode(), _MAX_SHOWN_CHARACTERS) if records else "no results"
-    return f"Tried on one {input_kind}, {counted(len(records), 'result')} in {milliseconds:.0f} ms: {printable(first)}"
+    result = (
+        f"Tried on one {input_kind}, {counted(len(records), 'result')} in {milliseconds:.0f} ms: {printable(first)}"
+    )
+    return result, suspicious_answer(source, servable, records, data) if isinstance(data, bytes) else ""
 
 
 def _table(source: ModelSource, description: ModelMetadata) -> Table:

@@ -40,8 +40,10 @@ class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
         predictions: list[Any] = []
         for start in range(0, len(inputs), max_images):
             batch = inputs[start : start + max_images]
-            for item, answer in zip(batch, self.graph.run(list(map(self.image_of, batch))), strict=True):
-                predictions.append(self.predict(self, item, answer))
+            # Decoders handle values that are not finite, so that NumPy's warnings about them are noise.
+            with np.errstate(all="ignore"):
+                for item, answer in zip(batch, self.graph.run(list(map(self.image_of, batch))), strict=True):
+                    predictions.append(self.predict(self, item, answer))
         return predictions
 
 

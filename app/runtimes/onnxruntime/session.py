@@ -30,7 +30,7 @@ _BFLOAT16 = "tensor(bfloat16)"
 _BFLOAT16_NUMBER = 16
 """ONNX's TensorProto.DataType.BFLOAT16."""
 
-_SEVERITY_ERROR = 3
+_SEVERITY_FATAL = 4
 _MAX_REASON_LENGTH = 400
 _MAX_READ = 2 * 1024**3
 """Bytes of external data to read into memory; larger data is memory-mapped."""
@@ -175,7 +175,8 @@ def _load_instance(
         options.inter_op_num_threads = 1
         options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = _SEVERITY_ERROR
+        # Each error is raised, too, and the framework would print it to stderr before our message.
+        options.log_severity_level = _SEVERITY_FATAL
         # Keep the data alive until the session has copied it.
         data = _read_external(options, file, external)
         try:

@@ -187,3 +187,10 @@ def test_float16_outputs_work_with_any_input_shape(tmp_path: Path, layout: str, 
         assert found.scores == pytest.approx([score for _, score, _ in EXPECTED], abs=1e-3)
         assert all_close(found.boxes, [box for _, _, box in EXPECTED])
         assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
+
+
+def test_class_number_beyond_integers_is_an_error_without_a_warning(tmp_path: Path) -> None:
+    rows = graphs.rows([[12, 22, 20, 26, 0.9, 3e20]])
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": rows}, shape=SHAPE, properties=PROPERTIES)
+    with pytest.raises(InferenceError, match="The model returned class number"):
+        detector(file)([detection_input(WIDE)])
