@@ -1,6 +1,9 @@
 """What to do with the files of frameworks that no runtime reads by itself."""
 
+import ast
 from pathlib import Path
+
+from app.settings.model import SETTINGS_FILE, ModelError, read_bounded
 
 _PAGE = "docs/python_models.md"
 
@@ -37,14 +40,53 @@ _ADVICE = {
 """By suffix."""
 
 
+_MODEL_FILE = "model.py"
+_MAX_CODE_BYTES = 1024 * 1024
+
+
 def advice_for(file: Path) -> str:
     """Return what a file is and how to serve it, after its path in an error; "" for unknown formats."""
+    if file.name == _MODEL_FILE:
+        return _class_advice(file)
     return _ADVICE.get(file.suffix.lower(), "").format(file=file)
 
 
 def advice_in(folder: Path) -> str:
     """Return the end of an error about a folder: advice for its first file of another framework; "" if none has one."""
-    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+    files = sorted(folder.iterdir()) if folder.is_dir() else ()
+    # A class that loads one of the other files needs only its settings.
+    for file in sorted(files, key=lambda file: file.name != _MODEL_FILE):
         if advice := advice_for(file):
             return f"; {file} {advice}"
     return ""
+
+
+def _class_advice(file: Path) -> str:
+    """Return which settings the first class with ``predict`` in a file needs; "" without one. The file is not run."""
+    settings = file.with_name(SETTINGS_FILE)
+    try:
+        module = ast.parse(read_bounded(file, _MAX_CODE_BYTES))
+    except (ModelError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and "predict" in map(_defined_name, node.body):
+            declares_task = "task_type" in map(_defined_name, node.body)
+            task = "" if declares_task else ', "task_type": "OBJECT_DETECTION"'
+            other_task = "" if declares_task else " or another task type"
+            verb = "add" if settings.is_file() else "write"
+            return (
+                f"has a Python class, which needs a line in its settings: {verb} "
+                f'{{"implementation": "model:{node.name}"{task}}}{other_task} to {settings}, see {_PAGE}'
+            )
+    return ""
+
+
+def _defined_name(statement: ast.stmt) -> str:
+    """Return the name that a statement of a class defines; "" if it defines none."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case _:
+            return ""

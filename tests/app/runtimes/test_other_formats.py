@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from app.assembly.discovery import discover, model_at
+from app.assembly.discovery import discover, model_at, models_in
 from app.assembly.models import load
 from app.runtimes.other_formats import advice_for
 from app.settings.model import ModelError
@@ -75,3 +76,37 @@ def test_links_lead_to_headings_of_the_page() -> None:
     anchors = set(re.findall(r"docs/python_models\.md#([a-z-]+)", text))
     assert {"other-outputs", "transformers"} <= anchors
     assert anchors <= headings
+
+
+def test_folder_with_a_class_and_no_settings_is_told_the_missing_line(tmp_path: Path) -> None:
+    folder = tmp_path / "boats"
+    folder.mkdir()
+    code = "class Helper:\n    pass\n\nclass Boats:\n{task}    def predict(self, image):\n        return []\n"
+    (folder / "model.py").write_text(code.format(task=""))
+    (folder / "boats.tflite").write_bytes(b"weights")
+    line = '{"implementation": "model:Boats", "task_type": "OBJECT_DETECTION"} or another task type to '
+    for find in (discover, model_at):
+        with pytest.raises(ModelError) as caught:
+            find(folder)
+        assert f"{folder / 'model.py'} has a Python class, which needs a line" in str(caught.value)
+        assert f"write {line}{folder / 'model-settings.json'}" in str(caught.value)
+        assert "tflite" not in str(caught.value)
+    with pytest.raises(ModelError, match=r'write \{"implementation": "model:Boats"'):
+        models_in(tmp_path)
+    (source,) = model_at(folder / "model.py")
+    with pytest.raises(ModelError, match=r'write \{"implementation": "model:Boats"'):
+        load(source)
+    (folder / "model.py").write_text(code.format(task='    task_type = "OBJECT_DETECTION"\n\n'))
+    (folder / "model-settings.json").write_text("{}")
+    (source,) = model_at(folder)
+    with pytest.raises(ModelError, match=r'add \{"implementation": "model:Boats"\} to '):
+        load(source)
+    (folder / "model-settings.json").write_text('{"implementation": "model:Boats"}')
+    (source,) = model_at(folder)
+    load(msgspec.structs.replace(source, allow_code=True))
+
+
+@pytest.mark.parametrize("code", ["class Net:\n    pass", "def predict(image): ...", "class Net(:", "\0", "(" * 5000])
+def test_other_code_gets_no_advice(tmp_path: Path, code: str) -> None:
+    (tmp_path / "model.py").write_text(code)
+    assert advice_for(tmp_path / "model.py") == ""
