@@ -78,7 +78,7 @@ def test_links_lead_to_headings_of_the_page() -> None:
     assert anchors <= headings
 
 
-def test_folder_with_a_class_and_no_settings_is_told_the_missing_line(tmp_path: Path) -> None:
+def test_folder_with_a_class_and_no_settings_is_refused_with_the_line_to_write(tmp_path: Path) -> None:
     folder = tmp_path / "boats"
     folder.mkdir()
     code = "class Helper:\n    pass\n\nclass Boats:\n{task}    def predict(self, image):\n        return []\n"
