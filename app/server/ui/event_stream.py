@@ -83,13 +83,16 @@ class EventStream:
         if isinstance(failure, Exception) and not isinstance(failure, (TimeoutError, RuntimeError)):
             raise failure
         with suppress(TimeoutError):
-            await asyncio.wait_for(_body(send, b"", more=False), 1)
+            async with asyncio.timeout(1):
+                await _body(send, b"", more=False)
 
     async def _send_events(self, send: Send, window: str, model: str) -> None:
         loop = asyncio.get_running_loop()
         while True:
             event = await loop.run_in_executor(self._thread, self._event, window, model)
-            await asyncio.wait_for(_body(send, event), self._send_timeout)
+            # Before Python 3.12, `wait_for` loses a cancellation in the moment in which the body is sent.
+            async with asyncio.timeout(self._send_timeout):
+                await _body(send, event)
             await asyncio.sleep(1 + _OFFSET_SECONDS - self._trends.age % 1)
 
     def _event(self, window: str, model: str) -> bytes:

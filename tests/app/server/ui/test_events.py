@@ -24,6 +24,7 @@ class FakeWire:
         self.disconnected = asyncio.Event()
         self.body_sent = asyncio.Event()
         self.is_stuck = False
+        self.turns_from_disconnect_to_sent: int | None = None
         self.scope: Any = {"type": "http", "method": method, "query_string": query.encode()}
         self._request_read = False
 
@@ -40,6 +41,10 @@ class FakeWire:
             self.body_sent.set()
             if self.is_stuck:
                 await asyncio.Event().wait()
+            if self.turns_from_disconnect_to_sent is not None:
+                self.disconnected.set()
+                for _ in range(self.turns_from_disconnect_to_sent):
+                    await asyncio.sleep(0)
 
     @property
     def status(self) -> int:
@@ -155,6 +160,19 @@ def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str, tre
         events.stop()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_client_that_leaves_while_an_event_is_sent_frees_its_stream(engine: Engine, turns: int, trends: Trends) -> None:
+    async def run() -> None:
+        events, wire = EventStream(engine, trends), FakeWire()
+        wire.turns_from_disconnect_to_sent = turns
+        await events(wire.scope, wire.receive, wire.send)
+        assert events.open_streams == 0
+        assert len(wire.bodies) == 1
+        events.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
 
 
 @pytest.mark.slow
