@@ -31,7 +31,13 @@ from app.server.auth.http_access import HttpAccess
 from app.server.grpc.interceptors import CallShedder
 from app.server.grpc.server import GrpcServer
 from app.server.http.asgi import create_app, create_listener_app
-from app.server.http.cross_site import allowed_hosts, cors_origins, reject_cross_site
+from app.server.http.cross_site import (
+    ANY_ORIGIN,
+    allowed_hosts,
+    cors_origins,
+    reject_cross_site,
+    tensorflow_serving_origins,
+)
 from app.server.http.direct_request import DirectRoutes
 from app.server.http.errors import refusal_body_builder
 from app.server.http.query_pool import QueryPool
@@ -117,13 +123,16 @@ class Service:
         listeners = listeners_on_ports(settings)
         requires_auth = access_control is not None
         max_bytes = settings.max_request_bytes
-        guard = partial(reject_cross_site, hosts=allowed_hosts(settings), origins=origins)
+        guard = partial(reject_cross_site, hosts=allowed_hosts(settings))
         self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
+        listener_origins = tensorflow_serving_origins(settings)
         secondary_listeners: list[Listener] = []
         for listener, port in listeners.items():
-            app = create_listener_app(self.engine, listener, max_bytes, access)
-            # These listeners change no state, so pages of any origin may send requests to them.
-            guarded_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
+            # With any origin, the protocol writes its own CORS headers.
+            named_origins = [] if ANY_ORIGIN in listener_origins else listener_origins
+            app = create_listener_app(self.engine, listener, max_bytes, access, named_origins)
+            refusal = refusal_body_builder([listener], self.engine)
+            guarded_app = guard(app, origins=listener_origins, refusal=refusal)
             routes = RouteTable(inference_routes(self.engine, [listener], secured=requires_auth), end="")
             secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port))
         is_local = is_loopback_host(settings.host)
@@ -152,7 +161,7 @@ class Service:
             access,
             origins,
         )
-        guarded_app = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
+        guarded_app = guard(self.app, origins=origins, refusal=refusal_body_builder(protocols, self.engine))
         routes = [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes]
         main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
         self.listeners = [main_listener, *secondary_listeners]

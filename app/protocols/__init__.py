@@ -48,7 +48,8 @@ def listeners_on_ports(settings: ListeningSettings) -> Mapping[HttpListener, int
     """Return the enabled protocols with their own port, and their ports."""
     if not settings.tensorflow_serving:
         return {}
-    listener = TensorFlowServing(cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status)
+    any_origin = settings.tensorflow_serving_cors.strip() == "*"
+    listener = TensorFlowServing(any_origin=any_origin, loading_status=settings.loading_status)
     return {listener: settings.tensorflow_serving_port}
 
 

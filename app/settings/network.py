@@ -40,8 +40,9 @@ class ListeningSettings:
     tensorflow_grpc_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_GRPC_PORT")] = 8500
     """Second gRPC port, where TensorFlow Serving's clients expect it; 0 for any free one."""
 
-    tensorflow_serving_cors: Annotated[bool, environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = False
-    """Whether web pages of any origin may read responses of the REST API of TensorFlow Serving."""
+    tensorflow_serving_cors: Annotated[str, environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = ""
+    """Origins whose web pages may send requests to the REST API of TensorFlow Serving and read responses, separated by
+    commas; * for any."""
 
     loading_status: Annotated[Literal[404, 503], environment("CHARIOTEER_LOADING_STATUS")] = 404
     """Status on TensorFlow Serving's port while a model is loading: 404, as TensorFlow Serving does, or 503, which

@@ -103,15 +103,15 @@ class TensorFlowServing(HttpListener):
     """TensorFlow Serving's REST API, on its own port.
 
     Args:
-        cors: whether responses allow pages of any origin to read them.
+        any_origin: whether responses allow pages of any origin to read them, with the headers of the real server.
         loading_status: the HTTP status for a model that is loading. The real server answers 404.
     """
 
     name = TENSORFLOW_SERVING
     title = "TensorFlow Serving"
 
-    def __init__(self, *, cors: bool = False, loading_status: LoadingStatus = 404) -> None:
-        self._headers = tuple(_CORS_HEADERS.items()) if cors else ()
+    def __init__(self, *, any_origin: bool = False, loading_status: LoadingStatus = 404) -> None:
+        self._headers = tuple(_CORS_HEADERS.items()) if any_origin else ()
         self._loading_error = loading_error(loading_status)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:

@@ -140,18 +140,24 @@ def create_app(
 
 
 def create_listener_app(
-    engine: Engine, protocol: HttpListener, max_request_bytes: int, access: HttpAccess | None = None
+    engine: Engine,
+    protocol: HttpListener,
+    max_request_bytes: int,
+    access: HttpAccess | None = None,
+    origins: Sequence[str] = (),
 ) -> Litestar:
-    """Create the application of a protocol with a port of its own, which handles every path and method there."""
+    """Create the application of a protocol with a port of its own, which handles every path and method there.
+
+    Pages of `origins` may read responses (CORS).
+    """
     handler = protocol.handler(engine)
 
     @route(["/", "/{path:path}"], http_method=_ALL_METHODS, status_code=200, opt=requires(protocol.permission))
     async def handle_any(request: HttpRequest) -> Response[Any]:
         return await handler(request)
 
-    return _application(
-        [handle_any], max_request_bytes, access or HttpAccess(None), [], create_error_handlers([protocol])
-    )
+    errors = create_error_handlers([protocol])
+    return _application([handle_any], max_request_bytes, access or HttpAccess(None), [], errors, origins)
 
 
 def _application(

@@ -20,6 +20,8 @@ _FOREIGN_HOST_MESSAGE = (
     "--allowed-hosts adds others"
 )
 
+ANY_ORIGIN = "*"
+
 Headers = Mapping[bytes, bytes]
 
 RefusalBody = Callable[[str, str], bytes]
@@ -31,7 +33,6 @@ def reject_cross_site(
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
-    any_origin: bool = False,
     refusal: RefusalBody = lambda _, message: msgspec.json.encode({"error": message}),
 ) -> ASGIApp:
     """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
@@ -48,11 +49,11 @@ def reject_cross_site(
     Args:
         app: handles all other requests.
         hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
-        origins: origins whose pages may send requests, as browsers write them, but never with a stored password.
-        any_origin: whether pages of any origin may send requests.
+        origins: origins whose pages may send requests, as browsers write them, or ``*`` for any; never with a stored
+            password.
         refusal: builds the body of an error response for a path.
     """
-    listed_origins = {origin.encode() for origin in origins}
+    listed_origins, any_origin = {origin.encode() for origin in origins}, ANY_ORIGIN in origins
 
     async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -60,9 +61,9 @@ def reject_cross_site(
             message = None
             if not is_allowed_host(headers.get(b"host"), hosts):
                 message = _FOREIGN_HOST_MESSAGE
-            elif not any_origin:
-                is_listed_origin = headers.get(b"origin") in listed_origins and not has_basic_credentials(headers)
-                if not is_listed_origin and _is_cross_site(scope, headers):
+            elif _is_cross_site(scope, headers):
+                is_listed_origin = any_origin or headers.get(b"origin") in listed_origins
+                if not is_listed_origin or has_basic_credentials(headers):
                     message = _CROSS_SITE_MESSAGE
             if message is not None:
                 response = ASGIResponse(body=refusal(scope["path"], message), status_code=403)
@@ -87,16 +88,31 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
 
 
 def cors_origins(settings: ServerSettings) -> list[str]:
-    """Return the origins whose pages may read responses.
+    """Return the origins whose pages may send requests to the main port and read responses.
 
     Raises:
         SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
     """
-    origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
+    return _parse_origins("--cors-origins", settings.cors_origins)
+
+
+def tensorflow_serving_origins(settings: ServerSettings) -> list[str]:
+    """Return the origins whose pages may send requests to TensorFlow Serving's port, or only ``*`` for any.
+
+    Raises:
+        SettingsError: if an origin is invalid.
+    """
+    if settings.tensorflow_serving_cors.strip() == ANY_ORIGIN:
+        return [ANY_ORIGIN]
+    return _parse_origins("--tensorflow-serving-cors", settings.tensorflow_serving_cors, ", or * for any")
+
+
+def _parse_origins(option: str, text: str, alternative: str = "") -> list[str]:
+    origins = [origin.strip() for origin in text.split(",") if origin.strip()]
     for origin in origins:
         scheme, _, authority = origin.partition("://")
         if scheme not in ("http", "https") or not authority or "/" in authority or origin != origin.lower():
-            raise SettingsError(f"--cors-origins: expected origins such as https://app.example, got {origin!r}")
+            raise SettingsError(f"{option}: expected origins such as https://app.example{alternative}, got {origin!r}")
     return origins
 
 

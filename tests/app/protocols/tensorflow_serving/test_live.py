@@ -30,7 +30,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copytree(models / "detector", repository / "detector")
     settings = {"version_labels": {"stable": "123"}}
     (repository / "saved_model_half_plus_three" / "model-settings.json").write_text(json.dumps(settings))
-    with run_server("--model-repository", str(repository), "--tensorflow-serving-cors") as server:
+    with run_server("--model-repository", str(repository), "--tensorflow-serving-cors", "*") as server:
         yield server.tensorflow_serving_address
 
 

@@ -44,8 +44,8 @@ def load(source: ModelSource) -> Servable:
     return load_test_model(source)
 
 
-def listener_client(engine: Engine, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
-    protocol = TensorFlowServing(cors=cors, loading_status=loading_status)
+def listener_client(engine: Engine, *, any_origin: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
+    protocol = TensorFlowServing(any_origin=any_origin, loading_status=loading_status)
     return TestClient(create_listener_app(engine, protocol, MAX_REQUEST_BYTES))
 
 
@@ -167,15 +167,15 @@ def test_path_outside_v1_returns_an_html_404(client: Client, method: str, path: 
     assert "<H1>Not Found</H1>" in answer.text
 
 
-@pytest.mark.parametrize("cors", [False, True])
-def test_cors_headers_are_sent_only_if_enabled(engine: Engine, cors: bool) -> None:
+@pytest.mark.parametrize("any_origin", [False, True])
+def test_cors_headers_are_sent_only_if_enabled(engine: Engine, any_origin: bool) -> None:
     expected_headers = {
         "access-control-allow-origin": "*",
         "access-control-allow-methods": "POST, GET",
         "access-control-allow-headers": "Content-Type",
     }
     path = "/v1/models/half_plus_two"
-    with listener_client(engine, cors=cors) as client:
+    with listener_client(engine, any_origin=any_origin) as client:
         answers = [
             client.get(path),
             client.post(f"{path}:predict", content=b"{"),
@@ -185,7 +185,7 @@ def test_cors_headers_are_sent_only_if_enabled(engine: Engine, cors: bool) -> No
     assert [answer.status_code for answer in answers] == [200, 400, 200, 400]
     for answer in answers:
         cors_headers = {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
-        assert cors_headers == (expected_headers if cors else {})
+        assert cors_headers == (expected_headers if any_origin else {})
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_options_request_needs_a_valid_origin(client: Client, origin: str, statu
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-@pytest.mark.parametrize("cors", [False, True])
-def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
+@pytest.mark.parametrize("cors", ["", "*"])
+def test_listener_exists_only_if_enabled(enabled: bool, cors: str) -> None:
     settings = ServerSettings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
     assert [(listener.name, listener.port) for listener in service.listeners[1:]] == [
@@ -208,7 +208,7 @@ def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
     for listener in service.listeners[1:]:
         with TestClient(listener.app, base_url="http://127.0.0.1") as client:
             answer = client.get("/v1/models/half_plus_two")
-            assert ("access-control-allow-origin" in answer.headers) is cors
+            assert ("access-control-allow-origin" in answer.headers) is (cors == "*")
             # The main application loads the models, and it is not started here.
             assert answer.json()["model_version_status"][0]["state"] == "LOADING"
 

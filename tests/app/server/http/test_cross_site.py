@@ -162,6 +162,59 @@ def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service:
     assert (response.status_code, list(response.json())) == (403, ["error", "detail"])
 
 
+PREDICT = "/v1/models/half_plus_two:predict"
+APP_PAGE = {"Origin": "https://app.example", **CROSS_SITE, "Content-Type": "text/plain"}
+
+
+def tensorflow_serving_client(origins: str) -> TestClient[ASGIApp]:
+    """Return a client of the port; its models are not loaded, so a request that is let through gets 404."""
+    settings = ServerSettings(grpc=False, page=False, tensorflow_serving_cors=origins)
+    return client_of_app(Service(settings, lambda: find_models(ModelOptions())).listeners[1].app)
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "status"),
+    [
+        ("", APP_PAGE, 403),
+        ("", {"Origin": "https://app.example", "Content-Type": "text/plain"}, 403),
+        ("", {}, 404),
+        ("", {"Origin": "http://127.0.0.1:8080"}, 404),
+        ("https://app.example", APP_PAGE, 404),
+        ("https://other.example", APP_PAGE, 403),
+        ("*", APP_PAGE, 404),
+    ],
+)
+def test_tensorflow_serving_refuses_posts_from_pages_of_origins_without_permission(
+    origins: str, headers: dict[str, str], status: int
+) -> None:
+    response = tensorflow_serving_client(origins).post(PREDICT, content='{"instances": [1.0]}', headers=headers)
+    assert response.status_code == status
+    assert ("another site" in response.json()["error"]) is (status == 403)
+
+
+def test_listed_origin_of_tensorflow_serving_passes_preflight_and_reads_responses() -> None:
+    client = tensorflow_serving_client("https://app.example, https://other.example")
+    preflight = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
+    response = client.options(PREDICT, headers={"Origin": "https://app.example", **preflight})
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (204, "https://app.example")
+    assert "authorization" in response.headers["access-control-allow-headers"]
+    response = client.post(PREDICT, content="{}", headers=APP_PAGE)
+    assert response.headers["access-control-allow-origin"] == "https://app.example"
+    response = client.options(PREDICT, headers={"Origin": "https://evil.example", **preflight})
+    assert (response.status_code, "access-control-allow-origin" in response.headers) == (400, False)
+
+
+@pytest.mark.parametrize("origins", ["https://app.example", "*"])
+def test_allowed_page_cannot_use_a_stored_password(origins: str) -> None:
+    client = tensorflow_serving_client(origins)
+    body, password = '{"instances": [1.0]}', ("", "key")
+    assert client.post(PREDICT, content=body, headers=APP_PAGE, auth=password).status_code == 403
+    assert client.post(PREDICT, content=body, auth=password).status_code == 404
+
+
 @pytest.mark.parametrize("action", ["online", "offline"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 @pytest.mark.parametrize(

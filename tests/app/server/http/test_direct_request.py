@@ -88,7 +88,7 @@ TENSORFLOW_SERVING_REQUESTS = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with run_server("--model-repository", "fixtures/models", "--tensorflow-serving-cors") as process:
+    with run_server("--model-repository", "fixtures/models", "--tensorflow-serving-cors", "*") as process:
         yield process
 
 
