@@ -2,11 +2,14 @@
 
 import ipaddress
 import logging
-from urllib.parse import urlsplit
+import re
 
 from app.settings.server import ServerSettings, SettingsError
 
 _logger = logging.getLogger(__name__)
+
+# `urlsplit` also finds a host in `x@127.0.0.1` and in `[::1].example`, which are not valid in `Host`.
+_AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?")
 
 
 def check_bind_policy(settings: ServerSettings) -> None:
@@ -40,9 +43,7 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-def hostname_of(url: str) -> str:
-    """Return the host of a URL without its port; empty if it has none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+def hostname_of(authority: str) -> str:
+    """Return the host of `Host`, or of an origin after its scheme, in lower case without its port; empty if invalid."""
+    match = _AUTHORITY.fullmatch(authority)
+    return (match["ipv6"] or match["name"]).lower() if match else ""

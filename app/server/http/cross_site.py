@@ -81,7 +81,7 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
     name: it cannot know its names in the network.
     """
     host_names = {name.strip() for name in settings.allowed_hosts.split(",") if name.strip()}
-    hosts = {hostname_of(f"//{name}") for name in host_names}
+    hosts = {hostname_of(name) for name in host_names}
     if "*" in host_names or (not hosts and not is_loopback_host(settings.host)):
         return None
     return hosts
@@ -120,8 +120,8 @@ def is_allowed_host(host: bytes | None, hosts: Collection[str] | None) -> bool:
     """Return whether a value of `Host` is a loopback name, or in `hosts`, which is None for any; HTTP/1.0 has none."""
     if host is None or hosts is None:
         return True
-    name = hostname_of(f"//{host.decode('latin-1')}")
-    return is_loopback_host(name) or name in hosts
+    name = hostname_of(host.decode("latin-1"))
+    return is_loopback_host(name) or (name != "" and name in hosts)
 
 
 def is_reported_cross_site(headers: Headers) -> bool:

@@ -65,7 +65,7 @@ class AdminApi:
         page_origin = headers.get(PAGE_HEADER, "")
         if not page_origin or not _is_same_origin(headers):
             return "Only the page itself may load and unload models here"
-        names = (hostname_of(f"//{headers.get('host', '')}"), hostname_of(page_origin))
+        names = (hostname_of(headers.get("host", "")), hostname_of(page_origin.partition("://")[2]))
         if self._admin is None and not all(is_loopback_host(name) for name in names):
             return "Only a browser on the server's own machine may load and unload models; --page-admin allows others"
         return ""

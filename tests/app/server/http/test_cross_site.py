@@ -7,7 +7,7 @@ from litestar.types import ASGIApp
 
 from app.assembly.models import find_models
 from app.assembly.service import Service
-from app.server.http.cross_site import allowed_hosts, reject_cross_site
+from app.server.http.cross_site import allowed_hosts, is_allowed_host, reject_cross_site
 from app.settings.server import ModelOptions, ServerSettings
 from tests.support.servers.server_process import ROOT
 
@@ -91,7 +91,14 @@ def test_cross_site_get_is_served(client: TestClient[ASGIApp]) -> None:
     assert client.get("/inferences", headers={"Host": "models.example"}).text == "ready"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "192.0.2.1", "[", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "192.0.2.1", "[", ""),
+        *("[::1].evil", "[::1]evil.example:8080", "x@127.0.0.1", "x:y@localhost:8080", "127.0.0.1:8080@evil.example"),
+        *("127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil", "[127.0.0.1]", "[::1", "::1"),
+    ],
+)
 def test_host_that_is_not_loopback_is_refused_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
     browser = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
     responses = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
@@ -100,7 +107,7 @@ def test_host_that_is_not_loopback_is_refused_on_a_loopback_address(local: TestC
     assert "--allowed-hosts" in responses[0].json()["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:80", "[::1]:8080", "127.8.0.1"])
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:80", "[::1]:8080", "[::1]", "127.8.0.1"])
 def test_loopback_hosts_are_accepted(local: TestClient[ASGIApp], host: str) -> None:
     assert local.get("/inferences", headers={"Host": host}).text == "ready"
     assert local.post("/unload", headers={"Host": host, "Origin": f"http://{host}"}).text == "unloaded"
@@ -119,6 +126,11 @@ def test_loopback_hosts_are_accepted(local: TestClient[ASGIApp], host: str) -> N
 )
 def test_allowed_hosts_follow_the_settings(settings: ServerSettings, hosts: set[str] | None) -> None:
     assert allowed_hosts(settings) == hosts
+
+
+def test_allowed_host_without_a_name_allows_no_malformed_host() -> None:
+    hosts = allowed_hosts(ServerSettings(allowed_hosts="::1"))
+    assert not any(is_allowed_host(host, hosts) for host in (b"", b"x@127.0.0.1", b"[::1].evil"))
 
 
 @pytest.fixture(scope="module")

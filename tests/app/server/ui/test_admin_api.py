@@ -97,6 +97,8 @@ def test_load_of_an_unknown_model_is_404(client: TestClient[Litestar]) -> None:
         pytest.param({"host": "rebound.example:8080"}, id="DNS rebinding with a forged page header"),
         pytest.param({"charioteer-page": "https://models.example"}, id="behind a public proxy"),
         pytest.param({"charioteer-page": "http://["}, id="not an address"),
+        pytest.param({"charioteer-page": "http://x@127.0.0.1:8080"}, id="a user name"),
+        pytest.param({"host": "[::1].example"}, id="text after an address"),
         pytest.param({"host": ""}, id="no host"),
     ],
 )
