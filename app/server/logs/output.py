@@ -17,6 +17,9 @@ _logger = logging.getLogger(__name__)
 _SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol", "model", "batch_size", "total_ms"})
 """Fields of successful inferences on a terminal, whose lines should not wrap."""
 
+_LINE_ENDS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x85\u2028\u2029"}
+"""Line ends of Unicode in UTF-8, which JSON allows in strings, and their escapes."""
+
 
 def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     """Write all log lines, including those of libraries, to standard error, as text or as JSON objects.
@@ -92,8 +95,17 @@ def _escape_control_characters(_: object, __: str, event: MutableMapping[str, An
 
 
 def _as_bytes(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
-    return msgspec.json.encode(event, enc_hook=repr)
+    return _encode(event)
 
 
 def _as_json(event: object, **_: object) -> str:
-    return msgspec.json.encode(event, enc_hook=repr).decode()
+    return _encode(event).decode()
+
+
+def _encode(event: object) -> bytes:
+    """Return the event as one line of JSON, also for readers that end lines at Unicode's other line ends."""
+    line = msgspec.json.encode(event, enc_hook=repr)
+    if not line.isascii():
+        for character, escaped in _LINE_ENDS.items():
+            line = line.replace(character, escaped)
+    return line

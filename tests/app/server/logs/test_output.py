@@ -26,6 +26,25 @@ def test_grpc_error_of_a_disconnected_client_is_not_logged() -> None:
     assert "ValueError: kept" in json.loads(line)["exception"]
 
 
+LINE_ENDS = """
+import logging, structlog
+from app.server.logs.output import configure_logging
+configure_logging("json")
+text = "a\u2028b\u2029c\x85d\u2027\xe9"
+structlog.get_logger().info("inference", metadata={text: [text]})
+logging.getLogger("app").warning("model failed", extra={"reason": text})
+logging.shutdown()
+"""
+
+
+def test_unicode_line_ends_are_escaped_in_json_lines() -> None:
+    completed = subprocess.run([sys.executable, "-c", LINE_ENDS], cwd=ROOT, capture_output=True, check=True)
+    text = "a\u2028b\u2029c\x85d\u2027\xe9"
+    own, foreign = completed.stderr.decode().splitlines()
+    assert json.loads(own)["metadata"] == {text: [text]}
+    assert json.loads(foreign)["reason"] == text
+
+
 DAMAGED = """
 import cv2, logging, numpy as np
 from app.server.logs.output import configure_logging
