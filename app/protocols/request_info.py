@@ -80,11 +80,13 @@ def set_response_header(scope: Scope, name: str, value: str) -> None:
 
 
 def _timeout_of(headers: Mapping[str, str]) -> float:
-    """Return the seconds that a client waits, from HTTP headers or gRPC metadata; NaN if it is not a number."""
+    """Return the seconds that a client waits, from HTTP headers or gRPC metadata; NaN without a number of 0 or more."""
     try:
-        return float(headers[TIMEOUT_HEADER if TIMEOUT_HEADER in headers else _MESH_TIMEOUT_HEADER]) / 1000
+        seconds = float(headers[TIMEOUT_HEADER if TIMEOUT_HEADER in headers else _MESH_TIMEOUT_HEADER]) / 1000
     except ValueError:
         return math.nan
+    # Only a gRPC deadline that has passed is negative.
+    return seconds if seconds >= 0 else math.nan
 
 
 async def wait_for_disconnect(request: Request[Any, Any, Any]) -> None:

@@ -179,7 +179,7 @@ class Admission:
             if timeout <= 0:
                 raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The deadline of the request has passed")
             if not timeout <= MAX_TIMEOUT_SECONDS:
-                raise invalid("Expected a number of milliseconds, at most those of 30 days", TIMEOUT_HEADER)
+                raise invalid("Expected a number of milliseconds, from 0 to those of 30 days", TIMEOUT_HEADER)
             max_seconds = min(timeout, max_seconds or math.inf)
         return None if max_seconds is None else time.monotonic() + max_seconds
 

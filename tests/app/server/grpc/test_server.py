@@ -228,7 +228,7 @@ def test_process_without_grpc_serves_http_only() -> None:
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan"])
+@pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan", "-5"])
 def test_invalid_timeout_in_metadata_is_invalid_argument(milliseconds: str) -> None:
     with run_grpc_server(build_engine(("detector",))) as peer:
         request = message("ModelInferRequest", model_name="detector")
