@@ -1,6 +1,7 @@
 """The SQLite store, also when its file is locked, damaged or missing."""
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,21 @@ def test_store_uses_a_write_ahead_log(store: SqliteStore, file: Path) -> None:
     with sqlite3.connect(file) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
+
+
+def test_rows_of_a_killed_server_move_only_with_the_write_ahead_log(
+    store: SqliteStore, file: Path, tmp_path: Path
+) -> None:
+    store.write(rows())
+    # Files of a store that is still open are what a killed server leaves.
+    alone, complete = tmp_path / "alone.db", tmp_path / "complete.db"
+    shutil.copy(file, alone)
+    shutil.copy(file, complete)
+    shutil.copy(f"{file}-wal", f"{complete}-wal")
+    assert select(str(alone), "SELECT name FROM sqlite_master WHERE name = 'inferences'") == []
+    assert len(contents(str(complete))) == 1
+    store.close()
+    assert not Path(f"{file}-wal").exists()
 
 
 def test_lock_timeout_is_reported(store: SqliteStore, file: Path) -> None:
