@@ -1,7 +1,10 @@
 """Check how an engine of chariot-v2-kserve handles custom metadata, and unknown, missing and invalid input."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import httpx
 
 from app.conformance.chariot.envelope import (
     PAGE,
@@ -106,9 +109,14 @@ def _error_body(probe: Probe) -> None:
 
 def _recovers(probe: Probe) -> None:
     first_exchange = example(probe)
-    _post(probe, _BAD_JSON)
-    _infer_data(probe, _NOT_BASE64)
-    infer(probe, [])
+    for send_invalid in (
+        lambda: _post(probe, _BAD_JSON),
+        lambda: _infer_data(probe, _NOT_BASE64),
+        lambda: infer(probe, []),
+    ):
+        # Other checks judge the refusals: an engine may close the connection instead.
+        with suppress(httpx.HTTPError):
+            send_invalid()
     second_exchange = probe.resend(first_exchange)
     second_exchange.expect_object()
     first, second = (items_of(outputs(exchange)[0]) for exchange in (first_exchange, second_exchange))

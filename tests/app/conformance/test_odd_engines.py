@@ -184,6 +184,27 @@ def test_model_that_requires_prompts_gets_them(task_type: str | None) -> None:
     assert [found[f"CV2-{number}"].verdict for number in ("001", "I08", "I09")] == [Verdict.PASSED] * 3
 
 
+@pytest.mark.parametrize("recovers", [True, False])
+def test_engine_that_closes_the_connection_after_invalid_json_recovers_if_it_answers_again(recovers: bool) -> None:
+    closed: list[bytes] = []
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        try:
+            inputs = json.loads(request.content or b"{}").get("inputs", [])
+        except ValueError:
+            closed.append(request.content)
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.") from None
+        if request.method == "POST" and not inputs:
+            return httpx.Response(400, json={"error": "no inputs"})
+        items = [{"label": "a", "score": 0.5}] if recovers or not closed else []
+        return httpx.Response(200, json={"outputs": [{"name": tensor["name"], "data": [items]} for tensor in inputs]})
+
+    found = findings("chariot-v2-kserve", reply)
+    assert closed
+    assert found["CV2K-055"].verdict is Verdict.FAILED
+    assert found["CV2K-060"].verdict is (Verdict.PASSED if recovers else Verdict.FAILED)
+
+
 @pytest.mark.parametrize("text", ["no JSON", "[" * 100_000])
 def test_text_that_cannot_be_decoded_is_not_read_as_items(text: str) -> None:
     answer = {"outputs": [{"name": "x", "data": [text]}]}
