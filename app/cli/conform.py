@@ -50,6 +50,7 @@ def conform(
     """
     files = ((json, json_report), (junit, junit_report), (html, html_report))
     statuses: list[int] = []
+    inapplicable_reasons: list[str] = []
     try:
         if listing:
             protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
@@ -68,6 +69,10 @@ def conform(
                 if path:
                     _write(path, render(report), name if all_models else None)
             statuses.append(_status(report))
+            inapplicable_reasons.append(report.inapplicable_reason)
+        if all(inapplicable_reasons):
+            reason = inapplicable_reasons[0]
+            raise OptionsError(f"{options.protocol} was not checked: {reason}. For tensors, use --protocol v2")
     except (UnreachableError, OptionsError, RequestLimitError, ModelError, SettingsError) as error:
         stop(str(error))
     if any(statuses):

@@ -1,12 +1,13 @@
 """List the protocols that an engine can be checked against."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.conformance import kserve_v1, openai
 from app.conformance.chariot import coordinates, envelope, inputs, items, responses, v2
+from app.conformance.chariot.applicability import expect_image_model
 from app.conformance.check import Check, Need, renamed
-from app.conformance.client.probe import ImageFormat
+from app.conformance.client.probe import ImageFormat, Probe
 from app.conformance.grps import checks as grps
 from app.conformance.open_inference import rest as open_inference
 from app.conformance.open_inference import rpc as open_inference_grpc
@@ -23,12 +24,14 @@ class Protocol:
         checks: each after those that it requires.
         images: the format of images; None if the protocol has no items.
         rpc: whether the protocol uses gRPC.
+        check_model: raises `NotApplicableError` if the protocol's checks are not for the engine's model.
     """
 
     name: str
     checks: Sequence[Check]
     images: ImageFormat | None = None
     rpc: bool = False
+    check_model: Callable[[Probe], object] = lambda _: None
 
     @property
     def needs(self) -> Sequence[Need]:
@@ -43,8 +46,8 @@ _CHARIOT_V2_KSERVE = (
 )
 
 PROTOCOLS = (
-    Protocol("chariot-v2-kserve", _CHARIOT_V2_KSERVE, envelope.IMAGES),
-    Protocol("chariot-v2", v2.CHECKS, v2.IMAGES),
+    Protocol("chariot-v2-kserve", _CHARIOT_V2_KSERVE, envelope.IMAGES, check_model=expect_image_model),
+    Protocol("chariot-v2", v2.CHECKS, v2.IMAGES, check_model=expect_image_model),
     Protocol("v2", open_inference.CHECKS),
     Protocol("v2-grpc", open_inference_grpc.CHECKS, rpc=True),
     Protocol("v1", kserve_v1.CHECKS),

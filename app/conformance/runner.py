@@ -1,6 +1,7 @@
 """Run the checks of a protocol against an engine, one after the other."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
@@ -42,6 +43,12 @@ class ConformanceReport:
         return not self.count(Verdict.FAILED, Level.MUST)
 
     @property
+    def inapplicable_reason(self) -> str:
+        """Return why no check is for the model; empty if one is."""
+        is_applicable = any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in self.findings)
+        return "" if is_applicable else self.findings[0].reason
+
+    @property
     def unauthorized(self) -> Sequence[str]:
         """Return the ids of MUST checks that were not tested because the engine refused the credentials."""
         return [
@@ -67,6 +74,7 @@ class CheckRunner:
             probe.images = protocol.images
         self._checks = {check.id: check for check in protocol.checks}
         self._findings: dict[str, Finding] = {}
+        self._inapplicable_reason: str | None = None
         self._root_failures: dict[str, str] = {}
         """The failed check at the root, by the id of each check that failed or requires it."""
 
@@ -115,14 +123,27 @@ class CheckRunner:
         )
 
     def _task_type(self) -> str | None:
-        if not self.protocol.images:
+        if not self.protocol.images or self._inapplicable_reason:
             return self.probe.target.task_type
         try:
             return task_type_of(self.probe)
         except (InconclusiveError, RequestLimitError, ViolationError, httpx.HTTPError):
             return None
 
+    def _why_inapplicable(self) -> str:
+        """Return why the protocol's checks are not for the model; empty if they are."""
+        if self._inapplicable_reason is None:
+            self._inapplicable_reason = ""
+            with suppress(RequestLimitError):
+                try:
+                    self.protocol.check_model(self.probe)
+                except NotApplicableError as error:
+                    self._inapplicable_reason = str(error)
+        return self._inapplicable_reason
+
     def _run_unless_blocked(self, check: Check) -> Finding:
+        if reason := self._why_inapplicable():
+            return Finding(check=check, verdict=Verdict.NOT_APPLICABLE, reason=reason, exchanges=())
         if roots := [self._root_failures[required] for required in check.requires if required in self._root_failures]:
             self._root_failures[check.id] = roots[0]
             reason = f"{roots[0]} failed"

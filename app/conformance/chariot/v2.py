@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from app.conformance.chariot import coordinates, items
-from app.conformance.chariot.envelope import infer_path
+from app.conformance.chariot.applicability import hint_at_other_protocol
+from app.conformance.chariot.envelope import infer, infer_path, needed_input
 from app.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
 from app.conformance.check import MUST, PARSED, SHOULD, Check, expect, renamed
 from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
@@ -59,8 +60,11 @@ def _expect_same(exchange: Exchange, expected: Exchange) -> None:
 
 
 def _answers(probe: Probe) -> None:
-    exchange = _example(probe)
-    expect(is_list(exchange.expect_object().get("output")), "an array in output", exchange.body)
+    with hint_at_other_protocol(
+        lambda: infer(probe, [needed_input(probe)]), "outputs", served="chariot-v2-kserve", asked="chariot-v2"
+    ):
+        exchange = _example(probe)
+        expect(is_list(exchange.expect_object().get("output")), "an array in output", exchange.body)
 
 
 def _with_slash(probe: Probe) -> None:

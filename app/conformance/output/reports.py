@@ -38,6 +38,7 @@ def to_plain(report: ConformanceReport) -> dict[str, Any]:
         "task_type": report.task_type,
         "task_type_given": report.target.task_type is not None,
         "conforms": report.conforms,
+        "inapplicable": report.inapplicable_reason,
         "requests": report.requests,
         "counts": {level: {verdict: report.count(verdict, level) for verdict in Verdict} for level in Level},
         "features": {need: feature(report, need) for need in report.protocol.needs},
@@ -129,7 +130,9 @@ def _properties(suite: ET.Element, report: ConformanceReport) -> None:
         if values[name] is not None:
             ET.SubElement(properties, "property", {"name": name, "value": _clean(str(values[name]))})
     for need, result in values["features"].items():
-        ET.SubElement(properties, "property", {"name": need, "value": "works" if result["works"] else "would not work"})
+        value = "works" if result["works"] else "would not work"
+        value = Verdict.NOT_APPLICABLE if values["inapplicable"] else value
+        ET.SubElement(properties, "property", {"name": need, "value": value})
 
 
 def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> None:

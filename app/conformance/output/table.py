@@ -92,6 +92,8 @@ def _shortened(ids: Sequence[str]) -> str:
 
 
 def _verdict(report: ConformanceReport) -> str:
+    if report.inapplicable_reason:
+        return f"[dim]is not checked with this model[/dim] ({_printable(report.inapplicable_reason)})"
     if not report.conforms:
         return "[red]does not conform[/red]"
     untested = report.count(Verdict.NOT_TESTED, Level.MUST)
@@ -100,6 +102,8 @@ def _verdict(report: ConformanceReport) -> str:
 
 def _in_words(report: ConformanceReport, need: Need) -> str:
     result = feature(report, need)
+    if report.inapplicable_reason:
+        return f"[dim]{Verdict.NOT_APPLICABLE}[/dim]"
     if result["failed"]:
         return f"[red]would not work[/red]: {_shortened(result['failed'])} failed"
     if result["not_tested"]:
