@@ -1,7 +1,7 @@
 """Models and engines that the checks of Chariot's protocols are not for."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -35,12 +35,14 @@ def engines() -> Iterator[Engines]:
         yield engines
 
 
-def check(metadata: object, outputs: Sequence[object], *, takes_text: bool, **target: Any) -> ConformanceReport:
+def check(
+    metadata: Mapping[str, object], outputs: Sequence[object], *, takes_text: bool, **target: Any
+) -> ConformanceReport:
     """Check an engine of chariot-v2-kserve that answers with `outputs`, or refuses all inferences without any."""
 
     def reply(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            return httpx.Response(200, json={"name": "m", "platform": "p", **dict(metadata or {})})
+            return httpx.Response(200, json={"name": "m", "platform": "p", **metadata})
         tensors = json.loads(request.content or b"{}").get("inputs", [])
         if tensors and tensors[0].get("name") in ("text", "image"):
             return httpx.Response(200 if takes_text else 400, json={"outputs": []})
@@ -71,7 +73,7 @@ def test_no_check_of_chariot_is_for_a_tensor_model(engines: Engines, protocol: s
     ],
 )
 def test_model_that_answers_an_image_with_tensors_is_not_checked(
-    metadata: object, outputs: Sequence[object], reason: str
+    metadata: Mapping[str, object], outputs: Sequence[object], reason: str
 ) -> None:
     report = check(metadata, outputs, takes_text=metadata is TEXT_MODEL)
     assert reason in report.inapplicable_reason
@@ -80,14 +82,16 @@ def test_model_that_answers_an_image_with_tensors_is_not_checked(
 @pytest.mark.parametrize(
     ("metadata", "outputs", "target"),
     [
-        (None, [], {}),
+        ({}, [], {}),
         ({"inputs": [], "outputs": []}, [], {}),
         (IMAGE_MODEL, [], {}),
         (IMAGE_MODEL, [{"name": "image", "datatype": "BYTES", "data": ["not items"]}], {}),
         (TEXT_MODEL, [], {"task_type": "OBJECT_DETECTION"}),
     ],
 )
-def test_broken_engine_of_images_is_checked(metadata: object, outputs: Sequence[object], target: Any) -> None:
+def test_broken_engine_of_images_is_checked(
+    metadata: Mapping[str, object], outputs: Sequence[object], target: Any
+) -> None:
     report = check(metadata, outputs, takes_text=metadata is TEXT_MODEL, **target)
     assert report.inapplicable_reason == ""
     assert not report.conforms
