@@ -6,6 +6,7 @@ from typing import Any, cast
 from cyclopts import App, Parameter
 
 from app import __version__
+from app.cli.interruption import exit_interrupted
 from app.settings.environment import check_finite
 from app.settings.model import ModelError
 from app.settings.server import SettingsError
@@ -27,6 +28,7 @@ cli = App(
     version=__version__,
     config=check_finite,
     default_parameter=Parameter(show_env_var=False, show_default=_shown_default, negative_iterable=()),
+    suppress_keyboard_interrupt=False,
 )
 _COMMANDS = (
     ("app.cli.serve:command", "serve", "Serve models over HTTP and gRPC until stopped."),
@@ -66,5 +68,7 @@ def main() -> None:
         )
     try:
         cli()
+    except KeyboardInterrupt:
+        exit_interrupted()
     except (ModelError, SettingsError, InferenceError, OSError) as error:
         sys.exit(f"charioteer: {error}")

@@ -1,6 +1,7 @@
 """Error texts: for clients without the paths of the server's files, for terminals, and for missing extras."""
 
 import re
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -41,6 +42,11 @@ def error_text(error: BaseException) -> str:
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001  a model's own `__str__` may fail too
         return type(error).__name__
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Return whether an error is a Ctrl-C, which ends a command. Models of a server run in other threads."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def missing_extra(feature: str, extra: str, error: ImportError) -> str:

@@ -12,6 +12,7 @@ from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
+from app.cli.interruption import exit_interrupted
 from app.cli.recorded.evaluated_model import (
     DEFAULT_TOP_K,
     EvaluatedModel,
@@ -40,7 +41,7 @@ from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 
 _PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
-_TOO_LOW, _INTERRUPTED = 1, 130
+_TOO_LOW = 1
 _MAX_CURVE_THRESHOLD = 0.05
 """Above this score threshold, the report warns that average precision and recall are lower."""
 
@@ -180,7 +181,7 @@ def evaluate(
             if out
             else "; use --out to make an evaluation resumable"
         )
-        stop(f"interrupted{resume_hint}", _INTERRUPTED)
+        exit_interrupted(f"interrupted{resume_hint}")
     print_report(report, console())
     try:
         _write(report, out, json, html, worst)

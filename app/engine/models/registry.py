@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from app.engine.error_text import redact_paths
+from app.engine.error_text import is_ctrl_c, redact_paths
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
@@ -282,6 +282,8 @@ def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> 
     except ModelError:
         raise
     except BaseException as error:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the server
+        if is_ctrl_c(error):
+            raise
         raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import msgspec
 
 from app.engine.cancellation import raise_if_cancelled
-from app.engine.error_text import error_text
+from app.engine.error_text import error_text, is_ctrl_c
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import TextStream
@@ -270,6 +270,8 @@ def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Se
     except InferenceError:
         raise
     except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
         raise model_failed(f"The model failed: {error_text(error)}") from error
     if len(results) != len(items):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.engine.error_text import error_text
+from app.engine.error_text import error_text, is_ctrl_c
 from metadata.entry import output_parameters
 from tasks.inference.error import InferenceError, model_failed
 from tasks.inference.response import InferenceResult, Prediction, SampleResult
@@ -115,6 +115,8 @@ class TextStream:
                 except InferenceError:
                     raise
                 except BaseException as error:
+                    if is_ctrl_c(error):
+                        raise
                     # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
                     raise model_failed(f"The model failed: {error_text(error)}") from error
                 finally:
