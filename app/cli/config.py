@@ -54,7 +54,10 @@ def config(
             cells = argument.name, _shown(field, value), _source(argument), ", ".join(names)
             shown.add_row(*map(printable, cells))
     terminal = console()
-    terminal.print(shown)
+    if shown.row_count:
+        terminal.print(shown)
+    else:
+        terminal.print("No option of `charioteer serve` is set, so all have their defaults; --all shows them.")
     for variable, nearest in unknown_variables(arguments):
         hint = f"; did you mean {nearest}?" if nearest else ""
         terminal.print(f"[yellow]{printable(variable)} is not an environment variable of Charioteer[/yellow]{hint}")

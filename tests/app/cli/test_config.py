@@ -45,6 +45,15 @@ def test_help_of_serve_shows_common_options_in_groups() -> None:
     assert len(text.splitlines()) < 100
 
 
+def test_config_with_nothing_set_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in environment_schema()["properties"]:
+        monkeypatch.delenv(variable, raising=False)
+    config()
+    assert capsys.readouterr().out == (
+        "No option of `charioteer serve` is set, so all have their defaults; --all shows them.\n"
+    )
+
+
 def test_help_all_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli(["serve", "--help-all"])
