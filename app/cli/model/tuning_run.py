@@ -64,6 +64,7 @@ class TuningSearch:
         self.checks: dict[Candidate, AnswerCheck] = {}
         self.refused: set[Candidate] = set()
         self.notes: list[str] = []
+        self._skipped: dict[str, list[str]] = {}
         self.measurements: Sequence[Measurement] = ()
         self._started = time.monotonic()
         grid = len(all_candidates(options.batches, self._threads, 0)) + 1
@@ -79,6 +80,8 @@ class TuningSearch:
         The current settings have no measurement if they cannot be measured.
         """
         kept = self._usable_variants()
+        for reason, names in self._skipped.items():
+            self.notes.append(f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not tried: {reason}")
         measured = self._measure(kept, _VARIANT_SHARE) if len(kept) > 1 else ()
         objective = self._options.objective
         best = best_measurement(measured, objective).candidate if measured else kept[0]
@@ -123,9 +126,10 @@ class TuningSearch:
         return kept
 
     def _skip(self, variant: Candidate, reason: str) -> None:
-        decode = ", reduced decode" if variant.reduced_decode else ""
+        decode = " with reduced decode" if variant.reduced_decode else ""
         name = f"{variant.runtime or 'This runtime'} {variant.precision}{decode}"
-        self.notes.append(f"{name} was not tried: {reason}")
+        # One sentence a reason: a missing extra concerns several variants.
+        self._skipped.setdefault(reason, []).append(name)
         self._bar.advance(1 + _ROUNDS)
 
     def _limit_images(self, comparison: AnswerComparison, seconds: float) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def test_short_time_leaves_out_set_ups_and_images(capsys: pytest.CaptureFixture[
     tune(MODELS / "detector", data=IMAGES, options=TuningOptions(**short))
     output = capsys.readouterr().out
     assert "Compared only 1 image, because of --minutes." in output
-    assert "onnxruntime int8 was not tried: --minutes is too short." in output
+    names = ("onnxruntime int8", "onnxruntime fp32 with reduced decode", "onnxruntime int8 with reduced decode")
+    assert f"{', '.join(names)} were not tried: --minutes is too short." in output
     assert "1 set-up not measured: --minutes is over." in output
 
 
@@ -134,6 +136,20 @@ def test_openvino_is_compared_with_onnxruntime(folder: Path, capsys: pytest.Capt
     options = TuningOptions(decodes=("full",), batches=(1,), threads=(1,), seconds=0.02, max_drop=1.0)
     tune(folder, data=IMAGES, options=options)
     output = capsys.readouterr().out
-    assert "was not tried" not in output
+    assert "not tried" not in output
     for precision in ("fp32", "bf16", "int8"):
         assert re.search(rf"openvino │ +{precision} │ +full │ +[01]\.\d{{4}}", output)
+
+
+def test_missing_extra_is_reported_once_for_all_variants(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(IMAGES / "scene.jpg", tmp_path / "a.jpg")
+    # Python raises ImportError for a module that is None.
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    options = TuningOptions(**{**FAST, "runtimes": ("onnxruntime", "openvino")}, precisions=("int8",))
+    tune(MODELS / "detector", data=tmp_path, options=options)
+    output = capsys.readouterr().out
+    assert output.count("needs the extra quantize") == 1
+    names = [f"{runtime} int8{end}" for end in ("", " with reduced decode") for runtime in ("onnxruntime", "openvino")]
+    assert f"{', '.join(names)} were not tried: Quantisation needs the extra quantize" in output
