@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from app.engine.models.registry import list_choices
 from app.engine.models.servable import Servable
 from app.evaluation.datasets.files import list_images
 from app.settings.model import ModelError, ModelSource
@@ -61,9 +62,9 @@ def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
     matches = [source for source in sources if name in (None, source.name)]
     names = sorted({source.name for source in sources})
     if not matches:
-        raise ModelError(f"There is no model {name!r}; there are {', '.join(names)}")
+        raise ModelError(f"There is no model {name!r}; there are {list_choices(names)}")
     if len({source.name for source in matches}) > 1:
-        raise ModelError(f"There are several models; choose one with --name: {', '.join(names)}")
+        raise ModelError(f"There are several models; choose one with --name: {list_choices(names)}")
     return latest_version(matches)
 
 

@@ -14,6 +14,8 @@ from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
 LATEST = "latest"
+_MAX_CHOICES = 10
+"""Maximum number of names in an error; a repository may have hundreds of models."""
 
 CHARIOT_PREFIX = "m-"
 """The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
@@ -304,6 +306,13 @@ def version_sort_key(version: str) -> tuple[tuple[int, ...], str]:
     return (tuple(int(number) for number in numbers) if all(map(str.isdecimal, numbers)) else (), version)
 
 
+def list_choices(choices: Iterable[str]) -> str:
+    """Return the names to choose from, for an error: at most ten, and the number of the others."""
+    names = tuple(choices)
+    more = len(names) - _MAX_CHOICES
+    listed = ", ".join(names[:_MAX_CHOICES]) or "no models"
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
 def _not_found(message: str, prefix: str, choices: Iterable[str]) -> InferenceError:
-    listed = ", ".join(sorted(set(choices))) or "no models"
-    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {prefix}: {listed}")
+    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {prefix}: {list_choices(sorted(set(choices)))}")

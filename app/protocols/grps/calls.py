@@ -10,7 +10,7 @@ import yaml
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.models.registry import Registration, Registry
+from app.engine.models.registry import Registration, Registry, list_choices
 from app.protocols.grps.messages import GrpsMessage, with_success_status
 from app.protocols.grps.tensors import wire_type
 from app.protocols.protocol import Permission
@@ -85,8 +85,7 @@ def _describe_model(engine: Engine, read_message: ReadMessage) -> str:
         raise invalid("Expected the name of a model, got none", "str_data")
     versions = engine.registry.versions(name)
     if not versions:
-        available = ", ".join(engine.registry.names) or "no models"
-        message = f"Model {quote_value(name)} is not known. This server has: {available}"
+        message = f"Model {quote_value(name)} is not known. This server has: {list_choices(engine.registry.names)}"
         raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message, "str_data")
     return _to_yaml(_entry(versions))
 

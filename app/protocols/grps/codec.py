@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from app.engine.engine import Engine
-from app.engine.models.registry import Registry
+from app.engine.models.registry import Registry, list_choices
 from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
@@ -233,7 +233,7 @@ def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
     name = max((source.name for source in sources if model.startswith(f"{source.name}-")), key=len, default="")
     if name:
         return name, model[len(name) + 1 :]
-    available = ", ".join(f"{source.name}-{source.version}" for source in sources) or "no models"
+    available = list_choices(f"{source.name}-{source.version}" for source in sources)
     raise InferenceError(kind, f"{message}. This server has: {available}", "model")
 
 

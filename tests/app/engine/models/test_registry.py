@@ -54,6 +54,13 @@ def test_find_without_version_returns_the_latest(versions: list[str], latest: st
         assert registry.find("detector").source.version == latest
 
 
+@pytest.mark.parametrize(("count", "end"), [(10, "m09"), (11, "m09 and 1 more"), (300, "m09 and 290 more")])
+def test_unknown_model_error_lists_at_most_ten_models(count: int, end: str) -> None:
+    registry = registry_of(*(source(name=f"m{number:02}") for number in range(count)))
+    names = ", ".join(f"m{number:02}" for number in range(9))
+    assert refusal(registry.find, "x").message == f"Model 'x' is not known. This server has: {names}, {end}"
+
+
 def test_find_with_version_returns_that_version() -> None:
     registry = registry_of(source(version="1"), source(version="2"), loaded=["1", "2"])
     assert registry.find("detector", "1").source.version == "1"
