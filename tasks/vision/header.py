@@ -22,6 +22,11 @@ _EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
 _FORMATS = ("AVIF", "BMP", "DIB", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 _JPEG_2000_STARTS = (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51")
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
+_HEIC_BRANDS = frozenset(
+    {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"mif2", b"msf1"}
+)
+_MAX_BRANDS_BYTES = 256
 _GIF_STARTS = (b"GIF87a", b"GIF89a")
 _PPM_START = re.compile(rb"P[0-9a-zA-Z]\s")
 _PPM_HEADER = 64 * 1024
@@ -62,14 +67,16 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
     if data.startswith(_GIF_STARTS) and len(data) >= 10:
         width, height = struct.unpack_from("<HH", data, 6)
         return width, height
+    if _is_heic(data):
+        raise invalid("HEIC and HEIF images are not decoded; convert them to JPEG or PNG first")
     if not allow_avif_jpeg2000 and (data[4:8] == b"ftyp" or data.startswith(_JPEG_2000_STARTS)):
-        raise invalid("AVIF and JPEG 2000 images are disabled; the server's option --allow-avif-jpeg2000 enables them")
+        raise invalid("AVIF and JPEG 2000 images are disabled; the option --allow-avif-jpeg2000 enables them")
     # Pillow reads the comments in the header of a portable pixmap byte by byte.
     header = data
     if _PPM_START.match(data):
         header = data[:_PPM_HEADER]
         if not _PPM_SIZE.match(header):
-            raise _unknown_format(data)
+            raise _unknown_format(data, allow_avif_jpeg2000=allow_avif_jpeg2000)
     # Import late: Pillow takes 7 MB, and the usual formats do not need it.
     import PIL.Image
 
@@ -79,7 +86,7 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
         with PIL.Image.open(io.BytesIO(header), formats=_FORMATS) as image:
             return image.size
     except Exception:  # noqa: BLE001  Pillow's plugins raise many types of exceptions for invalid images
-        raise _unknown_format(data) from None
+        raise _unknown_format(data, allow_avif_jpeg2000=allow_avif_jpeg2000) from None
 
 
 def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
@@ -130,9 +137,20 @@ def jpeg_size(data: bytes, max_scans: int | None = None) -> tuple[int, int]:
     return size
 
 
-def _unknown_format(data: bytes) -> InferenceError:
+def _is_heic(data: bytes) -> bool:
+    """Return whether the file type box (ISO/IEC 14496-12) names a brand of HEIC or HEIF, and none of AVIF."""
+    if data[4:8] != b"ftyp":
+        return False
+    size = min(int.from_bytes(data[:4], "big"), _MAX_BRANDS_BYTES)
+    # The minor version follows the major brand.
+    brands = {data[8:12], *(data[start : start + 4] for start in range(16, size, 4))}
+    return not brands.isdisjoint(_HEIC_BRANDS) and brands.isdisjoint(_AVIF_BRANDS)
+
+
+def _unknown_format(data: bytes, *, allow_avif_jpeg2000: bool) -> InferenceError:
     found = f"{len(data)} bytes that begin with {data[:8].hex(' ')}" if data else "no bytes"
-    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {found}")
+    more = ", AVIF, JPEG 2000" if allow_avif_jpeg2000 else ""
+    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF{more}), got {found}")
 
 
 def tags(data: bytes) -> Mapping[int, int]:

@@ -43,10 +43,33 @@ def test_any_bytes_after_a_signature_give_a_size_or_an_error(start: bytes, conte
     if isinstance(result, InferenceError):
         assert result.kind is ErrorKind.INVALID_REQUEST
         assert result.message.startswith(
-            ("Expected an encoded image", "The image is a JPEG without", "AVIF and JPEG 2000")
+            ("Expected an encoded image", "The image is a JPEG without", "AVIF and JPEG 2000", "HEIC and HEIF images")
         )
     else:
         assert min(result) >= 0
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize(
+    "brands", [b"heic\0\0\0\0mif1heic", b"mif1\0\0\0\0mif1heic", b"msf1\0\0\0\0msf1hevc", b"heix\0\0\0\0heixmif1"]
+)
+def test_heic_is_rejected_with_the_advice_to_convert(brands: bytes, allowed: bool) -> None:
+    with pytest.raises(InferenceError, match="HEIC and HEIF images are not decoded; convert them to JPEG or PNG first"):
+        image_size(b"\0\0\0\x18ftyp" + brands + b"\0\0\0\0meta", allow_avif_jpeg2000=allowed)
+
+
+def test_avif_with_a_brand_of_heif_is_read_as_avif() -> None:
+    data = encode_image(rectangle(64, 48), "AVIF").replace(b"ftypavif", b"ftypmif1", 1)
+    assert image_size(data, allow_avif_jpeg2000=True) == (64, 48)
+    with pytest.raises(InferenceError, match="AVIF and JPEG 2000 images are disabled"):
+        image_size(data)
+
+
+@pytest.mark.parametrize(("allowed", "formats"), [(False, "GIF), got"), (True, "GIF, AVIF, JPEG 2000), got")])
+def test_list_of_formats_has_avif_and_jpeg2000_if_they_are_enabled(allowed: bool, formats: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        image_size(b"nothing", allow_avif_jpeg2000=allowed)
+    assert formats in caught.value.message
 
 
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]), st.data())
