@@ -28,6 +28,7 @@ SAMPLE_TEXT = "On a good day in May, 3 ships left Dover."
 _MIN_GAIN = 1.05
 """A candidate must be this much better than a simpler one, because smaller differences may be chance."""
 _REQUEST_ID = "tune"
+_DEFAULT_LIMITS = Limits()
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ def measure_candidates(
     seconds: float,
     rounds: int = 1,
     on_measured: Callable[[], bool] = lambda: True,
+    limits: Limits = _DEFAULT_LIMITS,
 ) -> Sequence[Measurement]:
     """Serve the candidates in turns, so that all meet the same load of the machine, and return their medians.
 
@@ -72,6 +74,7 @@ def measure_candidates(
         seconds: for each measurement under load.
         rounds: number of measurements of each.
         on_measured: called after each measurement; returns whether there is time for another one.
+        limits: limits on the images.
 
     Returns:
         The measurements of those that were measured at least once, in order.
@@ -80,7 +83,7 @@ def measure_candidates(
         ModelError: when a model cannot be loaded.
         InferenceError: when an inference fails.
     """
-    runs = [_Run(candidate, source, images) for candidate, source in candidates]
+    runs = [_Run(candidate, source, images, limits) for candidate, source in candidates]
     for run in runs * rounds:
         run.measure(workers, seconds)
         if not on_measured():
@@ -111,8 +114,8 @@ def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurem
 class _Run:
     """One loaded candidate, and its measurements."""
 
-    def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes]) -> None:
-        self.candidate, self.source = candidate, source
+    def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes], limits: Limits) -> None:
+        self.candidate, self.source, self._limits = candidate, source, limits
         self.servable = load(source)
         requests = [
             InferenceRequest(
@@ -122,7 +125,7 @@ class _Run:
             )
             for image in images
         ]
-        self.servable.predict(requests[0], Limits())
+        self.servable.predict(requests[0], limits)
         self.requests = itertools.cycle(requests)
         self.measured: list[Measurement] = []
 
@@ -130,7 +133,7 @@ class _Run:
         registry = Registry([self.source])
         registry.load(self.source, lambda _: self.servable)
         repository = Repository(registry, lambda: [self.source], lambda _: self.servable)
-        engine = Engine(repository, (), Limits(), workers, QueueLimits(max_waiting=10_000))
+        engine = Engine(repository, (), self._limits, workers, QueueLimits(max_waiting=10_000))
         try:
             self.measured.append(
                 asyncio.run(_measure(engine, self.source.name, self.requests, self.candidate, workers, seconds))

@@ -13,6 +13,7 @@ from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Posi
 from cyclopts.validators import Number
 
 from app.settings.environment import DRIFT, LIMITS, LOGGING, MODELS, NETWORK, PAGE, RECORDING, environment
+from app.settings.images import ImageSettings
 from app.settings.network import AccessSettings, ListeningSettings, TransportSettings
 
 _PACKAGED = Path(__file__).parents[1] / "demo"
@@ -99,14 +100,11 @@ class ModelOptions:
 
 @Parameter(name="*", group=LIMITS)
 @dataclass(frozen=True, kw_only=True)
-class LimitSettings:
+class LimitSettings(ImageSettings):
     """Limits on requests."""
 
     max_request_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_REQUEST_BYTES", show=True)] = 64 * 1024 * 1024
     """Maximum size of a body; a larger one gets 413."""
-
-    max_pixels: Annotated[PositiveInt, environment("CHARIOTEER_MAX_PIXELS")] = 64_000_000
-    """Maximum number of pixels of an image, read from its header before it is decoded."""
 
     max_request_pixels: Annotated[PositiveInt, environment("CHARIOTEER_MAX_REQUEST_PIXELS")] = 256_000_000
     """Maximum number of pixels of all images in a request."""
@@ -119,9 +117,6 @@ class LimitSettings:
 
     max_image_scans: Annotated[PositiveInt, environment("CHARIOTEER_MAX_IMAGE_SCANS")] = 64
     """Maximum number of scans in a JPEG; a progressive one usually has about ten."""
-
-    allow_avif_jpeg2000: Annotated[bool, environment("CHARIOTEER_ALLOW_AVIF_JPEG2000")] = False
-    """Decode AVIF and JPEG 2000 images too; their decoders limit their own memory, the server does not."""
 
     max_elements: Annotated[PositiveInt, environment("CHARIOTEER_MAX_ELEMENTS")] = 32 * 1024 * 1024
     """Maximum number of elements of all tensors in a request."""

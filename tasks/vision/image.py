@@ -65,7 +65,10 @@ def check_size(width: int, height: int, max_pixels: int, max_side: int | None = 
         message = f"Expected an image of at most {max_side:,} pixels in width and height, got {width}x{height}"
         raise InferenceError(ErrorKind.TOO_LARGE, message)
     if width * height > max_pixels:
-        message = f"Expected an image of at most {max_pixels:,} pixels, got {width}x{height} = {width * height:,}"
+        message = (
+            f"Expected an image of at most {max_pixels:,} pixels (--max-pixels), "
+            f"got {width}x{height} = {width * height:,}"
+        )
         raise InferenceError(ErrorKind.TOO_LARGE, message)
 
 

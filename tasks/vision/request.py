@@ -83,7 +83,7 @@ class PixelBudget:
             extra_pixels, max_pixels = tile_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
             if extra_pixels > max_pixels:
                 actual = f"{width}x{height} that hides {extra_pixels:,} more"
-                message = f"Expected an image of at most {max_pixels:,} pixels, got {actual}"
+                message = f"Expected an image of at most {max_pixels:,} pixels (--max-pixels), got {actual}"
                 raise InferenceError(ErrorKind.TOO_LARGE, message)
             self._remaining -= max(0, extra_pixels)
             if self._remaining < 0:

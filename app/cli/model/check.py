@@ -18,9 +18,11 @@ from app.cli.terminal import console, counted, printable, progress, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
 from app.engine.models.servable import Servable
+from app.settings.images import ImageSettings, image_limits
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError, truncate
+from tasks.inference.limits import Limits
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
@@ -38,6 +40,7 @@ def check(
     require_manifest: Annotated[bool, Parameter(env_var="CHARIOTEER_REQUIRE_MANIFEST", negative="")] = False,
     model_links: Annotated[str | None, Parameter(env_var="CHARIOTEER_MODEL_LINKS")] = None,
     model_signing_key: Annotated[ExistingFile | None, Parameter(env_var="CHARIOTEER_MODEL_SIGNING_KEY")] = None,
+    images: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
     """Show how a model is interpreted and which facts were guessed, then try it on one image or text.
 
@@ -50,12 +53,14 @@ def check(
         require_manifest: Whether to reject models whose files are not all listed in a model.sha256.
         model_links: Folders, separated by commas, that links in model folders may lead to.
         model_signing_key: File of public keys (PEM). One of them must have signed the model.sha256.
+        images: Limits on the image.
     """
     from app.assembly.models import find_models, load
 
     # NumPy warns about values that are not finite, which the answers and errors of the models cover.
     warnings.filterwarnings("ignore", category=RuntimeWarning)
-    image_data = read_image(image) if image else sample_image()
+    limits = image_limits(images)
+    image_data = read_image(image, limits) if image else sample_image()
     terminal, failures = console(), 0
     # Without hard wraps, the text of a line can be searched for.
     write_line = partial(terminal.print, soft_wrap=True)
@@ -89,7 +94,7 @@ def check(
             if warning:
                 write_line(f"[yellow]{printable(warning)}[/yellow].")
         try:
-            result, warning = _try_on_sample(source, servable, image_data)
+            result, warning = _try_on_sample(source, servable, image_data, limits)
             write_line(result)
             if warning:
                 write_line(f"[yellow]{printable(warning)}[/yellow].")
@@ -100,7 +105,7 @@ def check(
         sys.exit(1)
 
 
-def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> tuple[str, str]:
+def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes, limits: Limits) -> tuple[str, str]:
     """Run the model on one image or text, and return a line that describes the result, and a warning or ""."""
     from app.assembly.benchmarking import SAMPLE_TEXT
 
@@ -116,7 +121,7 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
         case _:
             return "Not tried: the model takes neither one image nor one text.", ""
     started = time.perf_counter()
-    records = predict_records(servable, source.name, data, parameters)
+    records = predict_records(servable, source.name, data, parameters, limits)
     milliseconds = (time.perf_counter() - started) * 1000
     first = truncate(msgspec.json.encode(records[0]).decode(), _MAX_SHOWN_CHARACTERS) if records else "no results"
     result = (

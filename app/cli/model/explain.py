@@ -15,6 +15,7 @@ from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, input_tensor, read_image
 from app.cli.terminal import console, error_console, printable, progress, table
 from app.engine.models.servable import Servable
+from app.settings.images import ImageSettings, image_limits
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.limits import Limits
@@ -47,6 +48,7 @@ def explain(
     draw: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
+    images: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
     """Show which parts of an image, or which words of a text, led to a model's prediction.
 
@@ -68,11 +70,13 @@ def explain(
         draw: Write the image with the heat map to this file.
         json: Print JSON instead of a table: the objects and the peaks of their heat maps, or the words.
         options: Which models.
+        images: Limits on the image.
     """
     terminal = console()
     if draw is not None:
         check_image_path(draw)
-    data = None if image is None else read_image(image)
+    limits = image_limits(images)
+    data = None if image is None else read_image(image, limits)
     sent = text if data is None else data
     if sent is None or (data is not None and text is not None):
         raise ModelError("explain takes an image file, or --text with a text")
@@ -90,6 +94,7 @@ def explain(
         source,
         input_tensor(sent, {"candidate_labels": candidate_labels, "prompts": prompt}),
         {key: value for key, value in parameters.items() if value is not None},
+        limits,
         draws=draw is not None,
     )
     if servable.explained_by == "model":
@@ -131,13 +136,13 @@ def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: b
 
 
 def _explain(
-    source: ModelSource, tensor: BytesTensor, parameters: Mapping[str, object], *, draws: bool
+    source: ModelSource, tensor: BytesTensor, parameters: Mapping[str, object], limits: Limits, *, draws: bool
 ) -> tuple[Servable, Any]:
     from app.assembly.models import load
     from app.engine.explanations.request import explain_request
 
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
-    limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
+    limits = msgspec.structs.replace(limits, max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
     with error_console().status(f"Loading {printable(source.name)}"):
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)

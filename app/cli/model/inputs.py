@@ -16,7 +16,9 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size
+from tasks.vision.image import check_size
 
+_DEFAULT_LIMITS = Limits()
 _RECORDED = re.compile(r"[0-9a-f]{64}")
 """The file name of a recorded image: its digest."""
 
@@ -35,15 +37,16 @@ def choose_images(folder: Path, limit: int) -> Sequence[Path]:
     return random.Random(0).sample(files, min(limit, len(files)))  # noqa: S311  not for security
 
 
-def read_image(file: Path) -> bytes:
+def read_image(file: Path, limits: Limits) -> bytes:
     """Return the content of an image file.
 
     Raises:
-        ModelError: when it is not an image of an accepted format.
+        ModelError: when it is not an image of an accepted format, or too large.
     """
     data = file.read_bytes()
     try:
-        image_size(data)
+        size = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
+        check_size(*size, limits.max_pixels, limits.max_image_side)
     except InferenceError as error:
         raise ModelError(f"{file}: {error}") from None
     return data
@@ -76,7 +79,11 @@ def sample_image() -> bytes:
 
 
 def predict_records(
-    servable: Servable, name: str, data: bytes | str, parameters: Mapping[str, object] | None = None
+    servable: Servable,
+    name: str,
+    data: bytes | str,
+    parameters: Mapping[str, object] | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
 ) -> Sequence[Record]:
     """Return the records of the model called `name` for one encoded image, or for one text.
 
@@ -85,7 +92,7 @@ def predict_records(
     """
     tensor = input_tensor(data, parameters or {})
     request = InferenceRequest(id="command", model_name=name, inputs=(tensor,))
-    return servable.predict(request, Limits()).outputs[0].predictions[0].records()
+    return servable.predict(request, limits).outputs[0].predictions[0].records()
 
 
 def input_tensor(data: bytes | str, parameters: Mapping[str, object]) -> BytesTensor:

@@ -15,6 +15,7 @@ from app.cli.model.inputs import choose_model, predict_records, read_image
 from app.cli.model.terminal_image import graphics_of, show_image
 from app.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.engine.models.servable import Servable
+from app.settings.images import ImageSettings, image_limits
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.response import Record
@@ -42,6 +43,7 @@ def predict(
     show: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
+    images: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
     """Run a model on one image, without a server.
 
@@ -56,12 +58,14 @@ def predict(
         show: Show the image with the results in terminals that can; never if the output is not a terminal.
         json: Print the records as JSON instead of a table.
         options: Which models.
+        images: Limits on the image.
     """
     terminal = console()
     if draw is not None:
         check_image_path(draw)
     source = choose_model(options, name)
-    data = read_image(image)
+    limits = image_limits(images)
+    data = read_image(image, limits)
     parameters = {
         "prompts": prompt,
         "candidate_labels": candidate_labels,
@@ -73,7 +77,7 @@ def predict(
         known = servable.parameters_type.__struct_fields__
         unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
         reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
-        records = predict_records(servable, source.name, data, parameters)
+        records = predict_records(servable, source.name, data, parameters, limits)
     geometry = servable.description.task_type.geometry
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from app.cli.model.inputs import read_image, sample_image
 from app.cli.terminal import console, counted, printable, progress, table
+from app.settings.images import ImageSettings, image_limits
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ServerSettings
 
@@ -81,6 +82,7 @@ def tune(
     image: ExistingFile | None = None,
     write: bool = False,
     allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
+    image_settings: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
     """Find the runtime, precision, image decoding, batch size and thread count that serve a model best here.
 
@@ -96,6 +98,7 @@ def tune(
         image: Image to measure with; those of --data or --labels, or drawn shapes, by default.
         write: Write the best result to model-settings.json; for int8, as a new version of the model.
         allow_code: Whether to allow models that are Python classes. Their code then runs here.
+        image_settings: Limits on images.
     """
     from app.assembly.discovery import latest_version, model_at
     from app.cli.model.tuning_data import read_tuning_data
@@ -104,13 +107,16 @@ def tune(
 
     source = msgspec.structs.replace(latest_version(model_at(path)), allow_code=allow_code)
     workers = ServerSettings().worker_count
+    limits = image_limits(image_settings)
     terminal = console()
     try:
         tuning_data = read_tuning_data(data, labels, limit)
         items = tuning_data.items[:_MAX_SENT] if tuning_data else ()
-        images = [read_image(image)] if image else [item.image.read_bytes() for item in items] or [sample_image()]
+        images = (
+            [read_image(image, limits)] if image else [item.image.read_bytes() for item in items] or [sample_image()]
+        )
         with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}") as bar:
-            search = TuningSearch(source, tuning_data, images, options, workers, Path(scratch), bar)
+            search = TuningSearch(source, tuning_data, images, limits, options, workers, Path(scratch), bar)
             best, current = search.run()
             _print_checks(search, terminal)
             _print_speed(search, best, current, f"{source.name} {source.version}, {workers} workers", terminal)

@@ -15,6 +15,7 @@ from app.evaluation.datasets.read import read_dataset
 from app.evaluation.evaluation import evaluate_records
 from app.evaluation.runner import InferenceClientError, Records
 from app.settings.model import ModelSource
+from tasks.inference.limits import Limits
 
 _MAX_CALIBRATION = 100
 
@@ -80,7 +81,8 @@ class AnswerComparison:
         metric_name: what is measured: ``agreement``, or the figure of `charioteer evaluate`.
     """
 
-    def __init__(self, data: TuningData) -> None:
+    def __init__(self, data: TuningData, limits: Limits) -> None:
+        self._limits = limits
         self.items, self._dataset = data.items, data.dataset
         self._parameters: Mapping[str, object] = {} if data.dataset is None else parameters_for(data.dataset)
         self._reference: Mapping[str, Records] = {}
@@ -93,7 +95,7 @@ class AnswerComparison:
             EvaluationError: when an image cannot be answered, or the extra `evaluate` is needed and not installed.
             ModelError: when it cannot be loaded.
         """
-        predict = local_predictor(source, self._parameters)
+        predict = local_predictor(source, self._parameters, self._limits)
         records: dict[str, Records] = {}
         for item in self.items:
             try:

@@ -16,6 +16,7 @@ from app.assembly.tuning import Candidate, all_candidates, current_candidate, va
 from app.cli.model.tuning_data import AnswerCheck, AnswerComparison, TuningData
 from app.cli.terminal import Bar, counted
 from app.settings.model import ModelError, ModelSource
+from tasks.inference.limits import Limits
 
 if TYPE_CHECKING:
     from app.cli.model.tune import TuningOptions
@@ -31,6 +32,7 @@ class TuningSearch:
     Args:
         data: images to compare; None to try only what keeps answers.
         images: encoded images for the measurements.
+        limits: limits on all images.
         scratch: an empty folder for a quantised version.
 
     Attributes:
@@ -47,20 +49,21 @@ class TuningSearch:
         source: ModelSource,
         data: TuningData | None,
         images: Sequence[bytes],
+        limits: Limits,
         options: "TuningOptions",
         workers: int,
         scratch: Path,
         bar: Bar,
     ) -> None:
         self._data, self._images, self._options, self._scratch = data, images, options, scratch
-        self._workers, self._bar = workers, bar
+        self._workers, self._bar, self._limits = workers, bar, limits
         self._threads = options.threads or (1, len(os.sched_getaffinity(0)))
         self._current = current_candidate(source, is_graph=describe(source).platform == "onnx")
         self.sources = {self._current.precision if self._current.precision == "int8" else "fp32": source}
         self.sources.setdefault("bf16", source)
         precisions, decodes = (options.precisions, options.decodes) if data else ((), ())
         self._variants = variants(self._current, options.runtimes, precisions, decodes)
-        self.comparison = AnswerComparison(data) if data else None
+        self.comparison = AnswerComparison(data, limits) if data else None
         self.checks: dict[Candidate, AnswerCheck] = {}
         self.refused: set[Candidate] = set()
         self.notes: list[str] = []
@@ -147,7 +150,7 @@ class TuningSearch:
 
         pairs = [(candidate, self._source_for(candidate)) for candidate in candidates]
         seconds = self._options.seconds
-        return measure_candidates(pairs, self._images, self._workers, seconds, _ROUNDS, on_measured)
+        return measure_candidates(pairs, self._images, self._workers, seconds, _ROUNDS, on_measured, self._limits)
 
     def _source_for(self, candidate: Candidate) -> ModelSource:
         if candidate.precision not in self.sources and self._data is not None:

@@ -35,6 +35,7 @@ from app.evaluation.evaluation import (
 from app.evaluation.rendering import html_report, json_report, print_report
 from app.evaluation.report import EvaluationReport
 from app.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
+from app.settings.images import ImageSettings, image_limits
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -76,6 +77,7 @@ def evaluate(
     worst: NonNegativeInt = 24,
     fail_under: list[str] | None = None,
     options: ModelOptions = ModelOptions(),  # noqa: B008
+    image_settings: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
     """Measure a model on labelled data: in this process, through a server, or from recorded predictions.
 
@@ -112,6 +114,7 @@ def evaluate(
         worst: Number of images with mistakes to show on the page.
         fail_under: Minimum value of a metric, "map_coco=0.5"; may be repeated.
         options: Which models. --score-threshold is the score threshold of requests; 0.001 by default.
+        image_settings: Limits on the images of a local model.
     """
     minima = _minima_from(fail_under or ())
     try:
@@ -149,7 +152,7 @@ def evaluate(
         else:
             parameters = parameters_for(selected, options.score_threshold, top_k, parameter or ())
             model = (
-                local_model(options, name, parameters)
+                local_model(options, name, parameters, image_limits(image_settings))
                 if url is None
                 else served_model(
                     url, protocol, name, parameters, read_headers(header or (), header_file), timeout, tls

@@ -15,9 +15,11 @@ from app.evaluation.runner import InferenceClient, InferenceClientError, Records
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
 
 PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 DEFAULT_TOP_K = 100
+_DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
 _DEFAULT_PARAMETERS = frozenset({"action", "score_threshold", "top_k"})
 """Parameters that `parameters_for` adds. A model that lacks them does not fit the labels, which is another error."""
@@ -72,7 +74,9 @@ def parameters_for(
             return {"score_threshold": threshold, "top_k": top_k, **parameters}
 
 
-def local_model(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> EvaluatedModel:
+def local_model(
+    options: ModelOptions, name: str | None, parameters: Mapping[str, object], limits: Limits = _DEFAULT_LIMITS
+) -> EvaluatedModel:
     """Return the model that the options name, to run in this process.
 
     Raises:
@@ -83,7 +87,7 @@ def local_model(options: ModelOptions, name: str | None, parameters: Mapping[str
     return EvaluatedModel(
         label=f"{source.name} {source.version}".strip(),
         identity={**identity, "files": _files(source)},
-        open_predictor=lambda: nullcontext(local_predictor(source, parameters)),
+        open_predictor=lambda: nullcontext(local_predictor(source, parameters, limits)),
     )
 
 
@@ -140,7 +144,7 @@ def served_model(
     )
 
 
-def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> InferenceClient:
+def local_predictor(source: ModelSource, parameters: Mapping[str, object], limits: Limits) -> InferenceClient:
     """Load a model in this process, and return a function that predicts records.
 
     Raises:
@@ -159,7 +163,7 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> In
 
     def predict(item: Item, data: bytes) -> Records:
         try:
-            records = predict_records(servable, source.name, data, item.with_question(parameters))
+            records = predict_records(servable, source.name, data, item.with_question(parameters), limits)
         except InferenceError as error:
             raise InferenceClientError(str(error)) from None
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])

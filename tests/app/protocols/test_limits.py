@@ -64,7 +64,7 @@ def post_content(client: Client, protocol: str, path: str, content: bytes, **hea
     ("images", "message"),
     [
         ([SMALL] * 5, "Expected at most 4 images or texts in one request, got 5"),
-        ([LARGE], "Expected an image of at most 3,000 pixels, got 60x51 = 3,060"),
+        ([LARGE], "Expected an image of at most 3,000 pixels (--max-pixels), got 60x51 = 3,060"),
         ([SMALL, make_image(60, 50), make_image(60, 50)], "Expected images of at most 5,000 pixels in one request"),
         ([LONG], "Expected an image of at most 100 pixels in width and height, got 101x2"),
     ],

@@ -57,7 +57,7 @@ def test_tile_of_a_tiff_counts_toward_max_pixels() -> None:
     assert tile_pixels(tiled(256)) == 256 * 256
     error = rejection(tiled(256), max_pixels=65_343)
     assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
-    assert error.message == "Expected an image of at most 65,343 pixels, got 8x8 that hides 65,344 more"
+    assert error.message == "Expected an image of at most 65,343 pixels (--max-pixels), got 8x8 that hides 65,344 more"
     assert rejection(tiled(256), 3, max_request_pixels=150_000).path == "inputs[0].data[2]"
 
 
