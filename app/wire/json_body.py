@@ -42,7 +42,13 @@ _DEPTH_STEPS[list(b"[{")] = 1
 _DEPTH_STEPS[list(b"]}")] = -1
 
 
-def read_json(body: bytes | msgspec.Raw, expected_type: type[T], path: str = "", limits: Limits | None = None) -> T:
+def read_json(
+    body: bytes | msgspec.Raw,
+    expected_type: type[T],
+    path: str = "",
+    limits: Limits | None = None,
+    subject: str = "body",
+) -> T:
     """Decode `body` as `expected_type`.
 
     Args:
@@ -50,6 +56,7 @@ def read_json(body: bytes | msgspec.Raw, expected_type: type[T], path: str = "",
         expected_type: the type to decode.
         path: path of the text in the request.
         limits: limits for text that was not checked yet; None for a part of checked text.
+        subject: what the text is, for errors about its syntax.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field under `path`, or the byte where the text is not valid JSON; as
@@ -62,7 +69,7 @@ def read_json(body: bytes | msgspec.Raw, expected_type: type[T], path: str = "",
     except msgspec.ValidationError as error:
         raise validation_error(error, path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _diagnose(memoryview(body), error, path) from None
+        raise _diagnose(memoryview(body), error, path, subject) from None
     except RecursionError:
         raise invalid("Expected JSON that is not nested too deeply", path) from None
 
@@ -125,9 +132,9 @@ def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
     return raw.copy()
 
 
-def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
+def _diagnose(body: memoryview, error: Exception, path: str, subject: str) -> InferenceError:
     if not bytes(body[:_MAX_DIAGNOSED_BYTES]).strip():
-        return invalid("Expected a JSON object, got an empty body", path)
+        return invalid(f"Expected a JSON object, got an empty {subject}", path)
     if isinstance(error, UnicodeDecodeError):
         return invalid("Expected JSON in UTF-8, got other bytes", path)
     # The standard library accepts two things that are not JSON: NaN and Infinity, and lone surrogates. Use its result
@@ -137,7 +144,7 @@ def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
         with suppress(ValueError, RecursionError):
             invalid_item = first_path(json.loads(bytes(body)), _is_invalid_json, path)
     if invalid_item is None:
-        return invalid(f"The body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}", path)
+        return invalid(f"The {subject} is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}", path)
     item_path, value = invalid_item
     if isinstance(value, float):
         return invalid(f"Expected a finite number, got {value}", item_path)

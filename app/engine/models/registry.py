@@ -178,7 +178,8 @@ class Registry:
             if registration.servable is not None and not registration.servable.unavailable_reason:
                 return registration
         elif versions is None:
-            raise _not_found(f"Model {name!r} is not known", "This server has", self._models)
+            message = f"Model {name!r} is not known" if name else "The request names no model"
+            raise _not_found(message, "This server has", self._models)
         elif version not in (None, LATEST, *versions):
             raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
         candidates = [model for model in self.versions(name) if version in (None, LATEST, model.source.version)]

@@ -100,7 +100,8 @@ def _raw_input(body: bytes, parameters_header: str | None, limits: Limits | None
         raise invalid("Expected an encoded image, got an empty body")
     if parameters_header is None:
         return _input(BinaryElement(body), {})
-    raw = read_json(parameters_header.encode("latin-1"), dict[str, msgspec.Raw], PARAMETERS_HEADER, limits)
+    text = parameters_header.encode("latin-1")
+    raw = read_json(text, dict[str, msgspec.Raw], PARAMETERS_HEADER, limits, "header")
     return _input(BinaryElement(body), read_parameters_object(raw, PARAMETERS_HEADER))
 
 

@@ -117,6 +117,17 @@ def test_unknown_model_or_version_is_not_ready(peer: GrpcTestClient, fields: dic
     assert not peer.call("ModelReady", message("ModelReadyRequest", **fields)).ready
 
 
+def test_request_without_model_name_or_inputs_is_described(peer: GrpcTestClient) -> None:
+    code, details = peer.call_error("ModelInfer", message("ModelInferRequest"))
+    assert code is Code.NOT_FOUND
+    assert details.startswith("The request names no model. This server has: classifier, detector")
+    code, details = peer.call_error("ModelInfer", message("ModelInferRequest", model_name="echo-fp32"))
+    assert (code, details) == (
+        Code.INVALID_ARGUMENT,
+        "inputs: Expected the inputs of the model, x (FP32), got none",
+    )
+
+
 @pytest.mark.parametrize("method", ["ModelMetadata", "ModelStatistics"])
 @pytest.mark.parametrize("fields", [{"name": "missing"}, {"name": "detector", "version": "9"}])
 def test_unknown_model_or_version_is_not_found(peer: GrpcTestClient, method: str, fields: dict[str, str]) -> None:
