@@ -53,7 +53,9 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
         body: the type of a JSON body; None without a body, or if it is not JSON.
         answer: the type of a JSON response; None for any object, bytes if it is not JSON.
         refusal: the type of an error body; None for ``{"error": "..."}``.
-        media_types: media types of bodies that are not JSON.
+        media_types: media types of bodies that are not JSON, in requests and answers.
+        answer_media_types: media types of answers only, such as server-sent events.
+        body_required: whether a request with `body` must have one.
         failures: HTTP statuses of errors.
         permission: the permission that a client needs; ``admin`` by default.
         handle: returns the response or an object to send as JSON, or awaits one of them. Raises an
@@ -75,6 +77,8 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     answer: Any = None
     refusal: Any = None
     media_types: Sequence[str] = ()
+    answer_media_types: Sequence[str] = ()
+    body_required: bool = True
     failures: Sequence[int] = ()
     permission: Permission = "admin"
     handle: Callable[[HttpRequest], object] | None = None

@@ -90,6 +90,7 @@ class Grps(HttpProtocol):
                 method=method,
                 handle=partial(_answer_plain, engine, call),
                 body=WireMessage if method == "POST" else None,
+                body_required=call.reads_message,
                 answer=WireMessage,
                 refusal=WireRefusal,
                 failures=call.failures,

@@ -112,6 +112,7 @@ def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
             method="POST",
             handle=index,
             body=_IndexRequest,
+            body_required=False,
             answer=list[_IndexEntry],
             failures=(400, 413),
             permission="read",

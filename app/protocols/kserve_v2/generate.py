@@ -94,7 +94,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 f"{path}/generate_stream",
                 f"{ask}, with server-sent events",
                 handle=generate_stream,
-                media_types=(EVENT_STREAM,),
+                answer_media_types=(EVENT_STREAM,),
             ),
         )
     ]

@@ -76,7 +76,7 @@ class OpenAI(HttpProtocol):
             return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
 
         infer = partial(infer_endpoint, refusal=WireRefusal)
-        stream = partial(infer, media_types=(EVENT_STREAM,))
+        stream = partial(infer, answer_media_types=(EVENT_STREAM,))
         inferences = [
             endpoint
             for prefix in ("/openai/v1", "/v1")

@@ -166,12 +166,13 @@ def _operation(tag: str, endpoint: Endpoint, schema_by_type: Mapping[Any, Any], 
     if endpoint.body is not None:
         bodies: dict[str, Any] = {_JSON: {"schema": schema_by_type[endpoint.body]}}
         bodies |= {media_type: {} for media_type in endpoint.media_types}
-        operation["requestBody"] = {"content": bodies}
+        operation["requestBody"] = {"required": endpoint.body_required, "content": bodies}
     return operation
 
 
 def _content(endpoint: Endpoint, schema_by_type: Mapping[Any, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = {media_type: {} for media_type in endpoint.media_types if "*" not in media_type}
+    media_types = (*endpoint.media_types, *endpoint.answer_media_types)
+    content: dict[str, Any] = {media_type: {} for media_type in media_types if "*" not in media_type}
     if endpoint.answer is bytes:
         return content
     return {_JSON: {"schema": {} if endpoint.answer is None else schema_by_type[endpoint.answer]}, **content}
@@ -186,7 +187,11 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         "content": _either(first["responses"]["200"]["content"], second["responses"]["200"]["content"]),
     }
     if "requestBody" in first and "requestBody" in second:
-        merged["requestBody"] = {"content": _either(first["requestBody"]["content"], second["requestBody"]["content"])}
+        bodies = (first["requestBody"], second["requestBody"])
+        merged["requestBody"] = {
+            "required": all(body["required"] for body in bodies),
+            "content": _either(*(body["content"] for body in bodies)),
+        }
     return merged
 
 

@@ -79,6 +79,28 @@ def test_document_without_authentication_has_no_security_schemes() -> None:
     assert '"security"' not in document_text
 
 
+def test_request_bodies_are_required_except_where_the_server_has_defaults(document: dict[str, Any]) -> None:
+    required = {
+        path: operation["requestBody"]["required"]
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+        if "requestBody" in operation
+    }
+    without_message = {f"/grps/v1/health/{name}" for name in ("live", "ready", "online", "offline")}
+    optional = {*without_message, "/grps/v1/metadata/server", "/v2/repository/index"}
+    assert {path for path in required if not required[path]} == optional
+    assert required["/v2/models/{target}/infer"]
+
+
+def test_media_types_of_answers_are_not_accepted_in_requests(document: dict[str, Any]) -> None:
+    for path in ("/v1/chat/completions", "/openai/v1/completions", "/v2/models/{target}/generate_stream"):
+        operation = document["paths"][path]["post"]
+        assert list(operation["requestBody"]["content"]) == ["application/json"]
+        assert "text/event-stream" in operation["responses"]["200"]["content"]
+    infer = document["paths"]["/v2/models/{target}/infer"]["post"]
+    assert list(infer["requestBody"]["content"]) == ["application/json", "application/octet-stream"]
+
+
 def test_query_parameters_of_inferences_are_documented(document: dict[str, Any]) -> None:
     parameters = document["paths"]["/inferences"]["get"]["parameters"]
     schemas = {parameter["name"]: parameter["schema"] for parameter in parameters if parameter["in"] == "query"}
