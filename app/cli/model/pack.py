@@ -9,8 +9,9 @@ import tarfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
 from rich.filesize import decimal
@@ -19,7 +20,7 @@ from app.cli.model.check import check
 from app.cli.terminal import console, counted, printable, table
 from app.runtimes.folder import is_hidden
 from app.settings.files import READABLE_BY_ALL, replacing_file
-from app.settings.model import SETTINGS_FILE, ModelError
+from app.settings.model import SETTINGS_FILE, ModelError, read_json_file
 
 _SUFFIX = ".tar.gz"
 _PICKLED = (".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
@@ -51,7 +52,9 @@ def pack(
         raise ModelError(f"{output} is inside the packed folder; write it somewhere else")
     packed, left_out = members(directory)
     check(directory, allow_code=allow_code)
-    digest = archive(directory, packed, output)
+    name = _name_of_folder(directory)
+    settings = _named_settings(directory, name) if name else None
+    digest = archive(directory, packed, output, settings)
 
     terminal = console()
     files = table("file", "bytes", title=str(output))
@@ -64,7 +67,9 @@ def pack(
     total = sum((directory / file).stat().st_size for file in packed)
     count = counted(len(packed), "file")
     terminal.print(f"{count}, {decimal(total)}, in {decimal(output.stat().st_size)}; sha256 {digest}", soft_wrap=True)
-    if _named_by_its_folder(directory):
+    if name and settings is not None:
+        terminal.print(f"{SETTINGS_FILE} in the archive names the model {printable(name)}.", soft_wrap=True)
+    elif name:
         terminal.print(
             f"The model is named after its folder, and would be called models in /mnt/models; [yellow]set name in "
             f"{SETTINGS_FILE}[/yellow] to give it a name of its own.",
@@ -106,26 +111,31 @@ def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosi
     return sorted(packed), sorted(left_out)
 
 
-def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path) -> str:
+def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path, settings: bytes | None = None) -> str:
     """Write `packed` files below `directory` to the archive `output` in one step, and return the archive's SHA-256.
 
-    Owners, times and modes are fixed, so that the archive is reproducible. It has no entries for folders.
+    The archive has `settings`, if given, as its settings file. Owners, times and modes are fixed, so that the archive
+    is reproducible. It has no entries for folders.
     """
     with (
         replacing_file(output, READABLE_BY_ALL) as file,
         gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for name in packed:
+        settings_file = PurePosixPath(SETTINGS_FILE)
+        for name in packed if settings is None else sorted({*packed, settings_file}):
+            if name == settings_file and settings is not None:
+                tar.addfile(_entry(name, len(settings)), io.BytesIO(settings))
+                continue
             with (directory / name).open("rb") as content:
-                tar.addfile(_entry(name, content), content)
+                tar.addfile(_entry(name, os.fstat(content.fileno()).st_size), content)
     with output.open("rb") as written:
         return hashlib.file_digest(written, "sha256").hexdigest()
 
 
-def _entry(name: PurePosixPath, content: BinaryIO) -> tarfile.TarInfo:
+def _entry(name: PurePosixPath, size: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(str(name))
-    entry.size = os.fstat(content.fileno()).st_size
+    entry.size = size
     entry.mode = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH
     return entry
 
@@ -148,14 +158,26 @@ def _is_pickle(path: Path) -> bool:
             return False
 
 
-def _named_by_its_folder(directory: Path) -> bool:
+def _name_of_folder(directory: Path) -> str | None:
+    """Return the name of a model that is named after its folder; None for a model with a name, and for a repository."""
     from app.assembly.discovery import model_at
 
     try:
-        return any(source.settings.name is None for source in model_at(directory))
+        return next((source.name for source in model_at(directory) if source.settings.name is None), None)
     except ModelError:
         # A repository: its models are named after their folders in the archive.
-        return False
+        return None
+
+
+def _named_settings(directory: Path, name: str) -> bytes | None:
+    """Return the settings of a model with its name; None if a manifest or a version has its own file of them."""
+    from app.assembly.manifest import MANIFEST_FILE
+
+    file = directory / SETTINGS_FILE
+    if (directory / MANIFEST_FILE).exists() or any(directory.glob(f"*/{SETTINGS_FILE}")):
+        return None
+    settings = read_json_file(file, dict[str, object]) if file.is_file() else {}
+    return msgspec.json.format(msgspec.json.encode({**settings, "name": name}), indent=2) + b"\n"
 
 
 def manifest(directory: ExistingDirectory) -> None:

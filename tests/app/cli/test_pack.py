@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.assembly.discovery import model_at
 from app.cli.model.check import check
 from app.cli.model.pack import archive, manifest, members, pack
 from app.settings.model import ModelError
@@ -20,6 +21,8 @@ from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
+
+NAMED_DETECTOR = b'{\n  "name": "detector"\n}\n'
 
 
 @pytest.fixture
@@ -150,16 +153,34 @@ def test_command_prints_the_packed_files(tmp_path: Path) -> None:
     output = tmp_path / "model.tar.gz"
     completed = charioteer("pack", DETECTOR, "--output", output)
     assert completed.returncode == 0, completed.stderr
-    assert contents(output) == {"model.onnx": (DETECTOR / "model.onnx").read_bytes()}
+    model_file = (DETECTOR / "model.onnx").read_bytes()
+    assert contents(output) == {"model-settings.json": NAMED_DETECTOR, "model.onnx": model_file}
     for text in (
         "OBJECT_DETECTION",
         "model.onnx",
         "1859720",
         "1 file, 1.9 MB",
         "sha256",
-        "called models in /mnt/models",
+        "model-settings.json in the archive names the model detector",
     ):
         assert text in completed.stdout
+
+
+def test_packed_model_keeps_its_name_and_settings_in_any_folder(model: Path, tmp_path: Path) -> None:
+    (model / "model-settings.json").write_text('{"parameters": {"score_threshold": 0.25}}')
+    pack(model, output=tmp_path / "m.tar.gz")
+    with tarfile.open(tmp_path / "m.tar.gz") as tar:
+        tar.extractall(tmp_path / "models", filter="data")
+    (source,) = model_at(tmp_path / "models")
+    assert (source.name, source.settings.parameters) == (model.name, {"score_threshold": 0.25})
+    assert (model / "model-settings.json").read_text() == '{"parameters": {"score_threshold": 0.25}}'
+
+
+def test_name_in_the_settings_is_packed_as_it_is(model: Path, tmp_path: Path) -> None:
+    settings = b'{"name":   "shapes"}'
+    (model / "model-settings.json").write_bytes(settings)
+    pack(model, output=tmp_path / "m.tar.gz")
+    assert contents(tmp_path / "m.tar.gz")["model-settings.json"] == settings
 
 
 @pytest.mark.parametrize(
@@ -222,9 +243,12 @@ def test_check_reports_a_missing_manifest_and_an_unlisted_file(model: Path, caps
     assert "helper.py is not listed in" in capsys.readouterr().out
 
 
-def test_pack_includes_the_manifest_and_rejects_unlisted_files(model: Path, tmp_path: Path) -> None:
+def test_pack_includes_the_manifest_and_rejects_unlisted_files(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     manifest(model)
     pack(model, output=tmp_path / "m.tar.gz")
+    assert "called models in /mnt/models" in capsys.readouterr().out
     with tarfile.open(tmp_path / "m.tar.gz") as tar:
         assert tar.getnames() == ["model.onnx", "model.sha256"]
         tar.extractall(tmp_path / "back", filter="data")
