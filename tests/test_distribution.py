@@ -133,7 +133,7 @@ def serving(programs: Path, folder: Path, *arguments: str) -> Generator[tuple[su
         try:
             matched = None
             while matched is None and process.poll() is None:
-                matched = re.search(r"Charioteer answers at (http://\S+)", log.read_text())
+                matched = re.search(r'"address":"(http://[^"]+)"', log.read_text())
             assert matched, log.read_text()
             yield process, matched[1]
         finally:

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
@@ -77,7 +77,7 @@ def serve(
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
     configure_process()
-    configure_logging(settings.log_format)
+    logs_json = configure_logging(settings.log_format) == "json"
     faulthandler.enable(2)
     # Listing all options delays the start.
     if any(variable.startswith(_PREFIX) for variable in os.environ):
@@ -89,6 +89,10 @@ def serve(
     gc.freeze()
 
     def announce(address: str, addresses: Mapping[str, str]) -> None:
+        if logs_json:
+            fields = {"address": address, "chariot_protocol": settings.chariot_protocol, "listeners": dict(addresses)}
+            _logger.info("server ready", extra=fields)
+            return
         lines = [f"Charioteer answers at {_style(address, _BOLD)} ({settings.chariot_protocol})"]
         lines += [f"  {name:<27} {listener_address}" for name, listener_address in addresses.items()]
         for registration in service.registry.registrations:
@@ -118,7 +122,8 @@ def serve(
     except ListenError as error:
         fields = ("port", "grpc_port", "tensorflow_serving_port", "tensorflow_grpc_port")
         options = [f"--{field.replace('_', '-')}" for field in fields if getattr(settings, field) == error.port]
-        sys.exit(f"charioteer: {error}. Choose another port with {' or '.join(options)}, or 0 for any free one")
+        advice = f"Choose another port with {' or '.join(options)}, or 0 for any free one"
+        _exit_unstarted(f"{error}. {advice}", logs_json=logs_json)
     if service.engine.busy or service.loading.busy or (has_models and _threads_left()):
         # Exit at once: a worker that outlived the drain, or a model's thread, would keep the interpreter alive.
         logging.shutdown()
@@ -127,7 +132,15 @@ def serve(
         reasons = "; ".join(
             registration.detail or registration.reason for registration in service.registry.registrations
         )
-        sys.exit(f"charioteer: no model could be loaded: {reasons}")
+        _exit_unstarted(f"no model could be loaded: {reasons}", logs_json=logs_json)
+
+
+def _exit_unstarted(reason: str, *, logs_json: bool) -> NoReturn:
+    """Exit with 1 and the reason, as a log line if the log is JSON: its readers cannot read other text."""
+    if logs_json:
+        _logger.error("server did not start", extra={"reason": reason})
+        sys.exit(1)
+    sys.exit(f"charioteer: {reason}")
 
 
 def _check_trusted_proxies() -> None:

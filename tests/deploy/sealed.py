@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
-_ADDRESS = re.compile(r"Charioteer answers at (http://\S+)")
+_ADDRESS = re.compile(r'"address":"(http://[^"]+)"')
 _TIMEOUT_SECONDS = 120
 
 

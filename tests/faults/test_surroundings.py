@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 JSON = {"content-type": "application/json"}
-_ADDRESS = re.compile(rb"Charioteer answers at (http://\S+)")
+_ADDRESS = re.compile(rb'"address":"(http://[^"]+)"')
 
 
 def command(*more: str) -> list[str]:

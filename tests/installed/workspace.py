@@ -22,7 +22,7 @@ from tests.support.data.datasets import coco_annotation, write_coco_dataset
 from tests.support.servers.certificate_authority import CertificateAuthority
 from tests.support.servers.server_process import ROOT
 
-_ANNOUNCED = re.compile(r"Charioteer answers at (https?://\S+)")
+_ANNOUNCED = re.compile(r'"address":"(https?://[^"]+)"')
 _TIMEOUT_SECONDS = 600
 _RECORDED_IMAGES = 32
 """Images to record; drift detection needs at least 30."""

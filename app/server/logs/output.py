@@ -21,10 +21,13 @@ _LINE_ENDS = {character.encode(): b"\\u%04x" % ord(character) for character in "
 """Line ends of Unicode in UTF-8, which JSON allows in strings, and their escapes."""
 
 
-def configure_logging(log_format: Literal["console", "json"] | None) -> None:
+def configure_logging(log_format: Literal["console", "json"] | None) -> Literal["console", "json"]:
     """Write all log lines, including those of libraries, to standard error, as text or as JSON objects.
 
     Without a format, they are text if standard error is a terminal, JSON otherwise.
+
+    Returns:
+        The format.
     """
     open_missing_fds()
     lines = LogLines(log_file())
@@ -65,6 +68,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         cache_logger_on_first_use=True,
     )
     forward_native_messages(lambda line: _logger.info("native library message", extra={"text": line}))
+    return resolved_format
 
 
 def _is_not_disconnect(record: logging.LogRecord) -> bool:

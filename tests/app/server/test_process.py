@@ -54,14 +54,29 @@ def test_settings_are_read_from_the_environment_of_chariot() -> None:
         assert response.json()["output"]
 
 
+def test_json_log_holds_only_json_and_names_all_addresses() -> None:
+    with run_server("--model", str(DETECTOR)) as server:
+        assert httpx.get(server.address, timeout=60).status_code == 200
+        assert server.stop() == 0
+        records = [json.loads(line) for line in server.log]
+        (ready,) = (record for record in records if record["event"] == "server ready")
+        assert (ready["address"], ready["chariot_protocol"]) == (server.address, "chariot-v2-kserve")
+        assert ready["listeners"] == {
+            "gRPC": server.grpc_address,
+            "TensorFlow Serving": server.tensorflow_serving_address,
+            "TensorFlow Serving gRPC": server.tensorflow_grpc_address,
+        }
+
+
 def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path) -> None:
     file = tmp_path / "broken.onnx"
     file.write_bytes((DETECTOR / "model.onnx").read_bytes()[:5000])
     with run_server("--model", str(file)) as server:
         assert server.wait() == 1
-        last = server.log[-1]
-        assert last.startswith("charioteer: no model could be loaded")
-        assert "broken.onnx" in last
+        last = json.loads(server.log[-1])
+        assert last["event"] == "server did not start"
+        assert last["reason"].startswith("no model could be loaded")
+        assert "broken.onnx" in last["reason"]
         assert "Traceback" not in "".join(server.log)
 
 

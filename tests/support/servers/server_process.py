@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[3]
 _TIMEOUT_SECONDS = 180
 """Seconds until a silent process is taken to hang, even on a busy machine."""
 
-_ADDRESS = re.compile(r"^Charioteer answers at (https?://\S+)", re.MULTILINE)
-_GRPC_ADDRESS = re.compile(r"^  gRPC +(\S+)$", re.MULTILINE)
-_TENSORFLOW_GRPC_ADDRESS = re.compile(r"^  TensorFlow Serving gRPC +(\S+)$", re.MULTILINE)
-_TENSORFLOW_SERVING_ADDRESS = re.compile(r"^  TensorFlow Serving +(https?://\S+)$", re.MULTILINE)
+_ADDRESS = re.compile(r'"address":"(https?://[^"]+)"')
+_GRPC_ADDRESS = re.compile(r'"gRPC":"([^"]+)"')
+_TENSORFLOW_GRPC_ADDRESS = re.compile(r'"TensorFlow Serving gRPC":"([^"]+)"')
+_TENSORFLOW_SERVING_ADDRESS = re.compile(r'"TensorFlow Serving":"(https?://[^"]+)"')
 
 
 class ServerProcess:
