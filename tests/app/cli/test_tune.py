@@ -145,7 +145,7 @@ def test_missing_extra_is_reported_once_for_all_variants(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path / "a.jpg")
-    # Python raises ImportError for a module that is None.
+    # The import of this module raises ImportError now.
     monkeypatch.setitem(sys.modules, "onnx", None)
     options = TuningOptions(**{**FAST, "runtimes": ("onnxruntime", "openvino")}, precisions=("int8",))
     tune(MODELS / "detector", data=tmp_path, options=options)
