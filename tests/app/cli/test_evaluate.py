@@ -240,7 +240,8 @@ def test_command_imports_no_heavy_library_at_start() -> None:
     assert completed.stdout.strip() == "[]"
 
 
-OPTIONS = {*inspect.signature(evaluate).parameters, "ca", "cert", "key"} - {"options", "tls"}
+OPTIONS = {*inspect.signature(evaluate).parameters, "ca", "cert", "key", "max_pixels", "allow_avif_jpeg2000"}
+OPTIONS -= {"options", "tls", "image_settings"}
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
