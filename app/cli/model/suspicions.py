@@ -13,6 +13,7 @@ from app.cli.model.inputs import predict_records
 from app.engine.models.servable import Servable
 from app.settings.model import SETTINGS_FILE, ModelSource
 from tasks.inference.error import truncate
+from tasks.inference.limits import Limits
 from tasks.inference.response import Record
 from tasks.task import TaskType
 from tasks.vision.image import decode_image
@@ -51,7 +52,9 @@ def duplicate_keys(source: ModelSource) -> str:
     return f"{file} has {keys} more than once; only the last one has an effect" if repeated else ""
 
 
-def suspicious_answer(source: ModelSource, servable: Servable, records: Sequence[Record], image: bytes) -> str:
+def suspicious_answer(
+    source: ModelSource, servable: Servable, records: Sequence[Record], image: bytes, limits: Limits
+) -> str:
     """Return a sentence about records that are probably wrong for an encoded image, "" if they look right.
 
     Classifiers run a second time, on the negative of the image.
@@ -76,7 +79,7 @@ def suspicious_answer(source: ModelSource, servable: Servable, records: Sequence
     scores = {answer["label"]: answer["score"] for answer in answers}
     others = {
         answer["label"]: answer["score"]
-        for answer in map(msgspec.to_builtins, predict_records(servable, source.name, _negative(image)))
+        for answer in map(msgspec.to_builtins, predict_records(servable, source.name, _negative(image), None, limits))
     }
     is_same = scores.keys() == others.keys() and all(
         abs(score - others[label]) <= _SAME_SCORES for label, score in scores.items()
