@@ -88,6 +88,7 @@ def quantize(
     terminal = console()
     written = printable(folder)
     terminal.print(f"Wrote {written}, calibrated with {provenance.images} images by {provenance.tool}.", soft_wrap=True)
+    terminal.print(f"It loads, and its outputs differ from the original's by at most {provenance.difference:.1%}.")
     if output is None and source.root is None:
         advice = f"A server of {printable(folder.parent)} uses it instead of version {source.version}"
         terminal.print(f"{advice} until you remove it.", soft_wrap=True)

@@ -22,7 +22,8 @@ _CPU_FLAGS: Mapping[str, frozenset[str]] = {
 class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of a quantised graph, in `PROVENANCE_FILE` beside it, with the number of images of the calibration.
 
-    `images_sha256` is the digest of the sorted digests of these images, one a line.
+    `images_sha256` is the digest of the sorted digests of these images, one a line. `difference` is that of the output
+    that differs most from the original's, relative to its norm.
     """
 
     source: str
@@ -32,6 +33,7 @@ class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
     images_sha256: str
     tool: str
     written_by: str
+    difference: float | None = None
 
 
 def is_accelerated(precision: str, cpu_info: Path = _CPU_INFO) -> bool:

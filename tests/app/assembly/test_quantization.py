@@ -7,7 +7,10 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import onnx
 import pytest
+from numpy.typing import ArrayLike
+from onnx import helper, numpy_helper
 from PIL import Image
 
 from app.assembly.discovery import model_at
@@ -61,6 +64,81 @@ def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tm
     with pytest.raises(ModelError, match="exists already"):
         quantize(source, IMAGES, folder)
     assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
+
+
+def write_graph(
+    folder: Path, nodes: list[onnx.NodeProto], opset: int, size: str | int = 32, **weights: ArrayLike
+) -> ModelSource:
+    """Write a classifier of an image [n, 3, size, size] with four classes, whose first node takes ``image``."""
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["n", 3, size, size])],
+        [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    settings = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["a", "b", "c", "d"]}
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings))
+    (source,) = model_at(folder)
+    return source
+
+
+HEAD = [
+    helper.make_node("GlobalAveragePool", ["features"], ["average"]),
+    helper.make_node("Flatten", ["average"], ["flat"]),
+    helper.make_node("MatMul", ["flat", "classes"], ["logits"]),
+]
+
+
+@pytest.mark.parametrize("opset", [9, 11, 12, 13])
+def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: int) -> None:
+    random = np.random.default_rng(0)
+    convolution = helper.make_node("Conv", ["image", "filters"], ["features"], strides=[2, 2])
+    filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
+    source = write_graph(tmp_path / "old", [convolution, *HEAD], opset, filters=filters, classes=classes)
+    exact = InProcessModel(source.folder)
+    provenance = quantize(source, IMAGES, next_version(source))
+    quantised = InProcessModel(source.folder)
+    assert quantised.source.version == "2"
+    assert provenance.difference is not None
+    assert 0 < provenance.difference < 0.1
+    for file in IMAGES:
+        image = np.asarray(Image.open(file))
+        found, expected = (msgspec.to_builtins(model.ask(image))[0] for model in (quantised, exact))
+        assert found == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=0.05)}
+
+
+def test_graph_that_changes_with_its_opset_is_refused(tmp_path: Path) -> None:
+    # ONNX converts Resize of opset 10 to another rule for coordinates.
+    resize = helper.make_node("Resize", ["image", "scales"], ["larger"], mode="linear")
+    convolution = helper.make_node("Conv", ["larger", "filters"], ["features"], strides=[3, 3])
+    source = write_graph(
+        tmp_path / "old",
+        [resize, convolution, *HEAD],
+        10,
+        scales=[1, 1, 2, 2],
+        filters=np.random.default_rng(0).normal(size=(8, 3, 3, 3)),
+        classes=np.eye(8, 4),
+    )
+    with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
+        quantize(source, IMAGES, next_version(source))
+    assert not next_version(source).exists()
+
+
+def test_int8_version_with_other_outputs_is_not_installed(tmp_path: Path) -> None:
+    # The classes depend on channels that have less than one step of the scale of the first one.
+    filters = np.full((8, 3, 3, 3), 1e-6)
+    filters[0] = 1
+    classes = np.full((8, 4), 1e6)
+    classes[0] = 0
+    convolution = helper.make_node("Conv", ["image", "filters"], ["features"])
+    source = write_graph(tmp_path / "wide", [convolution, *HEAD], 17, filters=filters, classes=classes)
+    with pytest.raises(ModelError, match=r"the outputs of its int8 version are wrong: they differ by \d+% of"):
+        quantize(source, IMAGES, next_version(source))
+    assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}
 
 
 def test_quantised_version_keeps_the_labels_of_a_file(tmp_path: Path) -> None:
