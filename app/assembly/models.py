@@ -71,6 +71,7 @@ def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, .
         signing_key=options.model_signing_key,
         links=links,
         compile_cache=options.compile_cache,
+        fallbacks=tuple(_configured(fallback, options, links) for fallback in source.fallbacks),
     )
 
 

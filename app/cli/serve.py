@@ -97,7 +97,8 @@ def serve(
         lines += [f"  {name:<27} {listener_address}" for name, listener_address in addresses.items()]
         for registration in service.registry.registrations:
             if registration.servable is None:
-                failure = f"{registration.source.name}: {registration.detail or registration.reason}"
+                source, reason = registration.source, registration.detail or registration.reason
+                failure = f"{source.name}/{source.version}: {reason}{service.registry.fallback_note(registration)}"
                 lines.append(f"  {_style('not served', _RED)} {failure}")
             else:
                 task_type = registration.servable.description.task_type

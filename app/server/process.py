@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 
-from app.engine.models.registry import ModelState, Registry, chariot_name_warning
+from app.engine.models.registry import ModelState, Registration, Registry, chariot_name_warning, version_sort_key
 from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.engine.scheduling.thread_pool import run_in_daemon_thread
@@ -50,20 +50,39 @@ class ModelLoading:
 
     async def _load_all(self) -> None:
         sources = [registration.source for registration in self._registry.registrations]
-        for name in dict.fromkeys(source.name for source in sources):
+        names = dict.fromkeys(source.name for source in sources)
+        for name in names:
             if reason := chariot_name_warning(name):
                 _logger.warning("model name hidden", extra={"model": name, "reason": reason})
-        await asyncio.gather(*(run_in_daemon_thread(partial(self._load_one, source)) for source in sources))
+        await asyncio.gather(
+            *(self._load_versions([source for source in sources if source.name == name]) for name in names)
+        )
         freeze_garbage()
         self.when_finished(any(registration.servable is not None for registration in self._registry.registrations))
 
-    def _load_one(self, source: ModelSource) -> None:
+    async def _load_versions(self, sources: Sequence[ModelSource]) -> None:
+        """Load all versions of a model, and if all fail, the latest of its fallbacks that loads."""
+        loads = (run_in_daemon_thread(partial(self._load_one, source)) for source in sources)
+        registrations = await asyncio.gather(*loads)
+        latest = max(registrations, key=lambda registration: version_sort_key(registration.source.version))
+        if all(registration.servable is None for registration in registrations):
+            for fallback in latest.source.fallbacks:
+                if not self._registry.add(fallback, instead_of=latest):
+                    return
+                if (await run_in_daemon_thread(partial(self._load_one, fallback))).servable is not None:
+                    break
+        if note := self._registry.fallback_note(latest):
+            fields = {"model": latest.source.name, "version": latest.source.version}
+            _logger.warning("model falls back to an earlier version", extra={**fields, "reason": latest.detail + note})
+
+    def _load_one(self, source: ModelSource) -> Registration:
         registration = self._registry.load(source, self._load)
         fields = {"model": source.name, "version": source.version}
         if registration.servable is not None:
             _logger.info("model ready", extra=fields)
         else:
             _logger.error("model failed to load", extra={**fields, "reason": registration.detail})
+        return registration
 
 
 @asynccontextmanager

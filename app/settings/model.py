@@ -228,6 +228,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         links: folders to which links in the model's folder may lead.
         compile_cache: the operator's folder for compiled graphs.
         fault: why it cannot be served, if this is known before its files are opened.
+        fallbacks: versions that are not served unless all that are served fail to load, the latest first.
     """
 
     name: str
@@ -243,6 +244,12 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Path, ...] = ()
     compile_cache: Path | None = None
     fault: str | None = None
+    fallbacks: "tuple[ModelSource, ...]" = ()
+
+    def with_changes(self, **changes: object) -> "ModelSource":
+        """Return the source with changed fields, which its fallbacks share."""
+        fallbacks = tuple(fallback.with_changes(**changes) for fallback in self.fallbacks)
+        return msgspec.structs.replace(self, fallbacks=fallbacks, **changes)
 
 
 def read_settings(folder: Path) -> ModelSettings:

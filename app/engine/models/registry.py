@@ -94,7 +94,19 @@ class Registry:
         if not enabled:
             return "The server has no models"
         not_ready = [registration for registration in enabled if registration.state is not ModelState.READY]
-        return "; ".join(f"{model.source.name}/{model.source.version}: {model.reason}" for model in not_ready)
+        return "; ".join(
+            f"{model.source.name}/{model.source.version}: {model.reason}{self.fallback_note(model)}"
+            for model in not_ready
+        )
+
+    def fallback_note(self, registration: Registration) -> str:
+        """Return which earlier version answers instead of one that is not ready, in brackets; empty if none does."""
+        version = registration.source.version
+        versions = self.versions(registration.source.name)
+        latest = next((other.source.version for other in versions if other.servable is not None), None)
+        if latest is None or version_sort_key(latest) >= version_sort_key(version):
+            return ""
+        return f" (version {latest} answers instead)"
 
     @property
     def names(self) -> Sequence[str]:
@@ -140,6 +152,17 @@ class Registry:
                 models.pop(name, None)
             self._models = models
             self._names_by_chariot_id = self._chariot_ids()
+
+    def add(self, source: ModelSource, instead_of: Registration) -> bool:
+        """Add a version that is not loaded yet; return False if its model was unloaded or reloaded meanwhile."""
+        with self._lock:
+            versions = self._models.get(source.name, {})
+            if versions.get(instead_of.source.version) is not instead_of:
+                return False
+            added = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
+            self._models = {**self._models, source.name: {**versions, source.version: added}}
+            self._names_by_chariot_id = self._chariot_ids()
+            return True
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
         """Load one of the sources with `load`, and store the outcome; a failure is stored, not raised."""

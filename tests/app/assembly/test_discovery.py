@@ -72,6 +72,36 @@ def test_numbered_folders_are_versions(tmp_path: Path) -> None:
     assert sorted(names_and_versions([*discover(tmp_path / "m")])) == [("m", "10"), ("m", "2"), ("m", "3.1")]
 
 
+@pytest.mark.parametrize(
+    ("settings", "served", "fallbacks"),
+    [
+        ({}, ["10", "9"], ["1"]),
+        ({"versions": "latest"}, ["10"], ["9", "1"]),
+        ({"versions": ["9"]}, ["9"], []),
+    ],
+)
+def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
+    tmp_path: Path, settings: dict[str, object], served: list[str], fallbacks: list[str]
+) -> None:
+    create_files(tmp_path, "m/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps(settings))
+    sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships", isolate=True))
+    assert sorted(source.version for source in sources) == served
+    for source in sources:
+        assert [fallback.version for fallback in source.fallbacks] == fallbacks
+        for fallback in source.fallbacks:
+            assert (fallback.name, fallback.settings.isolate) == ("ships", True)
+            assert fallback.folder == (tmp_path / "m" / "9" if fallback.version == "9" else tmp_path / "m")
+
+
+def test_fallback_with_an_unreadable_configuration_is_ignored(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"versions": "latest"}')
+    (tmp_path / "m" / "1" / "model-settings.json").write_text("{")
+    (source,) = model_at(tmp_path / "m")
+    assert (source.version, source.fallbacks) == ("2", ())
+
+
 def test_versions_inherit_settings_unless_they_have_their_own(tmp_path: Path) -> None:
     create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx", "m/2/model-settings.json")
     (tmp_path / "m" / "model-settings.json").write_text('{"name": "ships", "chariot_id": "2abc"}')

@@ -44,7 +44,7 @@ def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
     registry = registry_of(model)
     assert registry.not_ready_reason == ""
     model.unavailable_reason = "It fell at /srv/models/detector/model.onnx"
-    assert registry.not_ready_reason == "detector/2: It fell at model.onnx"
+    assert registry.not_ready_reason == "detector/2: It fell at model.onnx (version 1 answers instead)"
     later, earlier = registry.versions("detector")
     assert (later.state, later.servable, earlier.state) == (ModelState.UNAVAILABLE, None, ModelState.READY)
     assert (later.reason, later.detail) == ("It fell at model.onnx", model.unavailable_reason)

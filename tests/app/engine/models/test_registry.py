@@ -124,6 +124,27 @@ def test_registry_with_an_unready_model_is_not_ready() -> None:
     assert registry_of(source(version="1"), source(version="2"), loaded=["1"]).not_ready_reason
 
 
+def test_unready_reason_names_the_version_that_answers_instead_of_the_latest() -> None:
+    registry = registry_of(source(version="1"), source(version="2"), source(version="3"))
+    registry.load(source(version="1"), load_detector)
+    registry.load(source(version="3"), fail_to_load)
+    registry.load(source(version="2"), load_detector)
+    assert registry.not_ready_reason == "detector/3: model.onnx is truncated (version 2 answers instead)"
+    registry = registry_of(source(version="1"), source(version="2"), loaded=["2"])
+    assert registry.not_ready_reason == "detector/1: not loaded yet"
+
+
+def test_version_is_added_unless_its_model_was_reloaded_meanwhile() -> None:
+    registry = registry_of(source(version="2"))
+    failed = registry.load(source(version="2"), fail_to_load)
+    assert registry.add(source(version="1"), instead_of=failed)
+    assert registry.find("detector", registry.load(source(version="1"), load_detector).source.version).servable
+    registry.replace("detector", [failed])
+    registry.load(source(version="2"), load_detector)
+    assert not registry.add(source(version="1"), instead_of=failed)
+    assert [version.source.version for version in registry.versions("detector")] == ["2"]
+
+
 def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:
     registry = registry_of(source("b"), source("a", "2"), loaded=["1", "2"])
     name, version = refusal(registry.find, "c"), refusal(registry.find, "a", "9")
