@@ -46,11 +46,13 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     facts: list[Fact] = []
     inputs = read_inputs(session.inputs, model_files)
     labels = model_files.labels
+    outputs, size = _run_blank(session, inputs, model_files)
     view = GraphView(
         inputs=inputs,
-        outputs=_run_blank(session, inputs, model_files),
+        outputs=outputs,
         model_files=model_files,
         classes=None if labels is None else len(labels[0]),
+        size=size,
     )
     match = choose_layout(view, facts)
     labels = _decide_labels(match, model_files, facts)
@@ -124,10 +126,12 @@ def _input_facts(inputs: ImageInputs) -> list[Fact]:
     return facts
 
 
-def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFiles) -> Sequence[Output]:
-    """Return the outputs that the settings name, by default all, for a black image. All copies of the graph run it.
+def _run_blank(
+    session: GraphSession, inputs: ImageInputs, model_files: ModelFiles
+) -> tuple[Sequence[Output], tuple[int, int]]:
+    """Return the outputs that the settings name, by default all, for a black image, and its (height, width).
 
-    Their shapes apply to every image.
+    All copies of the graph run it. The shapes of outputs apply to every image.
     """
     task_type, _ = model_files.declared_task()
     size = decide_size(inputs, model_files, [], task_type)
@@ -155,10 +159,10 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
     by_name = {spec.name: Output(name=spec.name, blank=blank) for spec, blank in pairs}
     names = model_files.settings.outputs
     if names is None:
-        return list(by_name.values())
+        return list(by_name.values()), size
     if not names or not by_name.keys() >= set(names):
         raise model_files.error(
             f"model-settings.json declares the outputs {', '.join(names) or 'none'}; "
             f"those of the graph are {', '.join(by_name)}"
         )
-    return [by_name[name] for name in names]
+    return [by_name[name] for name in names], size

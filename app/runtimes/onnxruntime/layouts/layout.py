@@ -51,13 +51,15 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The information from which layouts recognise a graph.
 
-    `outputs` are in the graph's order. `classes` is the number of labels in the files; None if they list none.
+    `outputs` are in the graph's order, for a black image of `size` (height, width). `classes` is the number of labels
+    in the files; None if they list none.
     """
 
     inputs: ImageInputs
     outputs: Sequence[Output]
     model_files: ModelFiles
     classes: int | None
+    size: tuple[int, int]
 
     @property
     def declared_task(self) -> TaskType | None:

@@ -9,7 +9,7 @@
 
 Older models have an objectness score: [b, N, 5 + nc] with cx, cy, w, h, objectness, classes. It is multiplied by the
 class scores. Both layouts have the same shape, as have transposed oriented detections. Therefore the settings must
-declare the layout, except for YOLOv5 files, which name classes but no task.
+declare the layout, except for YOLOv5 files, which name classes but no task, and for three candidates in each cell.
 
 - ``yolov5``: boxes in input pixels: YOLOv5, YOLOv7, and YOLOX exported with ``--decode_in_inference``.
 - ``yolox``: boxes in cells of three grids, w and h as logarithms, as YOLOX exports them (``demo_postprocess`` in
@@ -66,6 +66,11 @@ _TASKS = (TaskType.OBJECT_DETECTION, TaskType.ORIENTED_OBJECT_DETECTION, TaskTyp
 _DETECTION = 6
 """Columns of a suppressed row: box, score, class."""
 
+_STRIDES = ((8, 16, 32), (8, 16, 32, 64))
+"""Pixels between the cells of each grid, for models with three or four grids."""
+_ANCHORS = 3
+"""Candidates of each cell in YOLOv5 and YOLOv7; later YOLOs have one."""
+
 
 def _recognise(view: GraphView) -> Match | None:
     ranks = [output.blank.ndim for output in view.outputs]
@@ -95,22 +100,55 @@ def _recognise(view: GraphView) -> Match | None:
         transposed = name == _TRANSPOSED
         classes = (columns if transposed else rows) - _BOX - extra
         find = partial(_find, classes=classes, transposed=transposed, oriented=oriented)
+    is_guess = name == _NMS and view.declared_layout is None and not _shows_detections(view)
     return Match(
         layout=name,
         task_type=task_type,
         outputs=view.outputs,
         decode=partial(_outline, find=find) if masks else find,
         keypoints=keypoints,
-        task_origin=origin,
+        origin=Origin.GUESSED if is_guess else Origin.SHAPES,
+        task_origin=Origin.GUESSED if is_guess else origin,
         classes=classes,
     )
 
 
+def _shows_detections(view: GraphView) -> bool:
+    """Return whether the exporter says that rows are detections, or a detection in the black image does."""
+    metadata = view.model_files.metadata
+    return metadata.task is not None or metadata.suppressed or bool((view.outputs[0].blank[..., _BOX] > 0).any())
+
+
+def _are_detections(view: GraphView) -> bool:
+    """Return whether the columns for scores and classes hold such values; some graphs fill unused rows with -1."""
+    rows = view.outputs[0].blank[..., _BOX:_DETECTION].reshape(-1, 2)
+    scores, numbers = rows[np.isfinite(rows).all(axis=1)].T
+    return bool(((scores <= 1) & (numbers == np.floor(numbers))).all())
+
+
+def _candidate_counts(view: GraphView) -> tuple[set[int], set[int]]:
+    """Return the possible numbers of candidates of grids over the input: with one and with several for each cell."""
+    height, width = view.size
+    cells = {sum((height // stride) * (width // stride) for stride in strides) for strides in _STRIDES} - {0}
+    return cells, {_ANCHORS * number for number in cells}
+
+
+def _may_be_suppressed(view: GraphView) -> bool:
+    """Return whether rows can be detections: the exporter says so, or neither their number nor values contradict it."""
+    metadata, count = view.model_files.metadata, view.outputs[0].shape[1]
+    if metadata.suppressed or metadata.end_to_end:
+        return True
+    return all(count not in counts for counts in _candidate_counts(view)) and _are_detections(view)
+
+
 def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
     """Return whether the shape determines if boxes have an angle, and whether they have one."""
-    if columns in (_DETECTION, _DETECTION + 1) and view.declared_layout in (None, *_SUPPRESSED):
+    is_declared = view.declared_layout in _SUPPRESSED
+    if columns in (_DETECTION, _DETECTION + 1) and (
+        is_declared or (view.declared_layout is None and _may_be_suppressed(view))
+    ):
         counted = view.classes is not None and _BOX + view.classes == columns
-        if view.declared_layout is not None or rows <= _MAX_DETECTION_ROWS or (rows > columns and not counted):
+        if is_declared or rows <= _MAX_DETECTION_ROWS or (rows > columns and not counted):
             return True, columns == _DETECTION + 1
     channels = columns if view.declared_layout == _TRANSPOSED or rows > columns else rows
     if view.classes is None:
@@ -132,11 +170,16 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
         columns == _DETECTION + extra
         and rows != channels
         and (suppressed or columns != channels or rows <= _MAX_DETECTION_ROWS)
+        and _may_be_suppressed(view)
     ):
         return _END2END if metadata.end_to_end else _NMS
     if rows == channels:
         return _RAW
-    if columns == channels:
+    cells, anchors = _candidate_counts(view)
+    # Several candidates for each cell are those of YOLOv5.
+    if columns == channels and rows not in anchors:
+        return _TRANSPOSED
+    if channels is None and columns in (_DETECTION, _DETECTION + 1, _DETECTION + extra) and rows in cells:
         return _TRANSPOSED
     is_guess = view.declared_task is None and view.classes is None
     # Text recognisers, depth maps and hidden states have outputs of this rank, too.
@@ -213,8 +256,7 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) 
 
 
 _YOLOV5, _YOLOX = "yolov5", "yolox"
-_GRIDS = ((8, 16, 32), (8, 16, 32, 64))
-"""Strides in pixels, for models with three or four grids."""
+_GRID_RANK = 5
 _EXPECTED = "[b, N, 5 + nc]"
 _MAX_EXPONENT = 20.0
 """Its exponential is a box of about 500 million cells: enough for any image, without overflow."""
@@ -225,9 +267,8 @@ def _recognise_objectness(view: GraphView, *, name: str) -> Match | None:
     output = view.outputs[0]
     if output.blank.ndim != 3 or not output.is_float or output.shape[2] <= _BOX + 1:
         return None
-    _, count, columns = output.shape
-    classes = columns - _BOX - 1
-    if view.declared_layout is None and (view.classes != classes or count <= _MAX_DETECTION_ROWS):
+    classes = output.shape[2] - _BOX - 1
+    if view.declared_layout is None and not _fits_objectness(view, name=name):
         return None
     metadata = view.model_files.metadata
     return Match(
@@ -245,12 +286,27 @@ def _recognise_objectness(view: GraphView, *, name: str) -> Match | None:
     )
 
 
+def _fits_objectness(view: GraphView, *, name: str) -> bool:
+    """Return whether the labels, or without labels the number of candidates, fit the layout."""
+    output, *others = view.outputs
+    _, count, columns = output.shape
+    cells, anchors = _candidate_counts(view)
+    metadata = view.model_files.metadata
+    if metadata.suppressed or metadata.end_to_end or (name == _YOLOX and count in anchors):
+        return False
+    if view.classes is not None:
+        return columns == _BOX + 1 + view.classes and (count > _MAX_DETECTION_ROWS or count in cells | anchors)
+    # Wider rows may hold landmarks, as those of YOLOv5-face.
+    has_grids_only = all(other.blank.ndim == _GRID_RANK for other in others)
+    return columns in (_DETECTION, _DETECTION + 1) and count in cells | anchors and has_grids_only
+
+
 _find_with_objectness = partial(_find, transposed=True, objectness=True)
 
 
 def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, classes: int) -> Candidates:
     output: NDArray[Any] = answer.outputs[0].copy()
-    for strides in _GRIDS:
+    for strides in _STRIDES:
         sides = [(answer.height // stride, answer.width // stride, stride) for stride in strides]
         if sum(rows * columns for rows, columns, _ in sides) == len(output):
             break

@@ -115,7 +115,7 @@ def test_any_outputs_are_read_or_rejected(
         declared_labels=labels,
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
-    view = GraphView(inputs=inputs, outputs=graph_outputs, model_files=evidence, classes=classes)
+    view = GraphView(inputs=inputs, outputs=graph_outputs, model_files=evidence, classes=classes, size=(64, 64))
     try:
         found = choose_layout(view, [])
     except ModelError:

@@ -1,5 +1,6 @@
 """Test which layout is chosen from shapes, names and files, and which ambiguities are rejected."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def view(shapes: Shapes, known: ModelFiles, classes: int | None = None, inputs: 
         ],
         model_files=known,
         classes=classes,
+        size=(64, 64),
     )
 
 
@@ -111,7 +113,69 @@ def test_ultralytics_layouts_are_recognised_by_shapes(
 ) -> None:
     found, origins = chosen(shapes, evidence(ModelSettings(task_type=task), **metadata), classes)
     assert (found.layout, found.classes, found.task_type) == (name, class_count, task)
-    assert (origins["task type"], origins["layout"]) == (Origin.DECLARED, Origin.SHAPES)
+    # The outputs are zeros, in which suppressed rows show no detection.
+    origin = Origin.GUESSED if name == "nms" and not metadata else Origin.SHAPES
+    assert (origins["task type"], origins["layout"]) == (Origin.DECLARED, origin)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ([8, 8, 9, 9, 0.9, 3], ("nms", Origin.SHAPES)),
+        ([0, 0, 0, 0, 0, 0], ("nms", Origin.GUESSED)),
+        ([-1, -1, -1, -1, -1, -1], ("nms", Origin.GUESSED)),
+        ([8, 8, 9, 9, 0.9, 0.3], None),
+        ([8, 8, 9, 9, 3, 0.9], None),
+    ],
+)
+def test_rows_of_the_black_image_show_whether_they_are_detections(
+    row: list[float], expected: tuple[str, Origin] | None
+) -> None:
+    graph = view([(1, 300, 6)], declaring(task_type=DETECT))
+    graph.outputs[0].blank[:] = row
+    facts: list[Fact] = []
+    if expected is None:
+        with pytest.raises(ModelError, match="are of no known layout"):
+            choose_layout(graph, facts)
+    else:
+        layout = choose_layout(graph, facts).layout
+        assert (layout, facts[1].origin) == expected
+
+
+# A 64x64 image has 84 cells in three grids, 85 in four.
+@pytest.mark.parametrize(("classes", "columns"), [(None, 6), (1, 6), (None, 7), (2, 7)])
+@pytest.mark.parametrize("count", [3 * 84, 3 * 85])
+def test_rows_for_three_anchors_of_each_cell_are_read_as_yolov5(classes: int | None, columns: int, count: int) -> None:
+    for known in (evidence(), declaring(task_type=DETECT)):
+        found, origins = chosen([(1, count, columns)], known, classes)
+        assert (found.layout, found.classes, found.task_type) == ("yolov5", columns - 5, DETECT)
+        assert origins["layout"] is Origin.SHAPES
+
+
+@pytest.mark.parametrize(
+    ("classes", "columns", "choices"),
+    [
+        (None, 6, ["raw-transposed", "yolov5", "yolox"]),
+        (1, 6, ["raw-transposed", "yolov5", "yolox"]),
+        (None, 7, ["raw-transposed", "yolov5", "yolox"]),
+    ],
+)
+@pytest.mark.parametrize("count", [84, 85])
+def test_rows_for_each_cell_can_be_read_in_several_ways(
+    classes: int | None, columns: int, choices: list[str], count: int
+) -> None:
+    with pytest.raises(ModelError, match="can be read in several ways") as caught:
+        chosen([(1, count, columns)], evidence(), classes)
+    assert re.findall(r'"layout": "([\w-]+)"', str(caught.value)) == choices
+
+
+def test_rows_beside_prototypes_of_masks_are_not_read_as_yolov5() -> None:
+    with pytest.raises(ModelError, match="its task cannot be determined"):
+        chosen([(1, 252, 6), (1, 32, 16, 16)], evidence())
+
+
+def test_graph_with_suppression_may_have_as_many_rows_as_cells() -> None:
+    assert chosen([(1, 84, 6)], evidence(task="detect", suppressed=True))[0].layout == "nms"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +214,9 @@ def test_declared_layout_overrides_shapes(declared: str, shape: tuple[int, ...],
         (evidence(), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", Origin.SHAPES, Origin.SHAPES),
         (evidence(), [(1, 84, 8400)], 80, DETECT, "raw", Origin.SHAPES, Origin.SHAPES),
         (evidence(), [(1, 85, 8400)], 80, OBB, "raw", Origin.SHAPES, Origin.SHAPES),
-        (evidence(), [(1, 300, 7)], 15, OBB, "nms", Origin.SHAPES, Origin.SHAPES),
-        (evidence(), [(1, 300, 6)], 15, DETECT, "nms", Origin.SHAPES, Origin.SHAPES),
+        (evidence(), [(1, 300, 7)], 15, OBB, "nms", Origin.GUESSED, Origin.GUESSED),
+        (evidence(), [(1, 300, 6)], 15, DETECT, "nms", Origin.GUESSED, Origin.GUESSED),
+        (evidence(task="obb"), [(1, 300, 7)], 15, OBB, "nms", Origin.MODEL_FILE, Origin.SHAPES),
         (evidence(), [(1, 84, 8400)], None, DETECT, "raw", Origin.GUESSED, Origin.SHAPES),
         # YOLOv5 metadata has class names, but no task.
         (evidence(names=("a",) * 80), [(1, 25200, 85)], 80, DETECT, "yolov5", Origin.SHAPES, Origin.SHAPES),

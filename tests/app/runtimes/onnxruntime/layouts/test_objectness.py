@@ -42,6 +42,18 @@ def test_class_score_is_multiplied_by_objectness(tmp_path: Path, batch: int | st
     ] == [0, 4]
 
 
+@pytest.mark.parametrize("labels", [None, ("dog",)])
+def test_one_class_of_yolov5_is_found_without_a_declared_layout(tmp_path: Path, labels: tuple[str, ...] | None) -> None:
+    output = np.zeros((1, 3 * CELLS, 6), np.float32)
+    output[0, 0] = [16, 24, 8, 4, 0.9, 0.8]
+    file = graphs.constant(tmp_path / "model.onnx", {"output": output}, shape=("batch", 3, "height", "width"))
+    settings = {"labels": labels, "preprocessing": {"size": [64, 64]}}
+    (found,) = detector(file, **settings)([detection_input(WIDE, 0.4)])
+    assert found.labels == list(labels or ("0",))
+    assert found.scores == pytest.approx([0.72])
+    assert all_close(found.boxes, [[24, 12, 40, 20]])
+
+
 def test_yolov5_grid_outputs_are_ignored(tmp_path: Path) -> None:
     output = np.zeros((1, 60, 7), np.float32)
     output[0, : len(ROWS)] = ROWS
