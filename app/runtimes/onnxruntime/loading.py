@@ -66,7 +66,8 @@ def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
     downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
-    return Servable(task, model, inspection.description, source.settings.parameters, downscale)
+    defaults = {**inspection.match.parameters, **source.settings.parameters}
+    return Servable(task, model, inspection.description, defaults, downscale)
 
 
 def open_session(source: ModelSource) -> Session:

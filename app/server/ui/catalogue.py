@@ -153,7 +153,7 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         memory=servable.resident_bytes,
         facts=description.facts,
         parameters=_parameters(
-            servable.parameters_type, source.settings.parameters, open_vocabulary=description.open_vocabulary
+            servable.parameters_type, servable.defaults, open_vocabulary=description.open_vocabulary
         ),
     )
 

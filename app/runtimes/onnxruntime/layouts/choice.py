@@ -81,6 +81,11 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
             origin = best.origin if declared_layout is None else Origin.DECLARED
             facts.append(Fact("layout", f"{best.layout}, outputs {format_outputs(best.outputs)}", origin))
             facts += best.facts
+            parameters = view.model_files.settings.parameters
+            facts += [
+                Fact(name, str(parameters.get(name, value)), Origin.DECLARED if name in parameters else best.origin)
+                for name, value in best.parameters.items()
+            ]
             if best.keypoints is not None:
                 points, numbers = best.keypoints
                 origin = Origin.MODEL_FILE if view.model_files.metadata.keypoints else best.origin

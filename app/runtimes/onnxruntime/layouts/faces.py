@@ -205,13 +205,15 @@ def _recognise_anchors(view: GraphView) -> Match | None:
         preprocessing=PartialPreprocessing(
             resize="letterbox",
             interpolation="bilinear",
-            antialias=False,
+            antialias=True,
             fill=0,
             scale=1 / 255,
             mean=mean,
             std=std,
             channel_order="RGB",
         ),
+        # ``min_suppression_threshold`` of MediaPipe's graphs, which average the overlapping boxes.
+        parameters={"iou_threshold": 0.3},
     )
 
 

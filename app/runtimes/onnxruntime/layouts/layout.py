@@ -5,7 +5,7 @@ detections, and nm the number of mask coefficients.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -150,6 +150,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         classes: number of labels that the outputs need; None if their shapes do not show it.
         names: default labels of this layout.
         preprocessing: of the images, unless the settings or files declare it.
+        parameters: default request parameters, unless the settings declare them.
     """
 
     layout: str
@@ -164,6 +165,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     classes: int | None = None
     names: tuple[str, ...] = ()
     preprocessing: PartialPreprocessing = NO_PREPROCESSING
+    parameters: Mapping[str, object] = {}
     facts: Sequence[Fact] = ()
 
 

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.loading import load
 from app.settings.model import ModelError
+from app.wire.bytes_elements import BinaryElement
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import PosedObject
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
+from tests.support.data.images import encode_image, rectangle
 
 SHAPES = [(128, 896, 16, "face"), (256, 896, 16, "face"), (192, 2304, 16, "face"), (192, 2016, 18, "palm")]
 
@@ -53,12 +58,33 @@ def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
     assert all_close(found.keypoints[:1, 0], [[12 + 3.6, 12]])
 
 
+@pytest.mark.parametrize(("parameters", "objects"), [({}, 1), ({"iou_threshold": 0.45}, 2)])
+def test_boxes_are_averaged_from_the_overlap_of_mediapipe(
+    tmp_path: Path, parameters: dict[str, float], objects: int
+) -> None:
+    # Two boxes of 20 pixels, 8 apart, have an IoU of 12 / 28.
+    outputs = rows(896, 16, {34: (0.9, [0, 0, 20, 20]), 35: (0.6, [8, 0, 20, 20])})
+    file = write(tmp_path, outputs)
+    image = BytesTensor(
+        name="image", shape=(1,), elements=[BinaryElement(encode_image(rectangle(128, 128)))], parameters=parameters
+    )
+    request = InferenceRequest(id="faces", model_name="model", inputs=(image,))
+    (output,) = load(graphs.source(file)).predict(request, Limits()).outputs
+    assert len(output.predictions[0].records()) == objects
+    # The settings precede the layout.
+    servable = load(graphs.source(file, parameters={"iou_threshold": 0.4, "score_threshold": 0.7}))
+    assert servable.defaults == {"iou_threshold": 0.4, "score_threshold": 0.7}
+    facts = {fact.topic: (fact.value, fact.origin) for fact in servable.description.facts}
+    assert facts["iou_threshold"] == ("0.4", Origin.DECLARED)
+
+
 @pytest.mark.parametrize(("side", "count", "width", "label"), SHAPES)
 def test_published_shapes_need_no_settings(tmp_path: Path, side: int, count: int, width: int, label: str) -> None:
     found = inspected(graphs.source(write(tmp_path, rows(count, width, {}), side)))
     facts = {fact.topic: fact for fact in found.description.facts}
     assert (found.description.layout, found.description.labels) == ("mediapipe", (label,))
     assert facts["mean"].value == ("0, 0, 0" if label == "palm" else "0.5, 0.5, 0.5")
+    assert (facts["antialiasing"].value, facts["iou_threshold"].value) == ("yes, as Pillow", "0.3")
     assert not [fact for fact in found.description.facts if fact.origin is Origin.GUESSED]
 
 
