@@ -41,12 +41,12 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             faster.
         fill: the grey value, 0..255, of the padding of letterbox and pad.
         scale: factor that is applied first to pixels (0..255).
-        mean: subtracted after scaling, one number for each of R, G, B.
-        std: divisor after that, one number for each of R, G, B.
+        mean: subtracted after scaling, one number for each of R, G, B, or one for all channels.
+        std: divisor after that, one number for each of R, G, B, or one for all channels.
         channel_order: the order of the channels in training.
         reduced_decode: whether to decode JPEGs at 1/2, 1/4 or 1/8 of their sides if the model needs no more. This is
             faster and changes answers slightly.
-        channels_last: whether the input is [batch, height, width, 3], if its shape is ambiguous.
+        channels_last: whether the input is [batch, height, width, channels], if its shape is ambiguous.
     """
 
     size: tuple[Side, Side] | None = None
@@ -56,11 +56,16 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     antialias: bool | Literal["fast"] | None = None
     fill: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     scale: float | None = None
-    mean: tuple[float, float, float] | None = None
-    std: tuple[Divisor, Divisor, Divisor] | None = None
+    mean: tuple[float, float, float] | float | None = None
+    std: tuple[Divisor, Divisor, Divisor] | float | None = None
     channel_order: Literal["RGB", "BGR"] | None = None
     reduced_decode: bool = False
     channels_last: bool | None = None
+
+    def __post_init__(self) -> None:
+        # msgspec 0.22 crashes on a union of a tuple and a number with a constraint.
+        if isinstance(self.std, int | float) and self.std <= 0:
+            raise ValueError("std: Expected a number above 0, or three")
 
 
 class CtcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

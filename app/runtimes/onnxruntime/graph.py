@@ -17,7 +17,7 @@ from tasks.vision.image import Image
 
 _DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
 
-_CHANNELS = 3
+_CHANNELS, _GREY = 3, 1
 _IMAGE_RANK = 4
 _COUNTS = (Datatype.INT64, Datatype.INT32, Datatype.FP32)
 
@@ -29,8 +29,8 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a vision graph.
 
     Attributes:
-        image: [batch, 3, height, width], or [batch, height, width, 3] with `channels_last`; or without the
-            batch dimension, for graphs that take one image.
+        image: [batch, channels, height, width], or [batch, height, width, channels] with `channels_last`; or without
+            the batch dimension, for graphs that take one image.
         channels_last: whether the channels are the last dimension of `image`.
         target_sizes: [batch, 2], the (width, height) to which the graph scales its boxes: ``orig_target_sizes`` of
             RT-DETR and D-FINE. The server passes the size of the input, so that all graphs return boxes in input
@@ -51,6 +51,11 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _has_batch(self) -> bool:
         return len(self.image.shape) == _IMAGE_RANK
+
+    @property
+    def channels(self) -> int:
+        """Return 1 for grey images, otherwise 3."""
+        return _GREY if self.image.shape[-1 if self.channels_last else -3] == _GREY else _CHANNELS
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -89,7 +94,7 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     images = [spec for spec in inputs if len(spec.shape) == _IMAGE_RANK]
     images = images or [spec for spec in inputs if is_single_image(spec)]
     if not images:
-        raise model_files.error(f"its input should be images [batch, 3, height, width], but is {shown}")
+        raise model_files.error(f"its input should be images {_expected(channels_last=False)}, but is {shown}")
     others = [spec for spec in inputs if spec not in images]
     sizes = [spec for spec in others if _is_target_size(spec)]
     masks = [spec for spec in others if len(spec.shape) == 3 and "mask" in spec.name.lower()]
@@ -100,10 +105,12 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
         )
     (image,) = images
     declared = model_files.settings.preprocessing.channels_last
-    channels_last = image.shape[-1] == _CHANNELS and image.shape[-3] != _CHANNELS if declared is None else declared
-    if image.shape[-1 if channels_last else -3] not in (_CHANNELS, -1):
-        kind = "[batch, height, width, 3]" if channels_last else "[batch, 3, height, width]"
-        raise model_files.error(f"its input should be images {kind}, but is {shown}")
+    first, last = image.shape[-3], image.shape[-1]
+    # Three channels are more likely than one.
+    channels_last = first != _CHANNELS and (last == _CHANNELS or (last == _GREY and first != _GREY))
+    channels_last = channels_last if declared is None else declared
+    if (last if channels_last else first) not in (_CHANNELS, _GREY, -1):
+        raise model_files.error(f"its input should be images {_expected(channels_last=channels_last)}, but is {shown}")
     if image.datatype not in _DATATYPES:
         raise model_files.error(f"its input should be of datatype {', '.join(_DATATYPES)}, but is {shown}")
     return ImageInputs(
@@ -112,6 +119,11 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
         target_sizes=sizes[0] if sizes else None,
         pixel_mask=masks[0] if masks else None,
     )
+
+
+def _expected(*, channels_last: bool) -> str:
+    shape = "[batch, height, width, 3]" if channels_last else "[batch, 3, height, width]"
+    return f"{shape}, or 1 instead of 3 for grey"
 
 
 def is_single_image(spec: TensorSpec) -> bool:
@@ -156,7 +168,9 @@ class ImageGraph:
         self._session = session
         self._inputs = inputs
         self._image_name, self._only_image = inputs.image.name, inputs.only_image
-        self.batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
+        self.batcher = ImageBatcher(
+            preprocessing, inputs.image.datatype, channels_last=inputs.channels_last, grey=inputs.channels == _GREY
+        )
         self.preprocessing = preprocessing
         self._outputs = tuple(outputs)
         self._unbatched = unbatched

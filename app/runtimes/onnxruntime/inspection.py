@@ -120,7 +120,7 @@ def _input_facts(inputs: ImageInputs) -> list[Fact]:
         Fact("input datatype", inputs.image.datatype.value, Origin.MODEL_FILE),
     ]
     if inputs.channels_last:
-        facts.append(Fact("channels", "last: [batch, height, width, 3]", Origin.SHAPES))
+        facts.append(Fact("channels", f"last: [batch, height, width, {inputs.channels}]", Origin.SHAPES))
     further = [spec for spec in (inputs.target_sizes, inputs.pixel_mask) if spec is not None]
     facts += [Fact("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE) for spec in further]
     return facts
@@ -139,7 +139,8 @@ def _run_blank(
     if reads_text and model_files.settings.preprocessing.size is None:
         height, width = inputs.sides
         size = _TEXT_LINE_SIZE[0] if height == -1 else height, _TEXT_LINE_SIZE[1] if width == -1 else width
-    shape = (max(inputs.batch, 1), *size, 3) if inputs.channels_last else (max(inputs.batch, 1), 3, *size)
+    batch, channels = max(inputs.batch, 1), inputs.channels
+    shape = (batch, *size, channels) if inputs.channels_last else (batch, channels, *size)
     if math.prod(shape) > _MAX_INPUT:
         raise model_files.error(f"its input {list(shape)} has more than {_MAX_INPUT:,} elements")
     for spec in session.outputs:

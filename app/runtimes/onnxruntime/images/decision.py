@@ -7,7 +7,12 @@ from typing import TypeVar
 import msgspec
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.files.hugging_face import processor_preprocessing, processor_size, timm_preprocessing
+from app.runtimes.onnxruntime.files.hugging_face import (
+    as_triple,
+    processor_preprocessing,
+    processor_size,
+    timm_preprocessing,
+)
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import (
@@ -105,7 +110,9 @@ def decide_preprocessing(
         (defaults.resize, defaults.origin),
         (usual_resize, Origin.GUESSED),
     )
-    sources = _sources(resize, task_type, model_files, hints, defaults)
+    is_grey = inputs.channels == 1
+    to_text: Callable[[Iterable[float]], str] = _first_number if is_grey else _numbers
+    sources = _sources(resize, task_type, model_files, hints, defaults, is_grey=is_grey)
 
     def choose(
         topic: str,
@@ -130,8 +137,14 @@ def decide_preprocessing(
         scale, mean, std = 1.0, ZEROS, ONES
     else:
         scale = choose("scale", lambda source: source.scale, _number)
-        mean = choose("mean", lambda source: source.mean, _numbers)
-        std = choose("std", lambda source: source.std, _numbers)
+        mean = choose("mean", lambda source: as_triple(source.mean), to_text)
+        std = choose("std", lambda source: as_triple(source.std), to_text)
+        for name, values in (("mean", mean), ("std", std)):
+            if is_grey and len(set(values)) > 1:
+                raise model_files.error(
+                    f"its input has one channel, but {name} is {_numbers(values)}, for R, G and B; declare one number: "
+                    f'{{"preprocessing": {{"{name}": {values[0]:g}}}}} in model-settings.json'
+                )
         if 0 in std:
             origin = facts[-1].origin
             raise model_files.error(f"{origin} declares a standard deviation of 0, but pixels are divided by it")
@@ -142,7 +155,13 @@ def decide_preprocessing(
                 f"mean and std by 255: {_numbers(value * BYTE for value in mean)} and "
                 f"{_numbers(value * BYTE for value in std)}"
             )
-    order = choose("channel order", lambda source: source.channel_order)
+    order = "RGB"
+    if not is_grey:
+        order = choose("channel order", lambda source: source.channel_order)
+    elif declared.channel_order is not None:
+        raise model_files.error("its input has one channel, so model-settings.json cannot declare channel_order")
+    else:
+        facts.append(Fact("channels", "one, grey: 0.299 R + 0.587 G + 0.114 B", Origin.SHAPES))
     fill = defaults.fill if declared.fill is None else declared.fill
     box_scale = defaults.box_scale if resize == defaults.resize else None
     return Preprocessing(
@@ -179,13 +198,15 @@ def _sources(
     model_files: ModelFiles,
     hints: PartialPreprocessing,
     defaults: PartialPreprocessing,
+    *,
+    is_grey: bool,
 ) -> Sequence[PartialPreprocessing]:
     """Return the sources of resampling, normalisation and channel order below the settings; the last is complete."""
     declared, metadata = model_files.settings.preprocessing, model_files.metadata
     any_declared = _declares_normalisation(declared)
-    imagenet = task_type is TaskType.IMAGE_CLASSIFICATION and not any_declared
+    imagenet = task_type is TaskType.IMAGE_CLASSIFICATION and not any_declared and not is_grey
     # A mean or deviation over 1 refers to pixels in 0..255, which must not be scaled before.
-    unscaled = max(*(declared.mean or ZEROS), *(declared.std or ZEROS)) > 1
+    unscaled = max(*(as_triple(declared.mean) or ZEROS), *(as_triple(declared.std) or ZEROS)) > 1
     usual = PartialPreprocessing(
         origin=Origin.MODEL_FILE,
         interpolation="bilinear",
@@ -259,6 +280,10 @@ def _sides(sides: Iterable[int]) -> str:
 
 def _number(value: float) -> str:
     return "1/255" if abs(value - BYTE) < 1e-6 else f"{value:g}"
+
+
+def _first_number(values: Iterable[float]) -> str:
+    return f"{next(iter(values)):g}"
 
 
 def _numbers(values: Iterable[float]) -> str:

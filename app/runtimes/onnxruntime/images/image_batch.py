@@ -159,14 +159,17 @@ class ImageBatcher:
     """Makes the input tensor of a graph. It keeps no state between calls, so any thread may call it.
 
     FP32 and FP16 inputs are normalised; UINT8 inputs contain the original pixel values. Their shape is
-    [batch, 3, height, width], or [batch, height, width, 3] with `channels_last`.
+    [batch, channels, height, width], or [batch, height, width, channels] with `channels_last`. A `grey` input has one
+    channel, the luma of Rec. 601, which is resized without rounding to bytes; others have three.
     """
 
-    def __init__(self, preprocessing: Preprocessing, datatype: Datatype, *, channels_last: bool = False) -> None:
-        self._channels_last = channels_last
+    def __init__(
+        self, preprocessing: Preprocessing, datatype: Datatype, *, channels_last: bool = False, grey: bool = False
+    ) -> None:
+        self._channels_last, self._grey = channels_last, grey
         self._preprocessing = preprocessing
         self._dtype = datatype.dtype
-        self._channels = (2, 1, 0) if preprocessing.bgr else (0, 1, 2)
+        self._channels = (0,) if grey else (2, 1, 0) if preprocessing.bgr else (0, 1, 2)
         # Crops of images that are too small are filled with black, as in torchvision and transformers.
         fill = preprocessing.fill if preprocessing.resize in ("letterbox", "pad", "line") else 0
         pixels = np.arange(256, dtype=np.float64)
@@ -182,7 +185,7 @@ class ImageBatcher:
         fills = fill if isinstance(fill, tuple) else (fill,) * 3
         values = (fills[channel] for channel in self._channels)
         borders = [0 if value is None else table[value] for table, value in zip(self._tables, values, strict=True)]
-        self._border: NDArray[Any] = np.array(borders, self._tables[0].dtype).reshape(3, 1, 1)
+        self._border: NDArray[Any] = np.array(borders, self._tables[0].dtype).reshape(-1, 1, 1)
         self._resizes_floats = preprocessing.resizes_floats and datatype is not Datatype.UINT8
 
     def prepare(
@@ -195,7 +198,7 @@ class ImageBatcher:
         options = self._preprocessing
         frame = frame or (options.height, options.width)
         height, width = frame
-        batch: NDArray[Any] = np.empty((count, 3, height, width), self._tables[0].dtype)
+        batch: NDArray[Any] = np.empty((count, len(self._channels), height, width), self._tables[0].dtype)
         if count > len(images):
             batch[len(images) :] = 0
         placements: list[Placement] = []
@@ -211,23 +214,35 @@ class ImageBatcher:
             left, right = max(place.left, 0), min(place.left + place.width, width)
             top, bottom = max(place.top, 0), min(place.top + place.height, height)
             window = (left - place.left, top - place.top, right - place.left, bottom - place.top)
-            resize = resize_floats if self._resizes_floats else self._resize
-            resized: NDArray[Any] = resize(kept, (place.height, place.width), window)
+            size = (place.height, place.width)
+            resized: NDArray[Any]
+            if self._grey:
+                # Floats are not clipped by the filters that overshoot.
+                resized = np.clip(self._resize(_luma(kept), size, window), 0, 255)
+            else:
+                resized = (resize_floats if self._resizes_floats else self._resize)(kept, size, window)
             inside = planes
             if resized.shape[:2] != frame:
                 planes[:, :top] = planes[:, bottom:] = self._border
                 planes[:, top:bottom, :left] = planes[:, top:bottom, right:] = self._border
                 inside = planes[:, top:bottom, left:right]
             for plane, channel, table in zip(inside, self._channels, self._tables, strict=True):
-                if self._resizes_floats:
+                if self._grey and plane.dtype == np.uint8:
+                    plane[:] = np.rint(resized)
+                elif self._grey:
+                    plane[:] = (resized * options.scale - options.mean[0]) / options.std[0]
+                elif self._resizes_floats:
                     plane[:] = (resized[:, :, channel] * options.scale - options.mean[channel]) / options.std[channel]
                 else:
                     cv2.LUT(cv2.extractChannel(resized, channel), table, plane)
         ordered = np.ascontiguousarray(batch.transpose(0, 2, 3, 1)) if self._channels_last else batch
         return ordered.astype(self._dtype, copy=False), placements
 
-    def _resize(self, pixels: NDArray[np.uint8], size: tuple[int, int], window: Window) -> NDArray[np.uint8]:
-        """Resize an image (rows, columns, 3) to a (height, width), and return the part in the window."""
+    def _resize(self, pixels: NDArray[Any], size: tuple[int, int], window: Window) -> NDArray[Any]:
+        """Resize an image to a (height, width), and return the part in the window.
+
+        Bytes (rows, columns, 3) stay bytes. Grey values (rows, columns) stay float32 in 0..255.
+        """
         left, top, right, bottom = window
         height, width = size
         options = self._preprocessing
@@ -254,7 +269,15 @@ class ImageBatcher:
             resized = cv2.resize(resized, (half_width, half_height), interpolation=cv2.INTER_LINEAR)
         if resized.shape[:2] != size:
             resized = cv2.resize(resized, (width, height), interpolation=_OPENCV[options.interpolation])
-        return np.asarray(resized[top:bottom, left:right], np.uint8)
+        return np.asarray(resized[top:bottom, left:right])
+
+
+def _luma(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the (rows, columns) luma of Rec. 601, 0..255, of RGB (rows, columns, 3)."""
+    red, green, blue = cv2.split(pixels)
+    # Floats of all channels of a large photo would need a gigabyte.
+    both = cv2.addWeighted(red, 0.299, green, 0.587, 0, dtype=cv2.CV_32F)
+    return np.asarray(cv2.addWeighted(both, 1, blue, 0.114, 0, dtype=cv2.CV_32F), np.float32)
 
 
 def _pad_to_square(image: Image, options: Preprocessing) -> Image:

@@ -33,6 +33,11 @@ def read(*inputs: TensorSpec, channels_last: bool | None = None) -> ImageInputs:
         # Three channels first are more likely than an image that is three pixels wide.
         ((-1, 3, 8, 3), None, False, (8, 3)),
         ((-1, 3, 8, 3), True, True, (3, 8)),
+        ((-1, 1, 8, 16), None, False, (8, 16)),
+        ((-1, 8, 16, 1), None, True, (8, 16)),
+        ((-1, 1, 8, 3), None, True, (1, 8)),
+        ((-1, 1, 8, 3), False, False, (8, 3)),
+        ((-1, 1, 8, 1), None, False, (8, 1)),
     ],
 )
 def test_channel_axis_is_found(
@@ -64,11 +69,15 @@ IMAGE = spec("images", -1, 3, 8, 8)
 @pytest.mark.parametrize(
     ("inputs", "declared", "reason"),
     [
-        ((spec("images", -1, 4),), None, r"should be images \[batch, 3, height, width\], but is images FP32 \[-1, 4\]"),
+        (
+            (spec("images", -1, 4),),
+            None,
+            r"should be images \[batch, 3, height, width\], or 1 instead of 3 for grey, but is images FP32 \[-1, 4\]",
+        ),
         ((), None, "should be images"),
-        ((spec("images", -1, 1, 8, 8),), None, r"\[batch, 3, height, width\], but is images FP32 \[-1, 1, 8, 8\]"),
-        ((IMAGE,), True, r"\[batch, height, width, 3\], but is"),
-        ((spec("images", -1, 8, 8, 3),), False, r"\[batch, 3, height, width\], but is"),
+        ((spec("images", -1, 2, 8, 8),), None, r"\[batch, 3, height, width\], or 1 .* images FP32 \[-1, 2, 8, 8\]"),
+        ((IMAGE,), True, r"\[batch, height, width, 3\], or 1"),
+        ((spec("images", -1, 8, 8, 3),), False, r"\[batch, 3, height, width\], or 1"),
         ((spec("images", -1, 3, 8, 8, datatype=Datatype.INT64),), None, "FP32, FP16, UINT8, but is images INT64"),
         ((IMAGE, spec("other", -1, 3, 8, 8)), None, "takes 2 inputs"),
         ((IMAGE, spec("ids", -1, 7, datatype=Datatype.INT64)), None, r"ids INT64 \[-1, 7\]"),
