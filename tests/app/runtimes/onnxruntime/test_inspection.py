@@ -148,7 +148,7 @@ def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "datatype", "reason"),
     [
-        (("b", 1, 8, 8), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
+        (("b", 2, 8, 8), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
         (("b", 4), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
         (("b", 3, 8, 8), TensorProto.DOUBLE, "FP32, FP16, UINT8, but is images FP64"),
     ],
