@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from app.engine.engine import Engine
-from app.protocols.grpc_protocol import Call, address_of_call
+from app.protocols.grpc_protocol import Call, Handler, address_of_call
 from app.server.auth.rate_limiter import LogSampler
 
 HEALTH = "grpc.health.v1.Health"
@@ -63,14 +63,13 @@ class Health:
         self._stopping = stopping
 
     @property
-    def handler(self) -> grpc.GenericRpcHandler:
-        """Return the handler of the service."""
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handler of each method."""
         serialize = HealthCheckResponse.SerializeToString
-        methods = {
+        return {
             "Check": _GRPC.unary_unary_rpc_method_handler(self._check, None, serialize),
             "Watch": _GRPC.unary_stream_rpc_method_handler(self._watch, None, serialize),
         }
-        return grpc.method_handlers_generic_handler(HEALTH, methods)
 
     async def _check(self, data: bytes, context: Call) -> HealthCheckResponse:
         request = await self._parser.parse(HealthCheckRequest, data, context, f"/{HEALTH}/Check")

@@ -118,7 +118,9 @@ class GrpcServer:
             )
         parser = MessageParser()
         reflection = Reflection(parser, [*names, HEALTH], [protocol.service.file for protocol in self._protocols])
-        server.add_generic_rpc_handlers((Health(self._engine, parser, names, stopping).handler, reflection))
+        server.add_generic_rpc_handlers((reflection,))
+        # Registered methods have queues of their own in gRPC's core, so probes do not wait behind a flood of calls.
+        server.add_registered_method_handlers(HEALTH, Health(self._engine, parser, names, stopping).handlers)
         self._bind(server)
         await server.start()
         self._server = server
