@@ -71,7 +71,7 @@ class Engine(Readiness):
         self.repository = repository
         self.limits = limits
         self._statistics = Statistics()
-        self._draining = False
+        self._draining = self._aborting = False
         self.batched_observers = BatchedObservers(observers, (self._statistics, *batched_observers))
         self._executor = Executor(self.registry, limits, self.batched_observers, annotators, record_sink)
         registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
@@ -289,6 +289,10 @@ class Engine(Readiness):
         self.mark_not_ready()
         self._draining = True
 
+    def abort_calls(self) -> None:
+        """Answer requests that are cancelled from now on with MODEL_NOT_READY, those over gRPC too."""
+        self._aborting = True
+
     def close(self) -> None:
         """Accept no more requests, drop those that wait, and finish explanations with the samples that they have."""
         self._draining = True
@@ -347,7 +351,7 @@ class Engine(Readiness):
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""
-        return self._draining and context.disconnected is not None
+        return self._aborting or (self._draining and context.disconnected is not None)
 
 
 def _set_done(done: asyncio.Future[None], _: object) -> None:

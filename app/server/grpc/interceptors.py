@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import grpc
 
+from app.engine.cancellation import stopping_error
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.grpc_protocol import Call, GrpcProtocol, read_call_info, set_trailing_metadata
@@ -17,55 +18,61 @@ from tasks.inference.error import ErrorKind, InferenceError
 _QUIET_SECONDS = 0.05
 _QUIET_CHECKS = 2
 """One is not enough on a busy machine, where gRPC's own threads may get no turn for as long."""
-_MAX_CLOSE_SECONDS = 2.0
+_MAX_CLOSE_SECONDS = 1.0
 _FIRST_MESSAGE_SECONDS = 0.2
 
 
 class DrainInterceptor(grpc.aio.ServerInterceptor):
-    """Accept calls until closed, then reject them with UNAVAILABLE.
+    """Accept calls until closed, then hold them, and reject them with UNAVAILABLE once the server stops.
 
     When a server stops, gRPC's core cancels calls that Python has not accepted yet. Clients then get CANCELLED, as if
-    they had cancelled the call themselves (grpc/grpc, issue 41785). This interceptor accepts these calls first and
-    rejects them with UNAVAILABLE, so that clients retry elsewhere.
+    they had cancelled the call themselves (grpc/grpc, issue 41785). This interceptor accepts these calls first. It
+    holds them until clients know that the connection ends: a client that is rejected earlier calls again over the
+    same connection, and the core cancels that call.
     """
 
     def __init__(self) -> None:
         self._is_draining = False
-        self._refused_calls = 0
+        self._late_calls = 0
+        self._released = asyncio.Event()
+        self._refusing_handler = cast("object", grpc.stream_stream_rpc_method_handler(cast("Any", self._refuse)))
+        """Handler for calls of every kind."""
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         if not self._is_draining or handler_call_details.method.startswith(f"/{HEALTH}/"):
             return await continuation(handler_call_details)
-        self._refused_calls += 1
-        return _REFUSING_HANDLER
+        self._late_calls += 1
+        return self._refusing_handler
 
     async def drain(self, max_seconds: float) -> None:
-        """Reject all calls from now on. Return when no more arrive, or after `max_seconds` seconds."""
+        """Hold all calls from now on. Return when no more arrive, or after `max_seconds` seconds."""
         self._is_draining = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max_seconds, _MAX_CLOSE_SECONDS)
         quiet_checks = 0
         while (started := loop.time()) < deadline and quiet_checks < _QUIET_CHECKS:
-            refused_before = self._refused_calls
+            late_before = self._late_calls
             await asyncio.sleep(_QUIET_SECONDS)
             # If the event loop is late, it may not have seen all pending calls.
-            is_quiet = refused_before == self._refused_calls and loop.time() - started < 2 * _QUIET_SECONDS
+            is_quiet = late_before == self._late_calls and loop.time() - started < 2 * _QUIET_SECONDS
             quiet_checks = quiet_checks + 1 if is_quiet else 0
 
+    async def release(self) -> None:
+        """Reject the held calls. Call it when the server has started to stop."""
+        # gRPC's own threads tell clients meanwhile that the connection ends.
+        await asyncio.sleep(_QUIET_SECONDS)
+        self._released.set()
 
-async def _refuse(requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-    # Read one message first: some client libraries report an internal error if the call ends before they send one.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
-            async for _ in requests:
-                break
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "The server stops")
-
-
-_REFUSING_HANDLER = cast("object", grpc.stream_stream_rpc_method_handler(cast("Any", _refuse)))
-"""Handler for calls of every kind."""
+    async def _refuse(self, requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+        # Read one message first: some client libraries report an internal error if the call ends before they send one.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
+                async for _ in requests:
+                    break
+        await self._released.wait()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, str(stopping_error()))
 
 
 class CallShedder(grpc.aio.ServerInterceptor):

@@ -10,6 +10,7 @@ import grpc
 from app.engine.engine import Engine
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.server.auth.grpc_access import with_audit
+from app.server.grpc.calls_in_flight import CallsInFlight
 from app.server.grpc.interceptors import DrainInterceptor
 from app.server.grpc.own_services import HEALTH, Health, MessageParser, Reflection
 from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
@@ -30,6 +31,9 @@ _PING_SECONDS = 10
 """Minimum interval of client pings, which keeps a connection through most networks."""
 
 _PING_STRIKES = 2
+
+_ABORT_SECONDS = 2.0
+"""Seconds after the drain timeout in which the calls left are ended."""
 
 _MAX_OPTION = 2**31 - 1
 _MAX_SECONDS = 24 * 3600
@@ -62,6 +66,7 @@ class GrpcServer:
         self._settings = settings
         self._interceptors = interceptors
         self._drain_interceptor = DrainInterceptor()
+        self._calls = CallsInFlight()
         self._certificates = certificates
         self._private_folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: grpc.aio.Server | None = None
@@ -112,7 +117,8 @@ class GrpcServer:
         )
         names = [protocol.service.full_name for protocol in self._protocols]
         for protocol in self._protocols:
-            methods = with_audit(protocol, protocol.handlers(self._engine, stopping))
+            handlers = protocol.handlers(self._engine, stopping)
+            methods = with_audit(protocol, {name: self._calls.track(handler) for name, handler in handlers.items()})
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
             )
@@ -126,7 +132,7 @@ class GrpcServer:
         self._server = server
 
     async def stop(self) -> None:
-        """Reject new calls, let calls in flight finish within the drain timeout, and cancel the rest."""
+        """Reject new calls, let calls in flight finish within the drain timeout, and end the rest with UNAVAILABLE."""
         self.start_shutdown()
         if self._stopped is not None:
             await self._stopped
@@ -144,7 +150,13 @@ class GrpcServer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.drain_timeout
         await self._drain_interceptor.drain(self._settings.drain_timeout / 2)
-        await server.stop(max(0.0, deadline - loop.time()))
+        stopped = asyncio.create_task(server.stop(max(0.0, deadline - loop.time()) + _ABORT_SECONDS))
+        await self._drain_interceptor.release()
+        finished, _ = await asyncio.wait({stopped}, timeout=max(0.0, deadline - loop.time()))
+        if not finished:
+            self._engine.abort_calls()
+            self._calls.abort()
+        await stopped
 
     def _bind(self, server: grpc.aio.Server) -> None:
         if self._certificates is not None:
