@@ -72,10 +72,11 @@ def serve(
     from app.server.auth.bind_policy import is_loopback_host
     from app.server.logs.output import configure_logging
     from app.server.process import run
-    from app.server.process_setup import configure_process
+    from app.server.process_setup import configure_process, handle_other_signals
     from app.server.transport.acceptor import ListenError
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
+    handle_other_signals()
     configure_process()
     logs_json = configure_logging(settings.log_format) == "json"
     faulthandler.enable(2)

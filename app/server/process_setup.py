@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import gc
 import os
+import signal
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -38,6 +39,18 @@ def configure_process() -> None:
     mallopt(_M_TOP_PAD, 16 * _MIB)
     if "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_M_ARENA_MAX, max(2, min(_MAX_ARENAS, len(os.sched_getaffinity(0)))))
+
+
+def handle_other_signals() -> None:
+    """Drain after SIGHUP as after SIGTERM, and ignore SIGUSR1 and SIGUSR2. By default they end a process at once.
+
+    A SIGHUP that is ignored already, as under nohup, stays ignored.
+    """
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: signal.raise_signal(signal.SIGTERM))
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        # Child processes would inherit SIG_IGN, but they do not inherit a handler.
+        signal.signal(number, lambda _number, _frame: None)
 
 
 def freeze_garbage() -> None:

@@ -133,6 +133,39 @@ def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None
         assert outcomes(server) == ["model_not_ready"] * 2, "every request is logged"
 
 
+def test_hangup_drains_and_user_signals_are_ignored(gated: Gated) -> None:
+    with run_server(*gated.arguments, "--workers", "1") as server, open_request(server.address) as first:
+        gated.wait_for_call()
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            server.process.send_signal(number)
+        with open_request(server.address) as second:
+            gated.release()
+            assert read_response(first)[0] == 200
+            gated.wait_for_call()
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: any('"stopping"' in line for line in server.log))
+            gated.release()
+            assert read_response(second)[0] == 200
+        assert server.wait() == 0
+
+
+def test_ignored_hangup_stays_ignored(gated: Gated) -> None:
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with run_server(*gated.arguments) as server:
+            signal.signal(signal.SIGHUP, inherited)
+            assert httpx.get(f"{server.address}/health", timeout=60).status_code == 200
+            server.process.send_signal(signal.SIGHUP)
+            with open_request(server.address) as request:
+                gated.wait_for_call()
+                gated.release()
+                assert read_response(request)[0] == 200
+            assert not any('"stopping"' in line for line in server.log)
+            assert server.stop() == 0
+    finally:
+        signal.signal(signal.SIGHUP, inherited)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_second_signal_ends_server_immediately(gated: Gated, number: signal.Signals, status: int) -> None:
     with run_server(*gated.arguments, "--drain-timeout", "300") as server, open_request(server.address):

@@ -80,7 +80,7 @@ def run_worker(control: socket.socket, name: str) -> None:
 
 def _bind_to_server(name: str) -> None:
     """End whenever the server ends, and ignore signals: the server stops its models after it has drained."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         # Child processes would inherit SIG_IGN, but they do not inherit a handler.
         signal.signal(number, lambda _number, _frame: None)
     prctl = ctypes.CDLL(None).prctl
