@@ -35,6 +35,10 @@ _PING_STRIKES = 2
 _ABORT_SECONDS = 2.0
 """Seconds after the drain timeout in which the calls left are ended."""
 
+_PENDING_CONNECTIONS = 2
+"""Connections full of calls that may wait for Python. A tenth of it would cancel calls of a single client with many
+threads; the core's default of 1000 calls lets a flood delay others by a second."""
+
 _MAX_OPTION = 2**31 - 1
 _MAX_SECONDS = 24 * 3600
 """gRPC's core has options of 32 bits, also for milliseconds."""
@@ -194,6 +198,9 @@ def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:
     """Return the options of a server. Connections have no maximum age: a working one is kept."""
     return [
         ("grpc.max_concurrent_streams", settings.max_grpc_streams),
+        # Calls that wait for Python. Above the first number some are rejected, above the second all.
+        ("grpc.server.max_pending_requests", _PENDING_CONNECTIONS * settings.max_grpc_streams),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CONNECTIONS * settings.max_grpc_streams),
         # It rejects valid calls, because it counts completed ones until Python releases them.
         ("grpc.http.overload_protection", 0),
         # Between the two limits gRPC rejects calls at random, so both are equal.
