@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from typing import Any, cast
 
 import grpc
 
@@ -130,7 +131,9 @@ class GrpcServer:
         reflection = Reflection(parser, [*names, HEALTH], [protocol.service.file for protocol in self._protocols])
         server.add_generic_rpc_handlers((reflection,))
         # Registered methods have queues of their own in gRPC's core, so probes do not wait behind a flood of calls.
-        server.add_registered_method_handlers(HEALTH, Health(self._engine, parser, names, stopping).handlers)
+        cast("Any", server).add_registered_method_handlers(
+            HEALTH, Health(self._engine, parser, names, stopping).handlers
+        )
         self._bind(server)
         await server.start()
         self._server = server
