@@ -16,7 +16,8 @@ _GRPC: Any = grpc
 class CallsInFlight:
     """Cancel the handlers of calls in flight, and end these calls with UNAVAILABLE.
 
-    gRPC's core would end them with CANCELLED, as if their clients had cancelled them, and clients would not retry.
+    gRPC's core would only disconnect their clients: without the ids of the request, and logged as if the clients had
+    left.
     """
 
     def __init__(self) -> None:
