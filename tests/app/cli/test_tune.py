@@ -147,7 +147,8 @@ def test_missing_extra_is_reported_once_for_all_variants(
     shutil.copy(IMAGES / "scene.jpg", tmp_path / "a.jpg")
     # The import of this module raises ImportError now.
     monkeypatch.setitem(sys.modules, "onnx", None)
-    options = TuningOptions(**{**FAST, "runtimes": ("onnxruntime", "openvino")}, precisions=("int8",))
+    both: dict[str, Any] = {**FAST, "runtimes": ("onnxruntime", "openvino")}
+    options = TuningOptions(**both, precisions=("int8",))
     tune(MODELS / "detector", data=tmp_path, options=options)
     output = capsys.readouterr().out
     assert output.count("needs the extra quantize") == 1
