@@ -1,5 +1,5 @@
 """``python -m app``."""
 
-from app.cli import main
+from app.core.cli import main
 
 main()

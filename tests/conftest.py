@@ -21,7 +21,7 @@ _TESTS = Path(__file__).parent
 SLOW = tuple(
     _TESTS / name
     for name in (
-        "app/runtimes/transformers", "browser", "clients", "fixtures", "fuzz", "platform", "ray", "soak",
+        "app/plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "ray", "soak",
         "conformance/test_schema.py", "conformance/test_schema_negative.py", "app/proto/test_proto.py",
     )
 )  # fmt: skip

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import charioteer
-from app.assembly.in_process import InProcessModel
+from app.core.assembly.in_process import InProcessModel
 from tasks.object_detection import Detections
 from tests.support.data.chariot import image_input
 from tests.support.models.colliding_packages import ENVIRONMENT, PACKAGES, make_project

@@ -22,7 +22,7 @@ from tests.support.servers.server_process import ROOT
 
 PACKAGES = ("app", "metadata", "tasks")
 DEMO = ("fixtures/images", "fixtures/models")
-TOP_LEVEL = "app/top_level/"
+TOP_LEVEL = "app/public_api/"
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.observers.metrics import Metrics
-from app.protocols import PROTOCOLS
-from app.settings.model import ModelSettings, PreprocessingSettings
-from app.settings.server import ModelOptions, ServerSettings
+from app.core.observers.metrics import Metrics
+from app.core.protocols import PROTOCOLS
+from app.core.settings.model import ModelSettings, PreprocessingSettings
+from app.core.settings.server import ModelOptions, ServerSettings
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -31,7 +31,7 @@ def test_every_option_is_documented(name: str) -> None:
 
 
 def test_every_environment_variable_is_documented() -> None:
-    sources = [file.read_text() for file in (ROOT / "app" / "settings").glob("*.py")]
+    sources = [file.read_text() for file in (ROOT / "app" / "core" / "settings").glob("*.py")]
     named = re.findall(r"\benvironment\(([^)]+)\)", "".join(sources))
     names = re.findall(r'"(\w+)"', "".join(named))
     assert len(names) > 50

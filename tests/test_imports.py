@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from app.protocols import LISTENERS, PROTOCOLS
+from app.core.protocols import LISTENERS, PROTOCOLS
 
-PROTOCOL_MODULES = Path(__file__).parents[1] / "app" / "protocols"
+PROTOCOL_MODULES = Path(__file__).parents[1] / "app" / "core" / "protocols"
 PROTOCOL_FOLDERS = sorted(path.parent.name for path in PROTOCOL_MODULES.glob("*/__init__.py"))
 
 HEAVY = ("torch", "transformers", "onnxruntime", "litestar", "grpc", "tokenizers", "jinja2")
 
 
 def test_the_command_line_imports_no_framework() -> None:
-    program = f"import sys, app.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
+    program = f"import sys, app.core.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "[]"
 
@@ -24,9 +24,9 @@ def test_the_command_line_imports_no_framework() -> None:
 def test_serving_onnx_models_imports_neither_torch_nor_transformers() -> None:
     program = """
 import sys
-from app.assembly.models import find_models, load
-from app.assembly.service import Service
-from app.settings.server import ModelOptions
+from app.core.assembly.models import find_models, load
+from app.core.assembly.service import Service
+from app.core.settings.server import ModelOptions
 for source in find_models(ModelOptions()):
     load(source)
 print([name for name in ("torch", "transformers") if name in sys.modules])
@@ -45,7 +45,7 @@ def test_protocols_and_their_shared_modules_import_no_other_protocol(folder: str
         # The package itself lists all protocols.
         if file.parent == PROTOCOL_MODULES and file.name == "__init__.py":
             continue
-        imported = {name.split(".")[2] for name in _imports(file) if name.startswith("app.protocols.")}
+        imported = {name.split(".")[2] for name in _imports(file) if name.startswith("app.core.protocols.")}
         assert imported & set(PROTOCOL_FOLDERS) <= {folder}, file
 
 

@@ -39,12 +39,12 @@ _PROCESS_METRICS = {
 }
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _INDIRECT_EVENTS = {
-    "app/observers/request_log.py": ("inference", "explanation"),
-    "app/server/transport/server.py": ("second stop signal", "shutdown timed out"),
-    "app/recording/recording_metrics.py": (
+    "app/core/observers/request_log.py": ("inference", "explanation"),
+    "app/core/server/transport/server.py": ("second stop signal", "shutdown timed out"),
+    "app/plugins/recording/recording_metrics.py": (
         "the store of recordings is behind; what does not fit the queue is not recorded",
     ),
-    "app/server/logs/lines.py": ("log lines lost",),
+    "app/core/server/logs/lines.py": ("log lines lost",),
 }
 """Events that are not literals where they are logged, by file."""
 

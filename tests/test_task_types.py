@@ -14,23 +14,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.cli.model.drawing import draw
-from app.cli.model.init import init
-from app.cli.model.predict import predict
-from app.cli.recorded.evaluated_model import local_model
-from app.conformance.chariot.image_probe import FIELDS
-from app.conformance.options import ConformanceOptions, OptionsError, open_runner
-from app.drift.measurement import DriftInput, measure_images
-from app.engine.explanations.request import explain_request
-from app.engine.models.servable import Servable
-from app.evaluation.answers import MEASURED_TASKS, infer_task
-from app.evaluation.dataset import EvaluationError
-from app.recording.export.coco import write_coco
-from app.recording.inference import RecordedImage, RecordedInference
-from app.server.ui.page_files import render_shell
-from app.settings.model import ModelError
-from app.settings.server import ModelOptions
-from app.wire.bytes_elements import BinaryElement, StringElement
+from app.core.cli.drawing import draw
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelError
+from app.core.settings.server import ModelOptions
+from app.core.wire.bytes_elements import BinaryElement, StringElement
+from app.plugins.authoring.init import init
+from app.plugins.authoring.predict import predict
+from app.plugins.conformance.chariot.image_probe import FIELDS
+from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
+from app.plugins.drift.measurement import DriftInput, measure_images
+from app.plugins.evaluation.answers import MEASURED_TASKS, infer_task
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.model import local_model
+from app.plugins.explanations.request import explain_request
+from app.plugins.page.page_files import render_shell
+from app.plugins.recording.export.coco import write_coco
+from app.plugins.recording.inference import RecordedImage, RecordedInference
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -42,7 +42,7 @@ from tests.support.models.fake_models import FAKE_MODELS
 from tests.support.servers.apps import load_test_model, model_source
 
 ROOT = Path(__file__).parents[1]
-SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"
+SCAFFOLD = ROOT / "app" / "plugins" / "authoring" / "scaffold"
 MODELS = {TaskType.TENSOR: "echo-fp32"} | {task_type: name for name, (task_type, *_) in reversed(FAKE_MODELS.items())}
 PIXELS = rectangle(64, 48)
 OF_IMAGES = [task_type for task_type in TaskType if task_type.takes in ("image", "question")]

@@ -17,10 +17,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from app.assembly.drift_monitoring import load_embedder
-from app.drift.comparison import ALPHA, compare
-from app.drift.measurement import BUNDLED, DriftInput, Embedder, measure_images
-from app.drift.sample import Observation, Sample, build_sample
+from app.plugins.drift.comparison import ALPHA, compare
+from app.plugins.drift.measurement import BUNDLED, DriftInput, Embedder, measure_images
+from app.plugins.drift.sample import Observation, Sample, build_sample
+from app.plugins.drift.service import load_embedder
 from fixtures.drift_world import CAMERAS, CameraImage, Pixels, blurred, camera_images, darkened, flipped, warm
 from tasks.vision.image import Image
 

@@ -19,12 +19,12 @@ from faster_coco_eval import COCO, COCOeval_faster
 from rich.console import Console
 from rich.table import Table
 
-from app.drift.hypothesis_tests import cramer_von_mises, kolmogorov_smirnov, tail_test
-from app.evaluation.answers import EvaluatedItem
-from app.evaluation.metrics.classes import measure_classes
-from app.evaluation.metrics.coco import IOUS
-from app.evaluation.metrics.objects import measure_objects
-from app.evaluation.report import Measures
+from app.plugins.drift.hypothesis_tests import cramer_von_mises, kolmogorov_smirnov, tail_test
+from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.metrics.classes import measure_classes
+from app.plugins.evaluation.metrics.coco import IOUS
+from app.plugins.evaluation.metrics.objects import measure_objects
+from app.plugins.evaluation.report import Measures
 from tasks.task import TaskType
 from tests.support.data.coco_reference import LABELS, RandomSet, coco_figures, decoded, random_set
 from tests.support.data.evaluation_samples import classification_sample

@@ -18,15 +18,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from app.assembly.models import find_models, load
-from app.engine.explanations.request import explanation_targets
-from app.engine.models.servable import Servable
-from app.settings.server import ModelOptions
-from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import Datatype, Tensor
-from tasks.saliency.explanation import (
+from app.core.assembly.models import find_models, load
+from app.core.engine.models.servable import Servable
+from app.core.settings.server import ModelOptions
+from app.plugins.explanations.pixels import (
     DEFAULT_SAMPLES,
     ExplanationMethod,
     ExplanationParameters,
@@ -34,6 +29,11 @@ from tasks.saliency.explanation import (
     explain_target,
     sample_count,
 )
+from app.plugins.explanations.request import explanation_targets
+from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
 from tests.support.data.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 

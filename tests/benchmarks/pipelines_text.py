@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from app.assembly.discovery import model_at
-from app.assembly.models import load
-from app.engine.models.servable import Servable
-from tests.app.runtimes.transformers.asking import answers, image_input
+from app.core.assembly.discovery import model_at
+from app.core.assembly.models import load
+from app.core.engine.models.servable import Servable
+from tests.plugins.torch.asking import answers, image_input
 from tests.support.data.library_answers import LibraryModel
 from tests.support.models import tiny_language, tiny_readers
 

@@ -17,10 +17,10 @@ import msgspec
 from sqlalchemy import create_engine, insert
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from app.recording.query.reader import RecordingReader
-from app.recording.stores.store import parse_dsn
-from app.recording.stores.tables import SCHEMA, inferences, labels, metadata, schema_version
-from app.settings.inference_query import InferenceQuery
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.recording.stores.tables import SCHEMA, inferences, labels, metadata, schema_version
 
 TARGET = 200
 BATCH = 20_000

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from app.assembly.recording import open_recorder
-from app.engine.request_context import RequestContext, event_id
-from app.settings.server import ServerSettings
+from app.core.engine.request_context import RequestContext, event_id
+from app.core.settings.server import ServerSettings
+from app.plugins.recording.service import open_recorder
 from tests.support.data.inference_events import detection_event
 from tests.support.servers.postgres import is_postgres_installed, run_postgres
 

@@ -10,9 +10,9 @@ import PIL.Image
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.runtimes.onnxruntime import graphs
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
+from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow

@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("detector", "vlm", "half_plus_two", "greeter"):
         (repository / name).symlink_to(MODELS / name)
     text = "text_classification"
-    shutil.copytree(ROOT / "app" / "cli" / "model" / "scaffold" / text, repository / text)
+    shutil.copytree(ROOT / "app" / "plugins" / "authoring" / "scaffold" / text, repository / text)
     with run_server("--model-repository", str(repository), "--allow-code") as server:
         yield server.address
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.recording.export.writing import export
-from app.recording.inference import RecordedInference
+from app.plugins.recording.export.writing import export
+from app.plugins.recording.inference import RecordedInference
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT
 

@@ -10,11 +10,11 @@ import schemathesis.checks
 from hypothesis import HealthCheck, given, settings, strategies
 from prometheus_client import CollectorRegistry
 
-from app.recording.query.reader import RecordingReader
-from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import parse_dsn
-from app.server.http.asgi import create_app
-from app.server.http.inferences import Inferences
+from app.core.server.http.asgi import create_app
+from app.plugins.recording.inferences import Inferences
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import parse_dsn
 from tests.support.data.chariot import Client
 from tests.support.data.recorded_rows import ALL_IDS, ALL_ROWS
 from tests.support.openapi import operations_of

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.cli.model.pack import archive, members
+from app.plugins.authoring.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, copied_paths, environment, health_command, only_argument, stages
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import installed_versions

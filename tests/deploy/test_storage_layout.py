@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.assembly.discovery import discover
+from app.core.assembly.discovery import discover
 from tests.deploy.kustomize import KSERVE, read
 from tests.support.servers.server_process import ROOT, run_server
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from app.proto import message_class
+from app.core.proto import message_class
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_image, rectangle
 

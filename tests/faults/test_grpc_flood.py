@@ -10,7 +10,7 @@ import httpx
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 
-from app.proto import message_class
+from app.core.proto import message_class
 from tests.faults.gated import GRPC_METHOD, unary_method
 from tests.faults.grpc_flood import OVERSIZED_MESSAGE, STREAMS, flood
 from tests.support.polling import wait_until

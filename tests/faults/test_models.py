@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from app.proto import message_class
+from app.core.proto import message_class
 from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_request, unary_method
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64

@@ -13,17 +13,17 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.engine import Engine
-from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.registry import Registry
-from app.engine.models.repository import Repository
-from app.engine.models.servable import Servable
-from app.engine.request_context import RequestContext
-from app.engine.scheduling.admission import QueueLimits
-from app.observers.metrics import StateMetrics
-from app.protocols import LISTENERS, main_port_protocols
-from app.server.http.asgi import create_app, create_listener_app
-from app.settings.model import ModelError, ModelSource
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.observers.metrics import StateMetrics
+from app.core.protocols import LISTENERS, main_port_protocols
+from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.settings.model import ModelError, ModelSource
+from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor

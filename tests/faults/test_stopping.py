@@ -15,7 +15,7 @@ import httpx
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from app.proto import message_class
+from app.core.proto import message_class
 from tests.faults.gated import (
     BODY,
     GRPC_METHOD,

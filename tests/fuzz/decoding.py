@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from app.assembly.models import load
-from app.engine.models.registry import Registry
-from app.protocols.chariot_v2_kserve import codec as chariot
-from app.protocols.grps.codec import PredictCodec
-from app.protocols.grps.json_messages import read_json_message
-from app.protocols.grps.messages import GrpsMessage
-from app.protocols.kserve_v2 import codec, protobuf
-from app.protocols.kserve_v2.binary import unpack_bytes
-from app.protocols.tensorflow_serving.values import read_object, read_tensor
-from app.settings.model import ModelSource
-from app.settings.server import DEMO_MODELS
-from app.wire.protobuf_limits import parse_message
+from app.core.assembly.models import load
+from app.core.engine.models.registry import Registry
+from app.core.protocols.chariot_v2_kserve import codec as chariot
+from app.core.protocols.kserve_v2 import codec, protobuf
+from app.core.protocols.kserve_v2.binary import unpack_bytes
+from app.core.settings.model import ModelSource
+from app.core.settings.server import DEMO_MODELS
+from app.core.wire.protobuf_limits import parse_message
+from app.plugins.grps.codec import PredictCodec
+from app.plugins.grps.json_messages import read_json_message
+from app.plugins.grps.messages import GrpsMessage
+from app.plugins.tensorflow_serving.values import read_object, read_tensor
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype

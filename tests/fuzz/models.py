@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from textwrap import dedent
 
-from app.settings.server import DEMO_MODELS
+from app.core.settings.server import DEMO_MODELS
 from tasks.inference.tensor import Datatype
 
 SPARE = "spare"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from app.proto import GRPS, INFERENCE, message_class
+from app.core.proto import GRPS, INFERENCE, message_class
 from tests.fuzz.answers import Answer
 from tests.fuzz.models import SPARE
 from tests.fuzz.requests import HEADER_LENGTH, Bytes, Call, Http

@@ -103,7 +103,7 @@ def linked_environment(*extras: str) -> Environment:
 
     def make(folder: Path) -> None:
         environment = _link_all(packages, folder)
-        (environment.site_packages / "charioteer.pth").write_text(f"{ROOT}\n{ROOT / 'app' / 'top_level'}\n")
+        (environment.site_packages / "charioteer.pth").write_text(f"{ROOT}\n{ROOT / 'app' / 'public_api'}\n")
         _write_script(environment)
 
     return _cached("-".join(("linked", *extras)), content, make)

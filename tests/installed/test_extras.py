@@ -8,11 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.drift.baseline import Baseline, write_baseline
-from app.recording.stores.postgres_store import PostgresStore
-from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import Store, parse_dsn
-from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token
+from app.plugins.drift.baseline import Baseline, write_baseline
+from app.plugins.recording.stores.postgres_store import PostgresStore
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import Store, parse_dsn
 from tests.installed.environments import (
     DEVELOPER_EXTRAS,
     EXTRAS,
@@ -21,6 +20,7 @@ from tests.installed.environments import (
     linked_environment,
 )
 from tests.installed.workspace import Workspace, request
+from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.data.drift_samples import sample
 from tests.support.data.recorded_rows import recorded_rows
 from tests.support.models import tiny_vision
@@ -51,14 +51,14 @@ EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     # Ray starts its own processes; tests/ray has an environment with this extra alone.
     "ray": "tests/ray/driver.py",
     # The registry has torchvision, which timm needs, for CUDA only; its test needs none of the missing operators.
-    "timm": "tests/app/runtimes/transformers/test_timm.py",
+    "timm": "tests/plugins/torch/test_timm.py",
 }
 """Extras that no command needs, and the file that tests each."""
 
 _MAITE = """
 from pathlib import Path
 from maite.protocols.object_detection import Model
-from app.assembly.in_process import as_maite
+from app.core.assembly.in_process import as_maite
 assert isinstance(as_maite(Path("path/to/model")), Model)
 """
 _SIGN = """
@@ -138,7 +138,7 @@ def test_command_without_its_extra_names_the_missing_extra(command: str, tmp_pat
 
 
 def test_ray_serve_without_its_extra_names_the_missing_extra(tmp_path: Path) -> None:
-    program = "from app.assembly.ray_serve import application; application({})"
+    program = "from app.plugins.ray import application; application({})"
     process = Workspace(tmp_path, linked_environment()).run(f".venv/bin/python -c '{program}'")
     assert "SettingsError: Ray Serve needs the extra ray, pip install 'charioteer[ray]'" in process.stderr
 

@@ -8,14 +8,14 @@ from tests.installed.environments import linked_environment
 from tests.support.servers.server_process import ROOT
 
 MISSING_PACKAGE: Mapping[str, str] = {
-    "app.assembly.ray_serve.ingress": "ray",
-    "app.assembly.ray_serve.remote": "ray",
-    "app.assembly.ray_serve.replica": "ray",
-    "app.observers.tracing": "opentelemetry",
-    "app.recording.export.parquet": "pyarrow",
-    "app.server.auth.jwt_validator": "jwt",
+    "app.plugins.ray.ingress": "ray",
+    "app.plugins.ray.remote": "ray",
+    "app.plugins.ray.replica": "ray",
+    "app.plugins.otel.tracing": "opentelemetry",
+    "app.plugins.recording.export.parquet": "pyarrow",
+    "app.plugins.jwt.validator": "jwt",
     # pytest imports these.
-    "app.conformance.pytest_plugin": "pytest",
+    "app.plugins.conformance.pytest_plugin": "pytest",
     "charioteer_pytest": "pytest",
 }
 """The missing package of each module that needs an extra; all others import."""
@@ -43,5 +43,5 @@ def test_modules_import_with_the_base_dependencies() -> None:
     )
     assert process.returncode == 0, process.stderr
     missing: dict[str, str | None] = json.loads(process.stdout)
-    assert {"app.cli.recorded.inferences", "app.recording.query.connection", "tasks.task"} <= missing.keys()
+    assert {"app.plugins.recording.command", "app.plugins.recording.query.connection", "tasks.task"} <= missing.keys()
     assert {name: package for name, package in missing.items() if package is not None} == MISSING_PACKAGE

@@ -10,7 +10,7 @@ _RUN = """
 import json, sys
 from pathlib import Path
 sys.modules["transformers"] = None  # importing it raises ImportError
-from app.assembly.in_process import InProcessModel
+from app.core.assembly.in_process import InProcessModel
 from tasks.vision.image import decode_image
 
 fixtures, records = Path("fixtures"), {}
@@ -44,4 +44,4 @@ def test_only_the_runtime_of_torch_imports_transformers() -> None:
         if 'import_module("transformers' in file.read_text() or "import transformers" in file.read_text()
     ]
     assert importing
-    assert [path for path in importing if not path.startswith("app/runtimes/transformers/")] == []
+    assert [path for path in importing if not path.startswith("app/plugins/torch/")] == []

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from metadata.entry import output_parameters
+from metadata.request import output_parameters
 
 
 def case_id(value: object) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.cli.model.pack import archive, members
+from app.plugins.authoring.pack import archive, members
 from tests.platform.proxy import Platform, Registration
 from tests.platform.records import Classified, oriented_corners, parse_items, recall
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server

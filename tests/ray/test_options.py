@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.assembly.ray_serve import application
-from app.assembly.ray_serve.options import model_options, read_options, server_settings
-from app.settings.server import ModelOptions, SettingsError
+from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.ray import application
+from app.plugins.ray.options import model_options, read_options, server_settings
 from tests.support.servers.server_process import ROOT
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from app.assembly.ray_serve.proxy import ProxyErrors
+from app.plugins.ray.proxy import ProxyErrors
 
 
 async def lose_the_replica(scope: Scope, receive: Receive, send: Send) -> None:

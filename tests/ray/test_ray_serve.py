@@ -12,8 +12,8 @@ import httpx
 import msgspec
 import pytest
 
-from app.assembly.in_process import InProcessModel
-from app.drift.baseline import Baseline, write_baseline
+from app.core.assembly.in_process import InProcessModel
+from app.plugins.drift.baseline import Baseline, write_baseline
 from tasks.vision.image import decode_image
 from tests.ray.driver import SCENE, Ray, body, start_ray, traffic
 from tests.support.data.drift_samples import sample

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 
-from app.proto import message_class
+from app.core.proto import message_class
 from tests.soak.ledger import SERVER
 from tests.soak.traffic import Outcome, RequestKind, refusal_of
 from tests.soak.wire import Wire

@@ -8,7 +8,7 @@ from typing import Any, cast
 import cv2
 import msgspec
 
-from app.assembly.in_process import InProcessModel
+from app.core.assembly.in_process import InProcessModel
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("shape.jpg", "scene.jpg", "photo.jpg")

@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from unittest import mock
 
-from app.cli import main
+from app.core.cli import main
 from tests.support.servers.server_process import ROOT
 
 

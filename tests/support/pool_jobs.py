@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from app.engine.scheduling.thread_pool import ThreadPool
+from app.core.engine.scheduling.thread_pool import ThreadPool
 
 T = TypeVar("T")
 

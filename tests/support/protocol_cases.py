@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.protocol import Permission
+from app.core.protocols.protocol import Permission
 from tests.support.data.chariot import image_input
 
 Built = tuple[str, Any]

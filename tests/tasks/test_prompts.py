@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.wire.bytes_elements import BinaryElement, StringElement
+from app.core.wire.bytes_elements import BinaryElement, StringElement
 from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

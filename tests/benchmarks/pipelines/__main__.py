@@ -14,8 +14,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from app.assembly.discovery import model_at
-from app.assembly.models import load
+from app.core.assembly.discovery import model_at
+from app.core.assembly.models import load
 from tests.benchmarks.pipelines.comparison import Answer, Difference, Family, Pixels, difference, photos, served
 from tests.benchmarks.pipelines.faces import face_families
 from tests.benchmarks.pipelines.hugging_face import timm_family, transformers_families

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from app.engine.models.servable import Servable
+from app.core.engine.models.servable import Servable
 from tasks.image_segmentation import SegmentedObject
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import helper
 
-from tests.app.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime import graphs
 
 
 class StandIn:

@@ -17,7 +17,7 @@ import onnxruntime
 import pybase64
 from numpy.typing import NDArray
 
-from app.server.process_setup import configure_process
+from app.core.server.process_setup import configure_process
 from tests.benchmarks.serving.shape import IOU_THRESHOLD, LABELS, SCORE_THRESHOLD, TOP_K
 
 

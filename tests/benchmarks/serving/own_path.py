@@ -4,13 +4,13 @@ import sys
 import time
 from pathlib import Path
 
-from app.assembly.discovery import model_at
-from app.assembly.models import load
-from app.engine.engine import Engine
-from app.engine.models.registry import Registry
-from app.engine.models.repository import Repository
-from app.protocols.chariot_v2_kserve.codec import decode, encode
-from app.server.process_setup import configure_process
+from app.core.assembly.discovery import model_at
+from app.core.assembly.models import load
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.protocols.chariot_v2_kserve.codec import decode, encode
+from app.core.server.process_setup import configure_process
 from tasks.inference.limits import Limits
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from app.evaluation.answers import EvaluatedItem, PredictedObject
-from app.evaluation.dataset import LabelledObject
-from app.evaluation.masks import read_run_lengths
+from app.plugins.evaluation.answers import EvaluatedItem, PredictedObject
+from app.plugins.evaluation.dataset import LabelledObject
+from app.plugins.evaluation.masks import read_run_lengths
 from tasks.vision.contours import contours_of_mask
 from tests.support.data.evaluation_samples import item
 

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from app.drift.sample import IMAGE_FEATURES, PREDICTION_FEATURES, Observation, Sample, build_sample
+from app.plugins.drift.sample import IMAGE_FEATURES, PREDICTION_FEATURES, Observation, Sample, build_sample
 
 CAMERAS = ("north", "south")
 

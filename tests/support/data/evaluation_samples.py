@@ -6,8 +6,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from app.evaluation.answers import EvaluatedItem, PredictedObject
-from app.evaluation.dataset import Item, LabelledObject
+from app.plugins.evaluation.answers import EvaluatedItem, PredictedObject
+from app.plugins.evaluation.dataset import Item, LabelledObject
 
 Box = tuple[float, float, float, float]
 

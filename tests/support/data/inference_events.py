@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from app.engine.request_context import RequestContext
-from app.wire.bytes_elements import BinaryElement
-from metadata.entry import METADATA_PARAMETER, read_metadata
+from app.core.engine.request_context import RequestContext
+from app.core.wire.bytes_elements import BinaryElement
+from metadata.request import METADATA_PARAMETER, read_metadata
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult, SampleResult

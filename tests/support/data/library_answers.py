@@ -9,8 +9,8 @@ from unittest import mock
 import PIL.Image
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.processing import load_processor
-from app.settings.model import ModelSource
+from app.core.settings.model import ModelSource
+from app.plugins.torch.processing import load_processor
 from tests.support.models import tiny_models
 
 WITHOUT_VIDEO = ("smolvlm", "qwen2_vl")

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from app.recording.inference import RecordedInference
-from app.recording.query.reader import RecordingReader
-from app.recording.stores.rows import Rows, to_rows
-from app.settings.inference_query import InferenceQuery
-from metadata.entry import MetadataEntry
+from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.stores.rows import Rows, to_rows
+from metadata.request import MetadataEntry
 
 _TYPES = {str: "str", int: "int", float: "float", dict: "dict"}
 

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import Servable
-from app.settings.model import ModelSource
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelSource
+from metadata.model import ModelMetadata
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments
 from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage

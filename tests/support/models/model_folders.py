@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from app.assembly.discovery import model_at
-from app.assembly.in_process import InProcessModel
-from app.settings.model import ModelSource
+from app.core.assembly.discovery import model_at
+from app.core.assembly.in_process import InProcessModel
+from app.core.settings.model import ModelSource
 
 DETECTION = "OBJECT_DETECTION"
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from app.engine.cancellation import raise_if_cancelled
-from app.engine.engine import Engine
-from app.engine.events import InferenceObserver
-from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.registry import Registry
-from app.engine.models.repository import Repository
-from app.engine.models.servable import Servable
-from app.engine.request_context import RequestContext
-from app.engine.scheduling.admission import QueueLimits
-from app.settings.model import ModelSettings, ModelSource
+from app.core.engine.cancellation import raise_if_cancelled
+from app.core.engine.engine import Engine
+from app.core.engine.events import InferenceObserver
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.settings.model import ModelSettings, ModelSource
+from metadata.model import ModelMetadata
 from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
 from tasks.inference.limits import Limits
 from tasks.task import TaskType, TextChunk

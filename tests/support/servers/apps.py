@@ -9,16 +9,16 @@ from litestar import Litestar
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from app.assembly.models import load
-from app.engine.engine import Engine
-from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.registry import Registry
-from app.engine.models.repository import Repository
-from app.engine.models.servable import Servable
-from app.protocols import LISTENERS, main_port_protocols
-from app.server.http.asgi import create_app, create_listener_app
-from app.settings.model import ModelSettings, ModelSource, read_settings
-from app.settings.server import DEMO_MODELS
+from app.core.assembly.models import load
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.protocols import LISTENERS, main_port_protocols
+from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.settings.model import ModelSettings, ModelSource, read_settings
+from app.core.settings.server import DEMO_MODELS
+from metadata.model import ModelMetadata
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType

@@ -9,22 +9,22 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.engine import Engine
-from app.observers.trends import Trends
-from app.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
-from app.server.auth.access_control import AccessControl
-from app.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
-from app.server.auth.audit import RejectionLog
-from app.server.auth.http_access import HttpAccess
-from app.server.auth.rate_limiter import RateLimiter
-from app.server.auth.watched_file import WatchedFile
-from app.server.grpc.server import GrpcServer
-from app.server.http.asgi import create_app, create_listener_app
-from app.server.http.inferences import Inferences
-from app.server.transport.connection_table import Listener
-from app.server.ui.page import WebPage
-from app.server.ui.protocol_proxy import ProtocolProxy
-from app.settings.server import ServerSettings
+from app.core.engine.engine import Engine
+from app.core.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
+from app.core.server.auth.access_control import AccessControl
+from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
+from app.core.server.auth.audit import RejectionLog
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.auth.rate_limiter import RateLimiter
+from app.core.server.auth.watched_file import WatchedFile
+from app.core.server.grpc.server import GrpcServer
+from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.server.transport.connection_table import Listener
+from app.core.settings.server import ServerSettings
+from app.plugins.page.page import WebPage
+from app.plugins.page.protocol_proxy import ProtocolProxy
+from app.plugins.page.trends import Trends
+from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings

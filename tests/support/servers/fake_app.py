@@ -5,14 +5,14 @@ from pathlib import Path
 from litestar import Litestar
 from prometheus_client import CollectorRegistry
 
-from app.engine.engine import Engine
-from app.engine.models.registry import Registry
-from app.engine.models.repository import Repository
-from app.observers.metrics import Metrics
-from app.observers.request_log import RequestLog
-from app.protocols import main_port_protocols
-from app.server.http.asgi import create_app
-from app.settings.model import ModelSettings, ModelSource
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.observers.metrics import Metrics
+from app.core.observers.request_log import RequestLog
+from app.core.protocols import main_port_protocols
+from app.core.server.http.asgi import create_app
+from app.core.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import grpc
 
-from app.engine.engine import Engine
-from app.engine.events import InferenceObserver
-from app.engine.models.registry import Registry
-from app.engine.models.repository import Repository
-from app.engine.models.servable import Servable
-from app.engine.scheduling.admission import QueueLimits
-from app.proto import message_class
-from app.protocols import GRPC_PROTOCOLS
-from app.protocols.grpc_protocol import GrpcProtocol
-from app.server.grpc.server import GrpcServer
-from app.settings.model import ModelSource
-from app.settings.server import ServerSettings
+from app.core.engine.engine import Engine
+from app.core.engine.events import InferenceObserver
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.proto import message_class
+from app.core.protocols import GRPC_PROTOCOLS
+from app.core.protocols.grpc_protocol import GrpcProtocol
+from app.core.server.grpc.server import GrpcServer
+from app.core.settings.model import ModelSource
+from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
 from tests.support.servers.apps import load_test_model, model_source
 

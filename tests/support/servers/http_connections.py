@@ -12,11 +12,11 @@ import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
-from app.server.transport.acceptor import open_listen_socket
-from app.server.transport.connection_table import ConnectionTable, Listener
-from app.server.transport.server import HttpServer, ShutdownHooks
-from app.server.transport.tls import Certificates
-from app.settings.network import TransportSettings
+from app.core.server.tls import Certificates
+from app.core.server.transport.acceptor import open_listen_socket
+from app.core.server.transport.connection_table import ConnectionTable, Listener
+from app.core.server.transport.server import HttpServer, ShutdownHooks
+from app.core.settings.network import TransportSettings
 from tests.support.polling import wait_until_async
 
 MAX_FILES = 4096

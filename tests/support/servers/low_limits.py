@@ -1,6 +1,6 @@
 """Create an engine with low limits."""
 
-from app.engine.engine import Engine
+from app.core.engine.engine import Engine
 from tasks.inference.limits import Limits
 from tests.support.servers.grpc_server import build_engine
 

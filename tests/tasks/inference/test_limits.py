@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.wire.bytes_elements import StringElement
+from app.core.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, check_request

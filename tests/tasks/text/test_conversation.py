@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.wire.bytes_elements import BinaryElement, StringElement
+from app.core.wire.bytes_elements import BinaryElement, StringElement
 from tasks.image_text_to_text import ImageTextToText, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

@@ -14,7 +14,7 @@ import PIL.Image
 import pytest
 from numpy.typing import NDArray
 
-from app.wire.bytes_elements import BinaryElement
+from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor

@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from app.wire.bytes_elements import BinaryElement
+from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor

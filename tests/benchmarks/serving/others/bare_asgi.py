@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from app.server.process_setup import configure_process
+from app.core.server.process_setup import configure_process
 from tests.benchmarks.serving.floor import Chain
 
 _HEADERS = [(b"content-type", b"application/json")]

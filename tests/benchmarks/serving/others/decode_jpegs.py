@@ -12,7 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from app.server.process_setup import configure_process
+from app.core.server.process_setup import configure_process
 from tests.benchmarks.serving.floor import Chain
 
 Decoder = Callable[[bytes], Any]

@@ -82,7 +82,7 @@ def pipeline() -> Pipeline:
     model = Path(os.environ["MODEL"])
     if os.environ["PIPELINE"] == "plain":
         return Plain(model)
-    from app.server.process_setup import configure_process
+    from app.core.server.process_setup import configure_process
     from tests.benchmarks.serving.floor import Chain
 
     configure_process()

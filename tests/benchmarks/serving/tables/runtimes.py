@@ -9,14 +9,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from app.assembly.discovery import model_at
-from app.assembly.quantization import quantize
-from app.assembly.tuning import Candidate, with_candidate
-from app.cli.model.tuning_data import AnswerComparison, TuningData, read_tuning_data
-from app.runtimes.onnxruntime.loading import open_session
-from app.runtimes.onnxruntime.session import GraphSession
-from app.runtimes.openvino import OpenVinoSession
-from app.settings.model import ModelSource
+from app.core.assembly.discovery import model_at
+from app.core.runtimes.onnxruntime.loading import open_session
+from app.core.runtimes.onnxruntime.session import GraphSession
+from app.core.settings.model import ModelSource
+from app.plugins.openvino.session import OpenVinoSession
+from app.plugins.tuning.candidates import Candidate, with_candidate
+from app.plugins.tuning.data import AnswerComparison, TuningData, read_tuning_data
+from app.plugins.tuning.quantization import quantize
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section

@@ -1,1 +1,0 @@
-"""Commands on one model, without a server."""

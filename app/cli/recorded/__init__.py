@@ -1,1 +1,0 @@
-"""Commands on recorded and labelled data."""

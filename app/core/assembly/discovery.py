@@ -1,0 +1,238 @@
+"""Find the models below a path."""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from app.core.engine.models.registry import version_sort_key
+from app.core.runtimes.runtime import RUNTIMES
+from app.core.settings.model import (
+    SETTINGS_FILE,
+    ImportedConfig,
+    ModelError,
+    ModelSettings,
+    ModelSource,
+    read_json_file,
+    read_settings,
+)
+from app.plugins.other_formats.advice import advice_in
+from app.plugins.other_formats.other_servers import (
+    MLFLOW_FILE,
+    TRITON_FILE,
+    read_mlflow_model,
+    read_triton_config,
+    refuse_mlserver_runtime,
+)
+
+_VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
+_MAX_NAME_LENGTH = 255
+_EXPECTED_NAME = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
+_CONFIG_FILES = (SETTINGS_FILE, TRITON_FILE, MLFLOW_FILE)
+_MODEL_FILES = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
+
+
+def discover(path: Path) -> Sequence[ModelSource]:
+    """Return the models at `path`: a model file, a model folder, or a folder of model folders.
+
+    Raises:
+        ModelError: when there is no model.
+    """
+    if path.is_dir() and not _is_model(path) and not _versions(path):
+        return models_in(path)
+    return model_at(path)
+
+
+def model_at(path: Path) -> Sequence[ModelSource]:
+    """Return every version of the one model at `path`, a model file or a model folder.
+
+    Raises:
+        ModelError: when there is no model.
+    """
+    if path.is_file():
+        refuse_mlserver_runtime(path.parent / SETTINGS_FILE)
+        settings = read_settings(path.parent)
+        return [
+            _source(path.parent, settings, path.stem if path.stem != "model" else path.resolve().parent.name, "1", path)
+        ]
+    if not path.is_dir():
+        raise ModelError(f"{path} is neither a model file nor a folder")
+    shared, imported = _read_settings(path)
+    versions = _versions(path)
+    if versions:
+        served = _served_versions(path, versions, shared)
+        sources = [_version_source(path, folder, shared) for folder in served]
+        taken = {source.version for source in sources}
+        others = _fallbacks(path, [folder for folder in versions if folder not in served], shared)
+        fallbacks = tuple(source for source in others if source.version not in taken)
+        sources = [msgspec.structs.replace(source, fallbacks=fallbacks) for source in sources]
+    elif _is_model(path):
+        sources = [_source(path, shared, path.resolve().name, "1")]
+    else:
+        if any(_sources_in(folder) for folder in _model_folders(path)):
+            raise ModelError(f"{path} is a folder of models, not a model; give one of them, or use --model-repository")
+        raise ModelError(
+            f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them{advice_in(path)}"
+        )
+    return [source.with_changes(imported=imported) for source in sources]
+
+
+def latest_version(sources: Sequence[ModelSource]) -> ModelSource:
+    """Return the latest version of the model whose versions are `sources`."""
+    return max(sources, key=lambda source: version_sort_key(source.version))
+
+
+def models_in(repository: Path) -> Sequence[ModelSource]:
+    """Return every version of every model in `repository`, which has one folder for each model.
+
+    A model with unreadable settings is included with its `fault`, so that the other models are served. Folders that
+    cannot be read are ignored.
+
+    Raises:
+        ModelError: when there is no model.
+    """
+    if not repository.is_dir():
+        raise ModelError(f"{repository} is not a folder")
+    folders = _model_folders(repository)
+    sources = [source for folder in folders for source in _sources_in(folder)]
+    if not sources:
+        advice = next((advice for folder in (repository, *folders) if (advice := advice_in(folder))), "")
+        raise ModelError(f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}{advice}")
+    return sources
+
+
+def name_only_model(sources: Sequence[ModelSource], name: str) -> Sequence[ModelSource]:
+    """Return the versions of the one model in `sources` under another name. Several models keep their own names.
+
+    Raises:
+        ModelError: when the name is not valid.
+    """
+    if not _is_safe_name(name):
+        raise ModelError(f"--model-name: {_EXPECTED_NAME}, got {name!r}")
+    if len({source.name for source in sources}) > 1:
+        return sources
+    return [source.with_changes(name=name) for source in sources]
+
+
+def _model_folders(repository: Path) -> Sequence[Path]:
+    folders = [path for path in sorted(repository.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    # Volumes have a folder lost+found that only root can read.
+    return [path for path in folders if os.access(path, os.R_OK | os.X_OK, effective_ids=True)]
+
+
+def _sources_in(folder: Path) -> Sequence[ModelSource]:
+    """Return the versions of the model in a folder, none if there is no model, or one with its fault."""
+    try:
+        return model_at(folder) if _is_model(folder) or _versions(folder) else ()
+    except (ModelError, OSError) as error:
+        return [ModelSource(name=_printable(folder.name), version="1", folder=folder, fault=_printable(str(error)))]
+
+
+def _read_settings(folder: Path) -> tuple[ModelSettings, ImportedConfig | None]:
+    """Return the settings in `folder`. A configuration of Triton or MLflow supplies those that ours does not name."""
+    path = folder / SETTINGS_FILE
+    refuse_mlserver_runtime(path)
+    settings = read_settings(folder)
+    if settings.runtime is not None or settings.implementation is not None:
+        return settings, None
+    imported = read_triton_config(folder) or read_mlflow_model(folder)
+    if imported is None:
+        return settings, None
+    declared = read_json_file(path, dict[str, object]) if path.is_file() else {}
+    changes = {name: value for name, value in imported.settings.items() if name not in declared}
+    return msgspec.structs.replace(settings, **changes), msgspec.structs.replace(imported, settings=changes)
+
+
+def _is_model(folder: Path) -> bool:
+    if any((folder / name).is_file() for name in _CONFIG_FILES) and not _versions(folder):
+        return True
+    source = ModelSource(name=folder.name, version="1", folder=folder)
+    return any(runtime.recognises(source) for runtime in RUNTIMES)
+
+
+def _versions(folder: Path) -> list[Path]:
+    candidates = [path for path in sorted(folder.iterdir()) if path.is_dir() and _VERSION.fullmatch(path.name)]
+    return [candidate for candidate in candidates if _is_model(candidate)]
+
+
+def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettings) -> Sequence[Path]:
+    """Return the version folders that the model's settings select."""
+    match settings.versions:
+        case "all":
+            return versions
+        case "latest":
+            return [max(versions, key=lambda folder: version_sort_key(_version_name(folder)))]
+        case selected:
+            missing = set(selected) - {_version_name(folder) for folder in versions}
+            if missing:
+                raise ModelError(f"{path}: versions: There is no version {', '.join(sorted(missing))}")
+            return [folder for folder in versions if _version_name(folder) in selected]
+
+
+def _version_source(path: Path, folder: Path, shared: ModelSettings) -> ModelSource:
+    settings = _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
+    return _source(folder, settings, path.resolve().name, _version_name(folder), root=path)
+
+
+def _fallbacks(path: Path, folders: Sequence[Path], settings: ModelSettings) -> Sequence[ModelSource]:
+    """Return the versions in `folders` and the model beside the version folders, the latest first.
+
+    The settings "all" and "latest" let the server choose among versions; a list does not.
+    """
+    if not isinstance(settings.versions, str):
+        return ()
+    sources: list[ModelSource] = []
+    for folder in folders:
+        # An earlier version must not prevent serving the latest one.
+        with suppress(ModelError):
+            sources.append(_version_source(path, folder, settings))
+    bare = ModelSource(name=path.name, version="1", folder=path)
+    # The version that was served before the folder of the next one was written, as by `charioteer quantize`.
+    if any(runtime.recognises(bare) for runtime in RUNTIMES):
+        sources.append(_source(path, settings, path.resolve().name, "1"))
+    return sorted(sources, key=lambda source: version_sort_key(source.version), reverse=True)
+
+
+def _version_name(folder: Path) -> str:
+    return folder.name.removeprefix("v")
+
+
+def _source(
+    folder: Path, settings: ModelSettings, name: str, version: str, file: Path | None = None, root: Path | None = None
+) -> ModelSource:
+    if file is None and settings.uri is not None:
+        file = _file_below(folder, settings.uri)
+    source = ModelSource(
+        name=settings.name or name,
+        version=settings.version or version,
+        folder=folder,
+        file=file,
+        settings=settings,
+        root=root,
+    )
+    for field, value in (("name", source.name), ("version", source.version), ("chariot_id", settings.chariot_id)):
+        if value is not None and not _is_safe_name(value):
+            raise ModelError(f"{folder}: {field}: {_EXPECTED_NAME}, got {value!r}")
+    return source
+
+
+def _file_below(folder: Path, uri: str) -> Path:
+    """Return the file that the settings name. Links are checked later, when the model is loaded."""
+    relative = PurePosixPath(uri)
+    if not uri.isprintable() or relative.is_absolute() or ".." in relative.parts or not relative.parts:
+        raise ModelError(f"{folder}: uri: Expected a file below the folder, got {uri!r}")
+    return folder / relative
+
+
+def _is_safe_name(name: str) -> bool:
+    """Return whether a name is safe as part of a path, a URL and a log line."""
+    return (
+        name.isprintable() and len(name) <= _MAX_NAME_LENGTH and name not in (".", "..") and not {"/", "\\"} & {*name}
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -1,0 +1,219 @@
+"""Find the models of a service, and load them."""
+
+import gc
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from app.core.assembly.discovery import discover, model_at, models_in, name_only_model
+from app.core.assembly.manifest import checked_manifest
+from app.core.engine.models.memory import LoadMeter
+from app.core.engine.models.servable import Servable
+from app.core.runtimes.folder import check_folder
+from app.core.runtimes.runtime import ONNXRUNTIME, OPENVINO, PYTHON, RUNTIMES, Runtime
+from app.core.server.process_setup import configure_process, freeze_garbage
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.core.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
+from app.plugins.other_formats.advice import advice_for, advice_in
+from metadata.model import ModelMetadata
+
+_load_meter = LoadMeter()
+
+
+def find_models(options: ModelOptions) -> Sequence[ModelSource]:
+    """Return every version of every model that `options` name.
+
+    Raises:
+        ModelError: when the options or models are invalid.
+    """
+    if options.demo + (options.model is not None) + (options.model_repository is not None) > 1:
+        raise ModelError("Use one of --model, --model-repository and --demo")
+    if options.demo:
+        sources = models_in(DEMO_MODELS)
+    elif options.model is not None:
+        sources = model_at(options.model)
+    elif options.model_repository is not None:
+        sources = models_in(options.model_repository)
+    elif options.model_dir is None and not IS_CHECKOUT:
+        raise ModelError(
+            "There are no models: pass one with --model, a folder of models with --model-repository, or --demo"
+        )
+    else:
+        sources = discover(options.model_dir or DEMO_MODELS)
+    if options.model_name is not None:
+        sources = name_only_model(sources, options.model_name)
+    links = tuple(Path(part.strip()) for part in (options.model_links or "").split(",") if part.strip())
+    for folder in links:
+        if not folder.is_dir():
+            raise ModelError(f"--model-links: {folder} is not a folder")
+    return [_configured(source, options, links) for source in sources]
+
+
+def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, ...]) -> ModelSource:
+    """Return the model with the operator's rules and defaults."""
+    settings = source.settings
+    changes: dict[str, object] = {}
+    if options.device is not None and settings.onnxruntime.devices is None:
+        devices = tuple(device.strip() for device in options.device.split(","))
+        changes["onnxruntime"] = msgspec.structs.replace(settings.onnxruntime, devices=devices)
+    if options.isolate:
+        changes["isolate"] = True
+    if options.score_threshold is not None:
+        changes["parameters"] = {"score_threshold": options.score_threshold, **settings.parameters}
+    return msgspec.structs.replace(
+        source,
+        settings=msgspec.structs.replace(settings, **changes),
+        allow_code=options.allow_code,
+        require_manifest=options.require_manifest,
+        signing_key=options.model_signing_key,
+        links=links,
+        compile_cache=options.compile_cache,
+        fallbacks=tuple(_configured(fallback, options, links) for fallback in source.fallbacks),
+    )
+
+
+def describe(source: ModelSource) -> ModelMetadata:
+    """Return the metadata of the model at `source`.
+
+    Raises:
+        ModelError: when the model cannot be read.
+    """
+    if not _is_isolated(source):
+        return _describe_in_process(source)
+    # Import late: few models are isolated, and the server starts faster.
+    from app.plugins.isolation.process import run_in_process
+
+    return run_in_process(source, _describe_in_process)
+
+
+def load(source: ModelSource, on_process_lost: Callable[[ModelSource, str], None] | None = None) -> Servable:
+    """Load the model at `source`.
+
+    Each loss of the subprocess of an isolated model is reported to `on_process_lost`.
+
+    Raises:
+        ModelError: when the model cannot be served.
+    """
+    if _is_isolated(source):
+        # Import late, as above.
+        from app.plugins.isolation.loading import load_in_subprocess
+
+        servable = load_in_subprocess(source, _load_in_subprocess, on_process_lost)
+    else:
+        servable, added = _load_meter.measure(partial(_load_in_process, source))
+        servable.loaded_bytes = added
+    batching = source.settings.batching
+    return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
+
+
+def _is_isolated(source: ModelSource) -> bool:
+    settings = source.settings
+    if settings.memory_limit_bytes is not None and not settings.isolate:
+        raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')
+    return settings.isolate and source.fault is None
+
+
+def _describe_in_process(source: ModelSource) -> ModelMetadata:
+    with _runtime_for(source) as runtime:
+        metadata = runtime.inspect(source)
+        _check_tensors(source, metadata)
+        return metadata
+
+
+def _load_in_process(source: ModelSource) -> Servable:
+    with _runtime_for(source) as runtime:
+        servable = runtime.load(source)
+        _check_tensors(source, servable.description)
+        return servable
+
+
+def _load_in_subprocess(source: ModelSource) -> Servable:
+    """Load the model in the subprocess that was started for it."""
+    gc.disable()
+    configure_process()
+    servable = _load_in_process(source)
+    freeze_garbage()
+    return servable
+
+
+@contextmanager
+def _runtime_for(source: ModelSource) -> Generator[Runtime]:
+    """Check a model's files, yield its runtime, and check that the files did not change while it was loaded.
+
+    Raises:
+        ModelError: for a model that cannot be used, and for any exception of a framework.
+    """
+    try:
+        if source.fault is not None:
+            raise ModelError(source.fault)
+        check_folder(source)
+        with checked_manifest(source):
+            yield _runtime(source)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{source.folder} cannot be used: {type(error).__name__}: {error}") from error
+
+
+def _runtime(source: ModelSource) -> Runtime:
+    runtime_name = source.settings.runtime
+    if source.settings.implementation is not None and runtime_name not in (None, PYTHON.name):
+        raise ModelError(
+            f'{source.folder / SETTINGS_FILE}: "implementation" is for the runtime "{PYTHON.name}", but '
+            f'"runtime" is {runtime_name!r}; leave one of them out'
+        )
+    names = ", ".join(runtime.name for runtime in RUNTIMES)
+    for runtime in RUNTIMES:
+        if runtime.name == runtime_name or (runtime_name is None and runtime.recognises(source)):
+            _check_precision(source, runtime)
+            return runtime
+    if runtime_name is not None:
+        raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {runtime_name!r}")
+    if source.file is not None and (advice := advice_for(source.file)):
+        raise ModelError(f"{source.file} {advice}")
+    advice = advice_in(source.folder) if source.file is None else ""
+    raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names}){advice}")
+
+
+def _check_tensors(source: ModelSource, metadata: ModelMetadata) -> None:
+    """Reject a graph whose tensors differ from those in the configuration of another server."""
+    imported = source.imported
+    if imported is None:
+        return
+    for kind, declared, specs in (
+        ("input", imported.inputs, metadata.inputs),
+        ("output", imported.outputs, metadata.outputs),
+    ):
+        shapes = {spec.name: spec.shape for spec in specs}
+        for name, shape in declared.items():
+            if name not in shapes:
+                raise ModelError(
+                    f"{source.folder}: {imported.file} names the {kind} {name!r}; those of the model are "
+                    f"{', '.join(shapes) or 'none'}"
+                )
+            if not _fits(shape, shapes[name]):
+                raise ModelError(
+                    f"{source.folder}: {imported.file} gives the {kind} {name!r} the shape {list(shape)}; "
+                    f"that of the model is {list(shapes[name])}"
+                )
+
+
+def _fits(declared: Sequence[int], shape: Sequence[int]) -> bool:
+    """Return whether two shapes agree; -1 is any size. ONNX Runtime has an empty shape for an unknown rank."""
+    return not shape or (
+        len(declared) == len(shape) and all(a == b or -1 in (a, b) for a, b in zip(declared, shape, strict=True))
+    )
+
+
+def _check_precision(source: ModelSource, runtime: Runtime) -> None:
+    precision = source.settings.precision
+    supported = {"bf16": (OPENVINO.name,), "int8": (OPENVINO.name, ONNXRUNTIME.name)}
+    if precision in supported and runtime.name not in supported[precision]:
+        names = " or ".join(f'"{name}"' for name in supported[precision])
+        raise ModelError(
+            f'{source.folder / SETTINGS_FILE}: "precision": "{precision}" needs "runtime": {names}; '
+            f"the runtime is {runtime.name}"
+        )

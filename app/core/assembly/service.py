@@ -1,0 +1,248 @@
+"""Build the service: engine, observers, protocols and application."""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from grpc.aio import ServerInterceptor
+from litestar import Litestar
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from app.core.assembly.models import load
+from app.core.engine.engine import Engine
+from app.core.engine.error_text import needs_extra
+from app.core.engine.events import InferenceObserver, OutputAnnotator
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.observers.metrics import Metrics, RestartMetrics, StateMetrics
+from app.core.observers.prediction_metrics import PredictionMetrics
+from app.core.observers.request_log import RequestLog
+from app.core.protocols import grpc_protocols, listeners_on_ports, main_port_protocols
+from app.core.server.auth.access_control import AccessControl, open_access_control
+from app.core.server.auth.bind_policy import is_loopback_host
+from app.core.server.auth.grpc_access import GrpcAccess
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.grpc.interceptors import CallShedder
+from app.core.server.grpc.server import GrpcServer
+from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.server.http.cross_site import (
+    ANY_ORIGIN,
+    allowed_hosts,
+    cors_origins,
+    reject_cross_site,
+    tensorflow_serving_origins,
+)
+from app.core.server.http.direct_request import DirectRoutes
+from app.core.server.http.errors import refusal_body_builder
+from app.core.server.process import ModelLoading, polling
+from app.core.server.process_setup import releasing_memory
+from app.core.server.transport.connection_table import Listener, open_connection_table
+from app.core.server.transport.load_shedding import RouteTable, inference_routes
+from app.core.server.transport.server import ShutdownHooks
+from app.core.settings.model import ModelSource
+from app.core.settings.server import ServerSettings, SettingsError, check_url
+from app.plugins.page.page import WebPage
+from app.plugins.page.protocol_proxy import ProtocolProxy
+from app.plugins.page.trends import Trends
+from app.plugins.recording.query_pool import QueryPool
+from app.plugins.recording.service import open_recorder, recording_routes
+from tasks.inference.limits import Limits
+
+if TYPE_CHECKING:
+    from app.plugins.drift.service import Drift
+    from app.plugins.otel.tracing import Tracing
+    from app.plugins.recording.recorder import Recorder
+
+_FINAL_REPORT_SECONDS = 0.5
+"""Seconds for workers that the drain cut off to finish and report to observers."""
+
+_MIN_CLOSE_SECONDS = 1.0
+
+
+class Service:
+    """The parts of a server, built from its settings. Models are loaded when the application starts.
+
+    Every reload calls `discover` again, which returns the models to serve.
+
+    Raises:
+        ModelError: when there are no models, or two models have the same name.
+        SettingsError: when a setting needs a missing package, or the recording store cannot be used.
+    """
+
+    def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
+        metrics = CollectorRegistry()
+        self.connections = open_connection_table(settings, metrics)
+        access_control = open_access_control(settings, metrics)
+        access, origins = HttpAccess(access_control), cors_origins(settings)
+        self._settings = settings
+        self._drain_deadline: float | None = None
+        self.registry = Registry(discover())
+        observers: list[InferenceObserver] = [
+            PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
+        ]
+        annotators: list[OutputAnnotator] = []
+        self._exit_stack = ExitStack()
+        # OpenTelemetry treats an empty variable as one that is not set.
+        if settings.otlp_endpoint:
+            tracing = _tracing(settings.otlp_endpoint)
+            self._exit_stack.callback(tracing.close)
+            observers.append(tracing)
+        drift = _drift(settings, self.registry, metrics)
+        if drift is not None:
+            self._exit_stack.callback(drift.close)
+            observers.append(drift.observer)
+            annotators.extend(drift.annotators)
+        self.recorder = open_recorder(settings, metrics)
+        if self.recorder is not None:
+            self._exit_stack.callback(self._close_recorder, self.recorder)
+        load_model = partial(load, on_process_lost=RestartMetrics(metrics).count_restart)
+        repository = Repository(self.registry, discover, load_model)
+        trends = Trends(self.registry.has_model)
+        self.engine = Engine(
+            repository,
+            observers,
+            msgspec.convert(settings, Limits, from_attributes=True),
+            settings.worker_count,
+            msgspec.convert(settings, QueueLimits, from_attributes=True),
+            explain_workers=settings.explain_workers,
+            annotators=annotators,
+            record_sink=self.recorder,
+            batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
+        )
+        inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
+        self._exit_stack.callback(inferences.close)
+        StateMetrics(self.engine, metrics)
+        ProcessCollector(registry=metrics)
+        self.loading = ModelLoading(self.registry, load_model)
+        protocols = main_port_protocols(settings.chariot_protocol)
+        self.grpc = self._create_grpc(access_control) if settings.grpc else None
+        listeners = listeners_on_ports(settings)
+        requires_auth = access_control is not None
+        max_bytes = settings.max_request_bytes
+        guard = partial(reject_cross_site, hosts=allowed_hosts(settings))
+        self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
+        listener_origins = tensorflow_serving_origins(settings)
+        secondary_listeners: list[Listener] = []
+        for listener, port in listeners.items():
+            # With any origin, the protocol writes its own CORS headers.
+            named_origins = [] if ANY_ORIGIN in listener_origins else listener_origins
+            app = create_listener_app(self.engine, listener, max_bytes, access, named_origins)
+            refusal = refusal_body_builder([listener], self.engine)
+            guarded_app = guard(app, origins=listener_origins, refusal=refusal)
+            routes = RouteTable(inference_routes(self.engine, [listener], secured=requires_auth), end="")
+            secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port))
+        is_local = is_loopback_host(settings.host)
+        self._page = WebPage(
+            self.engine,
+            trends,
+            # On other addresses, a client that is not a browser can forge any Host and Origin header.
+            admin=False if settings.page_admin is None and not is_local else settings.page_admin,
+            proxy=ProtocolProxy(self.grpc, next(iter(secondary_listeners), None)),
+            chariot_protocol=settings.chariot_protocol,
+            # On other addresses, only the metrics of GRPS are shown by default.
+            full=is_local if settings.page is None else settings.page,
+            show_recordings=inferences.is_available,
+            data={"drift": drift.observer.windows} if drift is not None else {},
+            access=access,
+        )
+        self.app = create_app(
+            self.engine,
+            protocols,
+            metrics,
+            max_bytes,
+            self._lifespan,
+            list(listeners),
+            self._page,
+            inferences,
+            access,
+            origins,
+        )
+        guarded_app = guard(self.app, origins=origins, refusal=refusal_body_builder(protocols, self.engine))
+        routes = [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes]
+        main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
+        self.listeners = [main_listener, *secondary_listeners]
+
+    def _create_grpc(self, access_control: AccessControl | None) -> GrpcServer:
+        services = grpc_protocols(self._settings)
+        interceptors: list[ServerInterceptor] = [CallShedder(self.engine, services)]
+        if access_control is not None:
+            interceptors.append(GrpcAccess(access_control, services))
+        certificates = self.connections.certificates
+        return GrpcServer(self.engine, services, self._settings, interceptors=interceptors, certificates=certificates)
+
+    @property
+    def shutdown_hooks(self) -> ShutdownHooks:
+        """Return the hooks that run when the server stops."""
+        return ShutdownHooks(
+            mark_not_ready=self.engine.mark_not_ready,
+            start_drain=self._start_drain,
+            drain_delay=self._settings.drain_delay,
+            drain_timeout=self._settings.drain_timeout,
+        )
+
+    def _start_drain(self) -> None:
+        """End streams, pages and gRPC, which would outlast the drain."""
+        self._drain_deadline = time.monotonic() + self._settings.drain_timeout
+        self.engine.start_drain()
+        self._page.event_stream.stop()
+        if self.grpc is not None:
+            self.grpc.start_shutdown()
+
+    def _close_recorder(self, recorder: "Recorder") -> None:
+        # Use the time left of the shared drain timeout, but at least enough to write pending recordings.
+        remaining = (
+            self._settings.drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
+        )
+        recorder.close(max(_MIN_CLOSE_SECONDS, remaining))
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
+        if self.grpc is not None:
+            await self.grpc.start()
+        self.loading.start()
+        try:
+            async with (
+                polling(self.engine.repository, self._settings.repository_poll_seconds),
+                releasing_memory(lambda: self.engine.busy),
+                self.engine.batched_observers.flushing(),
+            ):
+                yield
+        finally:
+            if self.grpc is not None:
+                await self.grpc.stop()
+            await self.loading.stop()
+            self.engine.close()
+            await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
+            self._exit_stack.close()
+
+
+def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":
+    if not settings.drift:
+        for name, value in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
+            if value:
+                raise SettingsError(f"--drift-{name} needs --drift")
+        return None
+    from app.plugins.drift.service import Drift
+
+    return Drift(
+        settings,
+        lambda: [registration.source for registration in registry.registrations if registration.enabled],
+        metrics,
+    )
+
+
+def _labels(registry: Registry, model: str) -> Collection[str]:
+    """Return the labels that any loaded version of a model declares."""
+    servables = [registration.servable for registration in registry.versions(model)]
+    return {label for servable in servables if servable is not None for label in servable.description.labels}
+
+
+def _tracing(endpoint: str) -> "Tracing":
+    check_url(endpoint, "--otlp-endpoint")
+    with needs_extra("--otlp-endpoint", "otel", SettingsError):
+        from app.plugins.otel.tracing import Tracing, otlp_exporter
+    return Tracing(otlp_exporter(endpoint))

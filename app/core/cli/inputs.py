@@ -1,0 +1,104 @@
+"""Choose the model and the images that a command runs on, and run it on one of them."""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from app.core.engine.models.registry import list_choices
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.server import ModelOptions
+from app.plugins.evaluation.datasets.files import list_images
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Record
+from tasks.inference.tensor import BytesTensor
+from tasks.vision.header import image_size
+from tasks.vision.image import check_size
+
+_DEFAULT_LIMITS = Limits()
+_RECORDED = re.compile(r"[0-9a-f]{64}")
+"""The file name of a recorded image: its digest."""
+
+
+def choose_images(folder: Path, limit: int) -> Sequence[Path]:
+    """Return at most `limit` images below `folder`, chosen at random, but the same in every run.
+
+    The folder can be that of ``--record-images``.
+
+    Raises:
+        ModelError: when the folder has no images.
+    """
+    files = list_images(folder) or sorted(path for path in folder.rglob("*") if _RECORDED.fullmatch(path.name))
+    if not files:
+        raise ModelError(f"There are no images in {folder}")
+    return random.Random(0).sample(files, min(limit, len(files)))  # noqa: S311  not for security
+
+
+def read_image(file: Path, limits: Limits) -> bytes:
+    """Return the content of an image file.
+
+    Raises:
+        ModelError: when it is not an image of an accepted format, or too large.
+    """
+    data = file.read_bytes()
+    try:
+        size = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
+        check_size(*size, limits.max_pixels, limits.max_image_side)
+    except InferenceError as error:
+        raise ModelError(f"{file}: {error}") from None
+    return data
+
+
+def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
+    """Return the latest version of the model called `name`, or of the only model.
+
+    Raises:
+        ModelError: when there is no such model, or several models match.
+    """
+    from app.core.assembly.discovery import latest_version
+    from app.core.assembly.models import find_models
+
+    sources = find_models(options)
+    matches = [source for source in sources if name in (None, source.name)]
+    names = sorted({source.name for source in sources})
+    if not matches:
+        raise ModelError(f"There is no model {name!r}; there are {list_choices(names)}")
+    if len({source.name for source in matches}) > 1:
+        raise ModelError(f"There are several models; choose one with --name: {list_choices(names)}")
+    return latest_version(matches)
+
+
+def sample_image() -> bytes:
+    """Return a PNG of a few shapes on grey, 640 by 480 pixels."""
+    from app.plugins.conformance.sample_images import SAMPLE_IMAGES
+
+    return SAMPLE_IMAGES[0].data
+
+
+def predict_records(
+    servable: Servable,
+    name: str,
+    data: bytes | str,
+    parameters: Mapping[str, object] | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
+) -> Sequence[Record]:
+    """Return the records of the model called `name` for one encoded image, or for one text.
+
+    Raises:
+        InferenceError: when the input or a parameter is invalid, or the model fails.
+    """
+    tensor = input_tensor(data, parameters or {})
+    request = InferenceRequest(id="command", model_name=name, inputs=(tensor,))
+    return servable.predict(request, limits).outputs[0].predictions[0].records()
+
+
+def input_tensor(data: bytes | str, parameters: Mapping[str, object]) -> BytesTensor:
+    """Return one encoded image, or one text, as the input of a request. Parameters that are None are left out."""
+    from app.core.wire.bytes_elements import BinaryElement, StringElement
+
+    name, element = ("args", StringElement(data)) if isinstance(data, str) else ("image", BinaryElement(data))
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return BytesTensor(name=name, shape=(1,), elements=[element], parameters=given)

@@ -1,0 +1,231 @@
+"""``charioteer serve``."""
+
+import difflib
+import faulthandler
+import gc
+import importlib
+import ipaddress
+import logging
+import os
+import re
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, cast
+
+from cyclopts import App, ArgumentCollection, Group, Parameter
+from cyclopts.config import Toml
+
+from app.core.settings.environment import MODELS, check_finite, environment
+from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
+from app.core.settings.server import (
+    DriftSettings,
+    LimitSettings,
+    ModelOptions,
+    OperationSettings,
+    RecordingSettings,
+    ServerSettings,
+    SettingsError,
+)
+
+_EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
+overrides the environment, which overrides the file. `charioteer config` shows the values and where they come from."""
+
+
+_BOLD, _RED = "1", "31"
+_PREFIX = "CHARIOTEER_"
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_")
+_SERVICE_ADDRESS = ("tcp://", "udp://", "sctp://")
+_CONFIG = environment(
+    "CHARIOTEER_CONFIG", show=True, group=MODELS, help="File (TOML) with values of options, such as port = 8080."
+)
+_logger = logging.getLogger(__name__)
+
+
+def serve(
+    models: ModelOptions | None = None,
+    network: ListeningSettings | None = None,
+    access: AccessSettings | None = None,
+    transport: TransportSettings | None = None,
+    limits: LimitSettings | None = None,
+    recording: RecordingSettings | None = None,
+    drift: DriftSettings | None = None,
+    operation: OperationSettings | None = None,
+    *,
+    config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
+) -> None:
+    """Serve models over HTTP and gRPC until stopped."""
+    parts = (network, access, transport, limits, recording, drift, operation)
+    settings = ServerSettings(**{name: value for part in parts if part for name, value in vars(part).items()})
+    from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
+
+    check_bind_policy(settings)
+    _check_trusted_proxies()
+    _import_structlog()
+    # Collect no garbage while models load. `freeze_garbage` freezes the loaded objects and turns the collector on.
+    gc.disable()
+    from app.core.assembly.models import find_models
+    from app.core.assembly.service import Service
+    from app.core.server.auth.bind_policy import is_loopback_host
+    from app.core.server.logs.output import configure_logging
+    from app.core.server.process import run
+    from app.core.server.process_setup import configure_process, handle_other_signals
+    from app.core.server.transport.acceptor import ListenError
+
+    # Tune malloc first: threads that start earlier would have arenas of their own.
+    handle_other_signals()
+    configure_process()
+    logs_json = configure_logging(settings.log_format) == "json"
+    faulthandler.enable(2)
+    # Listing all options delays the start.
+    if any(variable.startswith(_PREFIX) for variable in os.environ):
+        for variable, nearest in unknown_variables(command.assemble_argument_collection()):
+            _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
+    warn_about_clear_text(settings)
+    service = Service(settings, lambda: find_models(models or ModelOptions()))
+    # Hardly any of these objects is garbage, and a collection of all would delay the start by 70 ms.
+    gc.freeze()
+
+    def announce(address: str, addresses: Mapping[str, str]) -> None:
+        if logs_json:
+            fields = {"address": address, "chariot_protocol": settings.chariot_protocol, "listeners": dict(addresses)}
+            _logger.info("server ready", extra=fields)
+            return
+        lines = [f"Charioteer answers at {_style(address, _BOLD)} ({settings.chariot_protocol})"]
+        lines += [f"  {name:<27} {listener_address}" for name, listener_address in addresses.items()]
+        for registration in service.registry.registrations:
+            if registration.servable is None:
+                source, reason = registration.source, registration.detail or registration.reason
+                failure = f"{source.name}/{source.version}: {reason}{service.registry.fallback_note(registration)}"
+                lines.append(f"  {_style('not served', _RED)} {failure}")
+            else:
+                task_type = registration.servable.description.task_type
+                lines.append(f"  {task_type:<27} {address}/v2/models/m-{registration.chariot_id}/infer")
+        if is_loopback_host(settings.host) if settings.page is None else settings.page:
+            lines.append(f"Open {_style(address, _BOLD)} in a browser")
+        # The server continues if standard error is closed.
+        with suppress(OSError):
+            sys.stderr.write("\n".join([*lines, ""]))
+
+    try:
+        has_models = run(
+            service.listeners,
+            settings.host,
+            service.loading,
+            service.grpc,
+            service.connections,
+            announce,
+            service.shutdown_hooks,
+            service.app.lifespan(),
+        )
+    except ListenError as error:
+        fields = ("port", "grpc_port", "tensorflow_serving_port", "tensorflow_grpc_port")
+        options = [f"--{field.replace('_', '-')}" for field in fields if getattr(settings, field) == error.port]
+        advice = f"Choose another port with {' or '.join(options)}, or 0 for any free one"
+        _exit_unstarted(f"{error}. {advice}", logs_json=logs_json)
+    if service.engine.busy or service.loading.busy or (has_models and _threads_left()):
+        # Exit at once: a worker that outlived the drain, or a model's thread, would keep the interpreter alive.
+        logging.shutdown()
+        os._exit(0)
+    if not has_models:
+        reasons = "; ".join(
+            registration.detail or registration.reason for registration in service.registry.registrations
+        )
+        _exit_unstarted(f"no model could be loaded: {reasons}", logs_json=logs_json)
+
+
+def _exit_unstarted(reason: str, *, logs_json: bool) -> NoReturn:
+    """Exit with 1 and the reason, as a log line if the log is JSON: its readers cannot read other text."""
+    if logs_json:
+        _logger.error("server did not start", extra={"reason": reason})
+        sys.exit(1)
+    sys.exit(f"charioteer: {reason}")
+
+
+def _check_trusted_proxies() -> None:
+    """Reject a network in `FORWARDED_ALLOW_IPS` that is not valid: the server would silently trust no proxy of it.
+
+    Raises:
+        SettingsError: naming the network.
+    """
+    for item in os.environ.get("FORWARDED_ALLOW_IPS", "").split(","):
+        try:
+            if "/" in item:
+                ipaddress.ip_network(item.strip())
+        except ValueError as error:
+            message = f"FORWARDED_ALLOW_IPS: Expected addresses and networks, such as 10.0.0.0/8: {error}"
+            raise SettingsError(message) from None
+
+
+def _style(text: str, code: str) -> str:
+    """Return text for standard error, with an ANSI style if it is a terminal. rich would need 3 MB more memory."""
+    return f"\033[{code}m{text}\033[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
+
+
+def _import_structlog() -> None:
+    """Import structlog without rich, which it would use for tracebacks: plain ones are shorter and need less memory."""
+    if "rich" not in sys.modules:
+        sys.modules["rich"] = cast("Any", None)
+        importlib.import_module("structlog")
+        del sys.modules["rich"]
+
+
+def _threads_left() -> bool:
+    """Return whether threads are left for which the interpreter would wait at exit."""
+    main_thread = threading.main_thread()
+    return any(thread is not main_thread and not thread.daemon for thread in threading.enumerate())
+
+
+def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill options that neither the command line nor the environment sets from the TOML file of `--config`.
+
+    Raises:
+        SettingsError: when the file cannot be read.
+    """
+    argument = arguments.get("--config", None)
+    if argument and (tokens := argument.tokens):
+        path = tokens[-1].value
+        try:
+            with Path(path).open("rb") as file:
+                tomllib.load(file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            advice = "name a TOML file of options, or omit --config and CHARIOTEER_CONFIG"
+            raise SettingsError(f"--config: {path} cannot be read: {reason}; {advice}") from None
+        Toml(path, must_exist=True, use_commands_as_keys=False, source=path)(app, commands, arguments)
+
+
+def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str | None]]:
+    """Yield each environment variable with our prefix that no option reads, and the most similar known name."""
+    names = {name for argument in arguments for name in argument.parameter.env_var or ()}
+    known = {name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)}
+    for variable, value in sorted(os.environ.items()):
+        name = variable.removeprefix(_PREFIX)
+        # Kubernetes sets variables with the addresses of a Service called charioteer.
+        is_service = _SERVICE_LINK.search(variable) or value.startswith(_SERVICE_ADDRESS)
+        if variable.startswith(_PREFIX) and name not in known and not is_service:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            yield variable, f"{_PREFIX}{nearest[0]}" if nearest else None
+
+
+command = App(
+    name="serve",
+    usage="Usage: charioteer serve [OPTIONS]",
+    help_epilogue=_EPILOGUE,
+    config=(read_config_file, check_finite),
+    default_parameter=Parameter(show=False),
+)
+command.default(serve)
+
+
+@command.command(name="--help-all", group=Group("Help", sort_key=10))
+def help_all() -> None:
+    """Display all options and exit."""
+    from app.core.cli import cli
+
+    all_options = App(name=command.name, usage=command.usage, default_parameter=cli.default_parameter)
+    all_options.default(serve)
+    all_options.help_print([])

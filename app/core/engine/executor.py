@@ -1,0 +1,244 @@
+"""Process one request in a worker thread, from the decoder of its body to the encoder of its response."""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.core.engine.cancellation import exchange_token
+from app.core.engine.events import BatchedObservers, OutputAnnotator, RecordSink
+from app.core.engine.models.registry import Registration, Registry
+from app.core.engine.request_context import RequestContext
+from app.core.engine.streams.text_stream import Chunk
+from app.plugins.explanations.request import explain_request
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest, check_request
+from tasks.inference.response import InferenceResponse, InferenceResult
+
+WireT = TypeVar("WireT")
+
+Explanations = Sequence[Sequence[Any]]
+"""For each output of a response, for each of its samples: one explanation for each explained prediction or row, as the
+`explained_by` of the servable makes them; or the explanation of a model that explains itself."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Executor:
+    """Find the model of a request, run it, and report the outcome to the observers.
+
+    Attributes:
+        start: expect the report of a request.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        limits: Limits,
+        observers: BatchedObservers,
+        annotators: Sequence[OutputAnnotator] = (),
+        record_sink: RecordSink | None = None,
+    ) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._observers = observers
+        self._annotators = annotators
+        self._record_sink = record_sink
+        self._unfinished: set[RequestContext] = set()
+        self.start = self._unfinished.add
+
+    def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
+        """Report requests that were refused before they were read. They are not recorded."""
+        context.failure = error
+        context.finish()
+        self._observers.add(context)
+
+    def fail_unfinished(self, error: InferenceError) -> None:
+        """Report all requests that are not finished as failed with `error`, even if their workers still run."""
+        for context in tuple(self._unfinished):
+            context.failure = context.failure or error
+            self.report(context)
+
+    def predict(self, request: InferenceRequest) -> InferenceResponse:
+        """Answer a request without reporting it to observers.
+
+        Raises:
+            InferenceError: for every failure.
+        """
+        registration = self._registry.find(request.model_name, request.model_version)
+        return _response(request, registration, registration.ready_servable().predict(request, self._limits))
+
+    def handle(
+        self,
+        context: RequestContext,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
+    ) -> WireT:
+        """Answer a request with one response.
+
+        Raises:
+            InferenceError: for every failure.
+        """
+        previous = exchange_token(context)
+        try:
+            context.start_work()
+            if (error := context.cancellation) is not None:
+                raise error
+            request, registration = self._decode(context, decode)
+            servable = registration.servable or registration.ready_servable()
+            context.result = result = servable.predict(request, self._limits)
+            response = _response(request, registration, result)
+            if self._annotators:
+                response = self._annotated(context, result, response)
+            encoded = encode(response)
+            # An answer after cancellation counts as cancelled, for the client and for the metrics.
+            if (error := context.cancellation) is not None:
+                raise error
+            return encoded
+        except Exception as error:  # noqa: BLE001  models raise any type
+            raise self._failure(context, error)  # noqa: B904  its cause is set
+        finally:
+            exchange_token(previous)
+            self.report(context)
+
+    def explain(
+        self,
+        context: RequestContext,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse, Explanations], WireT],
+        should_continue: Callable[[], bool],
+    ) -> WireT:
+        """Answer a request and explain the answer with the samples taken while `should_continue` returns True.
+
+        Raises:
+            InferenceError: for every failure.
+        """
+        try:
+            with self._capture_errors(context):
+                context.start_work()
+                request, registration = self._decode(context, decode)
+                servable = registration.ready_servable()
+                explained = explain_request(servable, request, self._limits, should_continue, context.remaining)
+                context.result, context.explanation_samples = explained.result, explained.samples
+                response = _response(request, registration, explained.result)
+                encoded = encode(self._annotated(context, explained.result, response), explained.explanations)
+                # A client that has disconnected counts as answered, with fewer samples.
+                if (error := context.cancellation) is not None and error.kind is not ErrorKind.CANCELLED:
+                    raise error
+                return encoded
+        finally:
+            self.report(context)
+
+    def stream(
+        self,
+        context: RequestContext,
+        decode: Callable[[], InferenceRequest],
+        encode_chunk: Callable[[Chunk], WireT | None],
+        encode: Callable[[InferenceResponse], WireT] | None = None,
+    ) -> Generator[WireT]:
+        """Yield the results of `encode_chunk` that are not None, or with other tasks of `encode` for single samples.
+
+        Without `encode`, only texts are answered. The reader reports the request.
+
+        Raises:
+            InferenceError: for every failure.
+        """
+        with self._capture_errors(context):
+            context.start_work()
+            request, registration = self._decode(context, decode)
+            servable = registration.ready_servable()
+            if encode is not None and not servable.streams:
+                for result in servable.predict_each(request, self._limits):
+                    context.result = result if context.result is None else context.result.combined_with(result)
+                    yield encode(_response(request, registration, result))
+                return
+            stream = servable.stream(request, self._limits)
+            try:
+                for text_chunk in stream:
+                    chunk = stream.chunk(text_chunk, request.id, registration.source.name, registration.source.version)
+                    if (output := encode_chunk(chunk)) is not None:
+                        yield output
+            finally:
+                context.result = stream.result()
+
+    def report(self, context: RequestContext) -> None:
+        """Record a finished request, then report it to the observers. Does nothing if it was reported before."""
+        try:
+            # One thread removes it: this is atomic.
+            self._unfinished.remove(context)
+        except KeyError:
+            return
+        context.finish()
+        recorded = self._record_sink.record(context) if self._record_sink is not None else None
+        if recorded is None:
+            self._observers.add(context)
+            return
+        context.recorded = recorded
+        # If recording fails, the client gets that error. Observers therefore wait for the outcome.
+        recorded.add_done_callback(partial(self._on_recorded, context))
+
+    def _on_recorded(self, context: RequestContext, recorded: Future[None]) -> None:
+        error = None if recorded.cancelled() else recorded.exception()
+        if context.outcome is None and isinstance(error, InferenceError):
+            context.outcome, context.error = error.kind, str(error)
+        context.total = time.perf_counter_ns() - context.arrived
+        self._observers.add(context)
+
+    def _annotated(
+        self, context: RequestContext, result: InferenceResult, response: InferenceResponse
+    ) -> InferenceResponse:
+        """Return `response` with the parameters that the annotators return."""
+        outputs = response.outputs
+        for annotator in self._annotators:
+            if additions := annotator(context, result, response.model_name):
+                outputs = [
+                    msgspec.structs.replace(output, parameters={**output.parameters, **parameters})
+                    for output, parameters in zip(outputs, additions, strict=True)
+                ]
+        return response if outputs is response.outputs else msgspec.structs.replace(response, outputs=outputs)
+
+    def _decode(
+        self, context: RequestContext, decode: Callable[[], InferenceRequest]
+    ) -> tuple[InferenceRequest, Registration]:
+        context.request = request = decode()
+        if request.timeout is not None:
+            context.set_timeout(request.timeout)
+        check_request(request, self._limits)
+        context.registration = registration = self._registry.find(request.model_name, request.model_version)
+        return request, registration
+
+    @contextmanager
+    def _capture_errors(self, context: RequestContext) -> Generator[None]:
+        """Set every exception as the error of `context`, and raise it as an `InferenceError`."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  models raise any type
+            raise self._failure(context, error)  # noqa: B904  its cause is set
+
+    def _failure(self, context: RequestContext, error: Exception) -> InferenceError:
+        """Set the error of `context`, as the client gets it, and return it. Log failures of the server and models."""
+        if not isinstance(error, InferenceError) or error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
+            _logger.error("inference failed", exc_info=error, extra={"request_id": context.request_id})
+        if not isinstance(error, InferenceError):
+            message = f"Something went wrong in the server; see its log for request {context.request_id}"
+            cause, error = error, InferenceError(ErrorKind.INTERNAL, message)
+            error.__cause__ = cause
+        elif context.request is not None:
+            error = context.request.locate(error)
+        context.failure = error
+        return error
+
+
+def _response(request: InferenceRequest, registration: Registration, result: InferenceResult) -> InferenceResponse:
+    return InferenceResponse(
+        id=request.id,
+        model_name=registration.source.name,
+        model_version=registration.source.version,
+        outputs=result.outputs,
+    )

@@ -1,0 +1,342 @@
+"""The registry: all models of a server, their states, and the lookup by name, version or Chariot id."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import cast
+
+import msgspec
+
+from app.core.engine.error_text import is_ctrl_c, redact_paths
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelError, ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
+
+LATEST = "latest"
+_MAX_CHOICES = 10
+"""Maximum number of names in an error; a repository may have hundreds of models."""
+
+CHARIOT_PREFIX = "m-"
+"""The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
+
+
+class ModelState(StrEnum):
+    """The state of a model version, as in the repository extension of the Open Inference Protocol."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One version of one model.
+
+    Attributes:
+        source: its files and settings.
+        state: whether it can answer.
+        reason: why it is not ready, empty if it is. Clients see this text.
+        detail: the same for the operator, with the paths of files.
+        servable: set if and only if the state is READY.
+        enabled: False for a model that was unloaded on purpose; readiness ignores it.
+    """
+
+    source: ModelSource
+    state: ModelState
+    reason: str = ""
+    detail: str = ""
+    servable: Servable | None = None
+    enabled: bool = True
+
+    def ready_servable(self) -> Servable:
+        """Return the servable of a registration that is READY, as those of `Registry.find`."""
+        return cast("Servable", self.servable)
+
+    @property
+    def chariot_id(self) -> str:
+        """Return the id of the model in Chariot's path, after ``m-``."""
+        return (self.source.settings.chariot_id or self.source.name).lower()
+
+
+class Registry:
+    """Every version of every model. Reads take no lock, because a registration is replaced, never changed.
+
+    Args:
+        sources: the models at the start of the server, not loaded yet.
+    """
+
+    def __init__(self, sources: Iterable[ModelSource]) -> None:
+        self._lock = threading.Lock()
+        self._models: dict[str, dict[str, Registration]] = {}
+        for source in sources:
+            versions = self._models.setdefault(source.name, {})
+            if source.version in versions:
+                raise ModelError(
+                    f"Two models are called {source.name!r} version {source.version!r}; rename one of them"
+                )
+            versions[source.version] = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
+        self._names_by_chariot_id = self._chariot_ids()
+        self._check()
+
+    @property
+    def registrations(self) -> Sequence[Registration]:
+        """Return every version of every model, sorted by name and version."""
+        return [
+            _with_health(versions[version])
+            for _, versions in sorted(self._models.items())
+            for version in sorted(versions, key=version_sort_key)
+        ]
+
+    @property
+    def not_ready_reason(self) -> str:
+        """Return which models are not ready, and why; empty if all are ready and there is at least one."""
+        enabled = [registration for registration in self.registrations if registration.enabled]
+        if not enabled:
+            return "The server has no models"
+        not_ready = [registration for registration in enabled if registration.state is not ModelState.READY]
+        return "; ".join(
+            f"{model.source.name}/{model.source.version}: {model.reason}{self.fallback_note(model)}"
+            for model in not_ready
+        )
+
+    def fallback_note(self, registration: Registration) -> str:
+        """Return which earlier version answers instead of one that is not ready, in brackets; empty if none does."""
+        version = registration.source.version
+        versions = self.versions(registration.source.name)
+        latest = next((other.source.version for other in versions if other.servable is not None), None)
+        if latest is None or version_sort_key(latest) >= version_sort_key(version):
+            return ""
+        return f" (version {latest} answers instead)"
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of all models, sorted."""
+        return sorted(self._models)
+
+    @property
+    def multi_model(self) -> bool:
+        """Return whether there is more than one model."""
+        return len(self._models) > 1
+
+    @property
+    def only_model(self) -> str | None:
+        """Return the name of the only model, None if there are several or none."""
+        return next(iter(self._models)) if len(self._models) == 1 else None
+
+    def max_waiting(self, name: str) -> int | None:
+        """Return the largest `max_waiting` in the settings of a model's versions, None if none sets it."""
+        limits = [version.source.settings.max_waiting for version in self._models.get(name, {}).values()]
+        return max((limit for limit in limits if limit is not None), default=None)
+
+    def has_model(self, name: str) -> bool:
+        """Return whether a model in any state has this name."""
+        return name in self._models
+
+    def known_name(self, name: str) -> str:
+        """Return `name` if a model in any state has it, otherwise "": clients may invent names."""
+        return name if name in self._models else ""
+
+    def versions(self, name: str) -> Sequence[Registration]:
+        """Return every version of one model, the latest first; an empty list for an unknown name."""
+        versions = self._models.get(name, {})
+        return [_with_health(versions[version]) for version in sorted(versions, key=version_sort_key, reverse=True)]
+
+    def replace(self, name: str, registrations: Iterable[Registration]) -> None:
+        """Replace all versions of a model atomically; requests in flight keep the old ones."""
+        versions = {registration.source.version: registration for registration in registrations}
+        with self._lock:
+            models = dict(self._models)
+            if versions:
+                models[name] = versions
+            else:
+                models.pop(name, None)
+            self._models = models
+            self._names_by_chariot_id = self._chariot_ids()
+
+    def add(self, source: ModelSource, instead_of: Registration) -> bool:
+        """Add a version that is not loaded yet; return False if its model was unloaded or reloaded meanwhile."""
+        with self._lock:
+            versions = self._models.get(source.name, {})
+            if versions.get(instead_of.source.version) is not instead_of:
+                return False
+            added = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
+            self._models = {**self._models, source.name: {**versions, source.version: added}}
+            self._names_by_chariot_id = self._chariot_ids()
+            return True
+
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
+        """Load one of the sources with `load`, and store the outcome; a failure is stored, not raised."""
+        previous = self._models.get(source.name, {}).get(source.version)
+        try:
+            registration = Registration(source=source, state=ModelState.READY, servable=load_model(source, load))
+        except ModelError as error:
+            reason = redact_paths(str(error), source)
+            registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, detail=str(error))
+        with self._lock:
+            versions = self._models.get(source.name, {})
+            # If it was unloaded or reloaded meanwhile, the later change wins.
+            if previous is not None and versions.get(source.version) is previous:
+                versions[source.version] = registration
+        return registration
+
+    def version_with_label(self, name: str, label: str) -> str | None:
+        """Return the version of a model that has the label `label`, None if there is none."""
+        for registration in self.versions(name):
+            if (version := registration.source.settings.version_labels.get(label)) is not None:
+                return version
+        return None
+
+    def find(self, name: str, version: str | None = None) -> Registration:
+        """Return the registration of a model: the requested version, or the latest one that is ready.
+
+        The version "latest" is the same as None.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
+        """
+        versions = self._models.get(name)
+        if versions is not None and len(versions) == 1 and version is None:
+            # The usual case: nothing to sort.
+            (registration,) = versions.values()
+            if registration.servable is not None and not registration.servable.unavailable_reason:
+                return registration
+        elif versions is None:
+            message = f"Model {name!r} is not known" if name else "The request names no model"
+            raise _not_found(message, "This server has", self._models)
+        elif version not in (None, LATEST, *versions):
+            raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
+        candidates = [model for model in self.versions(name) if version in (None, LATEST, model.source.version)]
+        for registration in candidates:
+            if registration.servable is not None:
+                return registration
+        latest = candidates[0]
+        message = f"Model {name!r} version {latest.source.version!r} is not ready: {latest.reason}"
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+
+    def name_for_path(self, target: str) -> str:
+        """Return the name of the model in the path ``/v2/models/<target>``: a name, or ``m-`` and a Chariot id.
+
+        An empty target means the default model, for Chariot's paths without a model. A server with one model accepts
+        every Chariot id. A model with the name ``m-<id>`` is used if no model has the id.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id, with a list of the ids, or without a default; a
+                name is not looked up.
+        """
+        if target and not target.startswith(CHARIOT_PREFIX):
+            return target
+        if len(self._models) == 1:
+            return next(iter(self._models))
+        if not target:
+            return self.default_name()
+        chariot_id = target.removeprefix(CHARIOT_PREFIX)
+        name = self._names_by_chariot_id.get(chariot_id.lower(), target)
+        if name not in self._models:
+            choices = self._names_by_chariot_id
+            raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", choices)
+        return name
+
+    def default_name(self) -> str:
+        """Return the model for a path without a model name: the only one, or the default.
+
+        Raises:
+            InferenceError: MODEL_NOT_FOUND, with a list of paths to choose from.
+        """
+        if (only_model := self.only_model) is not None:
+            return only_model
+        for registration in self.registrations:
+            if registration.source.settings.default:
+                return registration.source.name
+        ids = [registration.chariot_id for registration in self.registrations]
+        paths = [f"/v2/models/{CHARIOT_PREFIX}{chariot_id}/infer" for chariot_id in ids]
+        message = 'This path names no model, and none is set as default with "default": true in its model-settings.json'
+        raise _not_found(message, "Choose one of", paths)
+
+    def _chariot_ids(self) -> Mapping[str, str]:
+        """Return the name of each model by its Chariot id."""
+        return {registration.chariot_id: registration.source.name for registration in self.registrations}
+
+    def _check(self) -> None:
+        """Check the settings of all models.
+
+        Raises:
+            ModelError: if two models share a Chariot id, are the default, or have wrong version labels.
+        """
+        owners: dict[str, str] = {}
+        defaults: set[str] = set()
+        versions_by_label: dict[tuple[str, str], str] = {}
+        for model in self.registrations:
+            name, settings = model.source.name, model.source.settings
+            owner = owners.setdefault(model.chariot_id, name)
+            if owner != name:
+                raise ModelError(f"Models {owner!r} and {name!r} share the Chariot id {model.chariot_id!r}")
+            if settings.default:
+                defaults.add(name)
+            for label, version in settings.version_labels.items():
+                if version not in self._models[name]:
+                    raise ModelError(
+                        f"Model {name!r}: version_labels: There is no version {version!r} to be called {label!r}"
+                    )
+                if versions_by_label.setdefault((name, label), version) != version:
+                    raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
+        if len(defaults) > 1:
+            raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
+
+
+def _with_health(registration: Registration) -> Registration:
+    """Return the registration, as UNAVAILABLE and without its servable while that reports a problem."""
+    reason = registration.servable.unavailable_reason if registration.servable is not None else ""
+    if not reason:
+        return registration
+    return msgspec.structs.replace(
+        registration,
+        state=ModelState.UNAVAILABLE,
+        reason=redact_paths(reason, registration.source),
+        detail=reason,
+        servable=None,
+    )
+
+
+def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
+    """Load `source` with `load`.
+
+    Raises:
+        ModelError: for every exception: a failure in a framework or in a model's own code must affect this model only.
+    """
+    try:
+        return load(source)
+    except ModelError:
+        raise
+    except BaseException as error:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the server
+        if is_ctrl_c(error):
+            raise
+        raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
+
+
+def chariot_name_warning(name: str) -> str:
+    """Return a warning for a name that V2 paths read as a Chariot id; empty for any other name."""
+    if not name.startswith(CHARIOT_PREFIX):
+        return ""
+    return (
+        f"Under /v2/models/ the name {name!r} means the Chariot id {name.removeprefix(CHARIOT_PREFIX)!r}, and is "
+        "answered in Chariot's format; rename the model to serve it over KServe V2"
+    )
+
+
+@lru_cache(maxsize=1024)
+def version_sort_key(version: str) -> tuple[tuple[int, ...], str]:
+    """Return a sort key with 10 after 9, and 1.10 after 1.9; names that are not numbers come first."""
+    numbers = version.removeprefix("v").split(".")
+    return (tuple(int(number) for number in numbers) if all(map(str.isdecimal, numbers)) else (), version)
+
+
+def list_choices(choices: Iterable[str]) -> str:
+    """Return the names to choose from, for an error: at most ten, and the number of the others."""
+    names = tuple(choices)
+    more = len(names) - _MAX_CHOICES
+    listed = ", ".join(names[:_MAX_CHOICES]) or "no models"
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _not_found(message: str, prefix: str, choices: Iterable[str]) -> InferenceError:
+    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {prefix}: {list_choices(sorted(set(choices)))}")

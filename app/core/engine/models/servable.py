@@ -1,0 +1,279 @@
+"""Servables: a model together with its task, ready to answer requests."""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from copy import copy
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
+
+import msgspec
+
+from app.core.engine.cancellation import raise_if_cancelled
+from app.core.engine.error_text import error_text, is_ctrl_c
+from app.core.engine.scheduling.batching import BatchingModel
+from app.core.engine.streams.text_stream import TextStream
+from app.core.settings.model import ModelError
+from app.plugins.explanations.rows import UNEXPLAINED_ROWS, explains_rows
+from metadata.model import ModelMetadata
+from metadata.request import output_parameters
+from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest, read_parameters
+from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
+from tasks.task import ExplainedPart, InputGroup, Model, StreamingModel, StreamingTask, Task
+from tasks.text.stopping import ChunkCollector
+
+Explainer = ExplainedPart | Literal["model"]
+"""What explains answers: copies of the inputs without some of these parts, or the model itself."""
+
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+ResultT = TypeVar("ResultT")
+
+
+@runtime_checkable
+class HealthReporting(Protocol):
+    """A model that reports when it cannot answer."""
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Return why it cannot answer now, empty if it can. Read for every request."""
+        ...
+
+
+class Servable:
+    """A model of any task, ready to answer requests. Called from several threads at once.
+
+    Args:
+        task: decodes requests and postprocesses predictions.
+        model: a model of that task.
+        description: metadata of the model.
+        defaults: default request parameters from the model's settings.
+        downscale: `Limits.downscale` of the model, if its settings enable it. Explanations use the full resolution.
+
+    Attributes:
+        loaded_bytes: what loading the model added to the memory of this process; None if unknown.
+        inputs: the input tensors that tensor protocols report for the model.
+        outputs: the tensors into which predictions are stacked.
+        parameters_type: the type of the parameters of its inputs.
+        streams: whether its answers are texts that `stream` can generate in chunks.
+        explained_by: what explains its answers: its own `explain` precedes the method of the task type. None if they
+            cannot be explained.
+
+    Raises:
+        ModelError: if the defaults are not valid parameters of the task.
+    """
+
+    def __init__(
+        self,
+        task: Task[InputT, PredictionT],
+        model: Model[InputT, PredictionT],
+        description: ModelMetadata,
+        defaults: Mapping[str, object],
+        downscale: Callable[[int, int], float] | None = None,
+    ) -> None:
+        try:
+            read_parameters(task.parameters_type, defaults)
+        except InferenceError as error:
+            raise ModelError(f"model-settings.json: {error}") from None
+        self.task: Task[Any, Any] = task
+        self.model: Model[Any, Any] = model
+        self._health = model if isinstance(model, HealthReporting) else None
+        self.loaded_bytes: int | None = None
+        self.defaults = defaults
+        self.downscale = downscale
+        self._streaming: StreamingTask[Any, Any] | None = task if isinstance(task, StreamingTask) else None
+        self.streams = self._streaming is not None
+        self._batched: Model[Any, Any] = (
+            _StoppingModel(self._streaming, model)
+            if self._streaming is not None and isinstance(model, StreamingModel)
+            else model
+        )
+        self.description = description
+        self.inputs = task.inputs
+        self.parameters_type = task.parameters_type
+        self.outputs = task.outputs
+        self.explained_by: Explainer | None = task.task_type.explains
+        self._unexplained_reason = ""
+        if "explain" in explanation_methods(model):
+            self.explained_by = "model"
+        elif self.explained_by == "numbers" and not (
+            description.takes == "tensor" and explains_rows(task.inputs, task.outputs)
+        ):
+            self.explained_by, self._unexplained_reason = None, UNEXPLAINED_ROWS
+        elif task.task_type.returns == "texts" and "log_likelihoods" not in explanation_methods(model):
+            self.explained_by, self._unexplained_reason = None, "its runtime does not report how likely an answer is"
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Return why it cannot answer now, empty if it can."""
+        return self._health.unavailable_reason if self._health is not None else ""
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
+        return getattr(self.model, "resident_bytes", self.loaded_bytes)
+
+    def batched(self, max_size: int, max_delay: float) -> Self:
+        """Return a copy with dynamic batching as `BatchingModel`, which streams and explanations do not use."""
+        servable = copy(self)
+        servable._batched = BatchingModel(self._batched, max_size, max_delay)
+        return servable
+
+    def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
+        """Answer every input of `request`.
+
+        Raises:
+            InferenceError: for an invalid request, or a model that failed.
+        """
+        if self.downscale is not None:
+            limits = msgspec.structs.replace(limits, downscale=self.downscale)
+        started = time.perf_counter_ns()
+        groups = self.task.decode(request, self.defaults, limits)
+        return self.run(groups, self._batched, time.perf_counter_ns() - started)[0]
+
+    def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
+        """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
+
+        Raises:
+            InferenceError: for an invalid request, instead of the first result, or a model that failed.
+        """
+        groups, decode_ns = self._decode(request, limits)
+        for group in groups:
+            for index, item in enumerate(group.items):
+                yield self.run([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)[0]
+                decode_ns = 0
+
+    def stream(self, request: InferenceRequest, limits: Limits) -> TextStream:
+        """Start to answer every input of `request` in chunks of text.
+
+        Raises:
+            InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
+        """
+        streaming = self.check_streams(request.model_name)
+        groups, decode_ns = self._decode(request, limits)
+        stream = streaming.stream([item for group in groups for item in group.items], self.model)
+        return TextStream(stream, groups, decode_ns, streaming.gather)
+
+    def check_streams(self, model_name: str) -> StreamingTask[Any, Any]:
+        """Return its task if its answers are texts.
+
+        Raises:
+            InferenceError: UNSUPPORTED.
+        """
+        if self._streaming is None:
+            message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        return self._streaming
+
+    def check_parameters(self, names: Iterable[str]) -> None:
+        """Reject parameters that its task does not have. Requests of clients may have others, which are ignored.
+
+        Raises:
+            InferenceError: INVALID_REQUEST, with the name as its path.
+        """
+        known = self.parameters_type.__struct_fields__
+        for name in names:
+            if name not in known:
+                expected = f"one of {', '.join(known)}" if known else "no parameters"
+                raise invalid(f"Expected {expected}; a model of {self.task.task_type} has no parameter {name!r}", name)
+
+    def check_explained(self, model_name: str) -> None:
+        """Check that its answers can be explained.
+
+        Raises:
+            InferenceError: UNSUPPORTED, with the reason.
+        """
+        if self.explained_by is None:
+            message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
+            raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._unexplained_reason}")
+
+    def _decode(self, request: InferenceRequest, limits: Limits) -> tuple[Sequence[InputGroup[Any]], int]:
+        """Decode a request; return its inputs, and the nanoseconds that decoding took."""
+        if self.downscale is not None:
+            limits = msgspec.structs.replace(limits, downscale=self.downscale)
+        started = time.perf_counter_ns()
+        return self.task.decode(request, self.defaults, limits), time.perf_counter_ns() - started
+
+    def run(
+        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
+    ) -> tuple[InferenceResult, Sequence[Any]]:
+        """Run `model` on decoded inputs. Return the result and the raw predictions.
+
+        Decoding took `decode_ns` nanoseconds. `first_index` is that of the first sample of each group in its input.
+
+        Raises:
+            InferenceError: as `call_model`.
+        """
+        items = groups[0].items if len(groups) == 1 else [item for group in groups for item in group.items]
+        started = time.perf_counter_ns()
+        predictions = call_model(model, items)
+        model_ended = time.perf_counter_ns()
+        remaining = iter(predictions)
+        outputs: list[InferenceOutput] = []
+        samples: list[SampleResult] = []
+        for group in groups:
+            filtered: list[Prediction] = []
+            for index, item in enumerate(group.items, first_index):
+                prediction = self.task.postprocess(item, next(remaining))
+                filtered.append(prediction)
+                samples.append(SampleResult(input=group.index, index=index, item=item, prediction=prediction))
+            parameters = output_parameters(group.parameters) if group.parameters else group.parameters
+            outputs.append(
+                InferenceOutput(name=group.name, index=group.index, predictions=filtered, parameters=parameters)
+            )
+        result = InferenceResult(
+            outputs=outputs,
+            batch_size=len(items),
+            decode_ns=decode_ns,
+            model_ns=model_ended - started,
+            postprocess_ns=time.perf_counter_ns() - model_ended,
+            samples=samples,
+        )
+        return result, predictions
+
+
+class _StoppingModel:
+    """A model that streams, and generates no more of complete answers than their stop sequences need."""
+
+    def __init__(self, task: StreamingTask[Any, Any], model: Model[Any, Any]) -> None:
+        self._task = task
+        self._model = model
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        if not any(item.parameters.stop for item in inputs):
+            return self._model(inputs)
+        collector = ChunkCollector()
+        with closing(self._task.generate(inputs, self._model)) as chunks:
+            for chunk in chunks:
+                raise_if_cancelled()
+                collector.add(chunk)
+        answers = collector.answers
+        return [self._task.gather(item, answers[index]) for index, item in enumerate(inputs)]
+
+
+def explanation_methods(model: object) -> frozenset[str]:
+    """Return the names of the methods beside `__call__` that explanations use and `model` has."""
+    return frozenset(name for name in ("explain", "log_likelihoods") if callable(getattr(model, name, None)))
+
+
+def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:
+    """Return the result of `model` for each of `items`.
+
+    Raises:
+        InferenceError: MODEL_FAILED if the model fails, or answers another number of inputs; CANCELLED or
+            DEADLINE_EXCEEDED if the request has ended.
+    """
+    raise_if_cancelled()
+    try:
+        results = model(items)
+    except InferenceError:
+        raise
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
+        raise model_failed(f"The model failed: {error_text(error)}") from error
+    if len(results) != len(items):
+        raise model_failed(f"The model answered {len(results)} of {len(items)} inputs")
+    return results

@@ -1,0 +1,106 @@
+"""Prometheus metrics of inferences, of the current state of the server, and of restarted models."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import ModelState
+from app.core.engine.request_context import RequestContext
+from app.core.settings.model import ModelSource
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+_RESTART_CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}
+
+
+class Metrics:
+    """Count inferences, their durations and invalid metadata. Explanations have their own metrics.
+
+    Each server has its own registry. Clients may invent names: `known_name` returns "" for those that no model has.
+    """
+
+    def __init__(self, registry: CollectorRegistry, known_name: Callable[[str], str]) -> None:
+        self._known_name = known_name
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        labels = ("protocol", "model", "version", "outcome")
+        self._inferences = counter("charioteer_inferences", "Finished inference requests.", labels)
+        self._seconds = histogram(
+            "charioteer_inference_seconds",
+            "Seconds from the arrival of a request's body to its answer, including the wait.",
+            labels,
+            buckets=_SECONDS,
+        )
+        self._queue = histogram(
+            "charioteer_queue_seconds", "Seconds that requests waited for a worker.", ("protocol",), buckets=_SECONDS
+        )
+        self._explanations = counter("charioteer_explanations", "Finished explanation requests.", labels)
+        self._explanation_seconds = histogram(
+            "charioteer_explanation_seconds",
+            "Seconds from the arrival of a request's body to its explained answer, including the wait.",
+            labels,
+            buckets=_EXPLANATION_SECONDS,
+        )
+        self._faults = counter(
+            "charioteer_metadata_faults",
+            "Parts of custom metadata that could not be read. The inferences were answered.",
+            ("protocol", "model"),
+        )
+
+    def observe(self, context: RequestContext, /) -> None:
+        protocol, version = context.protocol, context.model_version
+        model = self._known_name(context.model_name)
+        outcome = context.outcome.value if context.outcome else "ok"
+        if context.explanation:
+            self._explanations.labels(protocol, model, version, outcome).inc()
+            self._explanation_seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
+        else:
+            self._inferences.labels(protocol, model, version, outcome).inc(context.count)
+            self._seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
+            self._queue.labels(protocol).observe(context.queue / 1e9)
+        faults = sum(len(metadata.faults) for metadata in context.metadata)
+        if faults:
+            self._faults.labels(protocol, model).inc(faults)
+
+
+class RestartMetrics:
+    """Count restarts of models' processes by cause."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._restarts = Counter(
+            "charioteer_model_restarts",
+            "Processes of isolated models that ended, were killed because they hung, or could not be loaded again.",
+            ("model", "version", "cause"),
+            registry=registry,
+        )
+
+    def count_restart(self, source: ModelSource, reason: str) -> None:
+        """Count a process that ended; `reason` is a short text."""
+        cause = (
+            reason if reason.startswith(("signal", "exit")) else _RESTART_CAUSES.get(reason.partition(":")[0], "other")
+        )
+        self._restarts.labels(source.name, source.version, cause).inc()
+
+
+class StateMetrics(Collector):
+    """Collect the readiness and load of the server, and the readiness of each enabled model, on every scrape."""
+
+    def __init__(self, engine: Engine, registry: CollectorRegistry) -> None:
+        self._engine = engine
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        engine = self._engine
+        ready = 0 if engine.not_ready_reason else 1
+        yield GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says.", ready)
+        documentation = "1 while an enabled model can answer, 0 while it cannot."
+        models = GaugeMetricFamily("charioteer_model_ready", documentation, labels=("model", "version"))
+        for model in engine.registry.registrations:
+            if model.enabled:
+                models.add_metric([model.source.name, model.source.version], int(model.state is ModelState.READY))
+        yield models
+        yield GaugeMetricFamily("charioteer_requests_in_flight", "Requests that run or wait.", engine.in_flight)
+        yield GaugeMetricFamily("charioteer_requests_waiting", "Requests that wait for a worker.", engine.waiting)

@@ -1,0 +1,58 @@
+"""One structured log line for each inference."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from app.core.engine.request_context import RequestContext
+
+
+class RequestLog:
+    """Log ids, model, outcome, timings and the client's metadata of every inference."""
+
+    def __init__(self) -> None:
+        self._log: Any = structlog.get_logger("charioteer.inference")
+
+    def observe(self, context: RequestContext, /) -> None:
+        fields: dict[str, object] = {
+            "request_id": context.request_id,
+            "timestamp": _iso_time(context.timestamp + context.total),
+            "protocol": context.protocol,
+            "model": context.model_name,
+            "version": context.model_version,
+            "batch_size": context.batch_size,
+            "queue_ms": _milliseconds(context.queue),
+            "decode_ms": _milliseconds(context.decode_ns),
+            "model_ms": _milliseconds(context.model_ns),
+            "postprocess_ms": _milliseconds(context.postprocess_ns),
+            "total_ms": _milliseconds(context.total),
+        }
+        if context.client:
+            fields["client"] = context.client
+        if context.base_id is not None:
+            fields["inference_base_id"] = context.base_id
+        entries = [{entry.key: entry.value for entry in metadata.entries} for metadata in context.metadata]
+        if any(entries):
+            fields["metadata"] = entries
+        faults = [fault for metadata in context.metadata for fault in metadata.faults]
+        if faults:
+            fields["metadata_faults"] = faults
+        if context.count > 1:
+            fields["requests"] = context.count
+        name = "inference"
+        if context.explanation:
+            name, fields["samples"] = "explanation", context.explanation_samples
+        if context.outcome is None:
+            self._log.info(name, outcome="ok", **fields)
+        else:
+            self._log.warning(name, outcome=context.outcome.value, error=context.error, **fields)
+
+
+def _iso_time(nanoseconds: int) -> str:
+    """Return a time since 1970 as other log lines have it. The line may be written a little later."""
+    return f"{datetime.fromtimestamp(nanoseconds / 1e9, UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def _milliseconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e6, 3)

@@ -1,0 +1,116 @@
+"""Convert bodies of chariot-v2 to and from the neutral request and response.
+
+A body has one of three forms: one JSON object, one such object per line (``application/jsonl``), or the image itself.
+The image has its parameters as a JSON object in the header ``chariot-inference-parameters``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from app.core.wire.bytes_elements import BinaryElement, StringElement
+from app.core.wire.json_body import read_json, read_parameters_object
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResponse, Record
+from tasks.inference.tensor import BytesTensor, Element
+
+JSON = "application/json"
+JSON_LINES = "application/jsonl"
+PARAMETERS_HEADER = "chariot-inference-parameters"
+_NEUTRAL_PATH = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<field>.*)$")
+_encoder = msgspec.json.Encoder()
+
+
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One input: an encoded image in base64."""
+
+    input: str
+    parameters: dict[str, msgspec.Raw] | None = None
+
+
+class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The records for one input, and the metadata of the request."""
+
+    output: Sequence[Record]
+    parameters: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
+
+
+def decode(
+    body: bytes,
+    *,
+    media_type: str,
+    parameters_header: str | None,
+    model_name: str,
+    model_version: str | None,
+    request_id: str,
+    limits: Limits | None = None,
+) -> InferenceRequest:
+    """Decode a request's body by its `media_type`, which has no parameters and may be empty.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field, and the object if there are several; TOO_LARGE for more JSON
+            than `limits` allow.
+    """
+    if media_type in (JSON, ""):
+        inputs = [_json_input(body, "inputs[0]", limits)]
+    elif media_type == JSON_LINES:
+        if limits is not None and (count := body.count(b"\n")) > limits.max_entries:
+            raise too_large(limits.max_entries, "lines in one body", count)
+        lines = [line for line in body.split(b"\n") if line.strip()]
+        if not lines:
+            raise invalid("Expected at least one line of JSON, got an empty body")
+        inputs = [_json_input(line, f"inputs[{index}]", limits) for index, line in enumerate(lines)]
+    else:
+        inputs = [_raw_input(body, parameters_header, limits)]
+    return InferenceRequest(id=request_id, model_name=model_name, model_version=model_version, inputs=tuple(inputs))
+
+
+def encode(response: InferenceResponse) -> tuple[bytes, str]:
+    """Return a response's body and media type: plain JSON for a single output, JSON lines for several."""
+    wire_responses = [_output(output) for output in response.outputs]
+    if len(wire_responses) == 1:
+        return _encoder.encode(wire_responses[0]), JSON
+    return _encoder.encode_lines(wire_responses), JSON_LINES
+
+
+def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
+    """Return `error` with its path in this protocol's terms: ``input``, ``parameters``, and the object's number."""
+    match = _NEUTRAL_PATH.match(error.path)
+    if match is None:
+        return error
+    field = match["field"].replace("data[0]", "input")
+    if media_type == JSON_LINES:
+        field = f"object {int(match['index']) + 1}: {field}".removesuffix(": ")
+    elif media_type not in (JSON, ""):
+        field = "body" if field.startswith("input") else field.replace("parameters", PARAMETERS_HEADER, 1)
+    return InferenceError(error.kind, error.message, field)
+
+
+def _json_input(text: bytes, path: str, limits: Limits | None) -> BytesTensor:
+    wire = read_json(text, WireRequest, path, limits)
+    parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
+    return _input(StringElement(wire.input), parameters)
+
+
+def _raw_input(body: bytes, parameters_header: str | None, limits: Limits | None) -> BytesTensor:
+    if not body:
+        raise invalid("Expected an encoded image, got an empty body")
+    if parameters_header is None:
+        return _input(BinaryElement(body), {})
+    text = parameters_header.encode("latin-1")
+    raw = read_json(text, dict[str, msgspec.Raw], PARAMETERS_HEADER, limits, "header")
+    return _input(BinaryElement(body), read_parameters_object(raw, PARAMETERS_HEADER))
+
+
+def _input(element: Element, parameters: Mapping[str, object]) -> BytesTensor:
+    return BytesTensor(name="input", shape=(1,), elements=[element], parameters=parameters)
+
+
+def _output(output: InferenceOutput) -> WireResponse:
+    return WireResponse(
+        output=[record for prediction in output.predictions for record in prediction.records()],
+        parameters=output.parameters or msgspec.UNSET,
+    )

@@ -1,0 +1,40 @@
+"""The routes of chariot-v2-kserve."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.chariot_paths import chariot_endpoints
+from app.core.protocols.chariot_v2_kserve.codec import WireRequest, WireResponse, decode, encode
+from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
+from app.core.protocols.protocol import Endpoint, HttpProtocol
+from tasks.inference.response import InferenceResponse
+
+
+class ChariotV2KServe(HttpProtocol):
+    """Chariot's recommended protocol: KServe's envelope with lists of plain objects."""
+
+    name = "chariot-v2-kserve"
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
+            name = engine.registry.name_for_path(head.target)
+            return CodecCall(
+                model_name=name,
+                decode=partial(
+                    decode,
+                    body,
+                    model_name=name,
+                    model_version=head.version,
+                    request_id=context.request_id,
+                    limits=engine.limits,
+                ),
+                encode=_answer,
+            )
+
+        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse)
+
+
+def _answer(response: InferenceResponse) -> HttpAnswer:
+    return HttpAnswer(content=encode(response))

@@ -1,0 +1,231 @@
+"""Convert bodies of KServe's V1 protocol to and from the neutral request and response."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from app.core.engine.models.servable import Servable
+from app.core.protocols.inference_call import HttpAnswer, media_type_of
+from app.core.protocols.kserve_v1.cloud_events import (
+    EVENT_MEDIA_TYPE,
+    EventMode,
+    detect_event_mode,
+    encode_event,
+    looks_like_event,
+    read_event,
+)
+from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
+from app.core.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
+from app.core.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
+from app.core.wire.bytes_elements import BinaryElement
+from app.core.wire.input_names import takes_prompts
+from app.core.wire.json_body import read_json, read_parameters_object
+from app.plugins.explanations.wire import (
+    SaliencyFormat,
+    read_saliency_format,
+    wire_explanations,
+    wire_row_explanations,
+    wire_text_explanations,
+)
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, InputTensor
+from tasks.task import TaskType
+from tasks.vision.request import IMAGE_INPUT
+
+_JSON = frozenset(
+    {
+        "",
+        "application/json",
+        "application/ld+json",
+        "application/octet-stream",
+        # The default content type of curl and HTML forms.
+        "application/x-www-form-urlencoded",
+        "text/json",
+        "text/plain",
+    }
+)
+_IMAGE = "image/"
+_NEUTRAL_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<rest>.*)$", re.DOTALL)
+_encoder = msgspec.json.Encoder()
+
+
+class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
+    """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
+
+    Attributes:
+        media_type: the media type of `body` without parameters; empty if missing.
+        headers: the request's headers, names in lower case.
+        limits: limits for the JSON and the number of instances.
+        mode: set by `decode`, as all of the following: how the request carries an event.
+        path_prefix: path of the event's data with a dot behind it; empty without an event.
+        instances_path: path of the list of instances.
+        locations: the inputs and their paths.
+        parameters: parameters of the request.
+        saliency_format: the encoding of saliency maps.
+    """
+
+    body: bytes
+    media_type: str
+    headers: Mapping[str, str]
+    servable: Servable
+    model_name: str
+    request_id: str
+    limits: Limits
+    mode: EventMode = EventMode.NONE
+    path_prefix: str = ""
+    instances_path: str = ""
+    locations: Sequence[Instance | Column] = ()
+    parameters: Mapping[str, object] = {}
+    saliency_format: SaliencyFormat = SaliencyFormat.PNG
+
+    def decode(self) -> InferenceRequest:
+        wire = self._decode_wire()
+        if isinstance(wire, BytesTensor):
+            return self._request([wire])
+        root, instances = _instances(wire, self.path_prefix)
+        parameters = read_parameters_object(wire.parameters, f"{self.path_prefix}parameters")
+        locations: Sequence[Instance | Column]
+        if self.servable.description.takes == "tensor":
+            locations = read_rows(instances, root, self.servable.inputs)
+        else:
+            if len(instances) > self.limits.max_inputs:
+                raise too_large(self.limits.max_inputs, "images or texts in one request", len(instances), root)
+            parameters = without_content_type(parameters)
+            name = self.servable.inputs[0].name
+            prompts = takes_prompts(self.servable)
+            locations = [
+                read_instance(raw, f"{root}[{index}]", name, prompts=prompts) for index, raw in enumerate(instances)
+            ]
+        self.instances_path, self.locations, self.parameters = root, locations, parameters
+        return self._request([location.tensor for location in locations])
+
+    def decode_to_explain(self) -> InferenceRequest:
+        request = self.decode()
+        self.saliency_format = read_saliency_format(self.parameters)
+        return request
+
+    def encode(self, response: InferenceResponse, explanations: Sequence[Sequence[Any]] | None = None) -> HttpAnswer:
+        """Encode the response, as an event if the request was one.
+
+        `explanations`, if requested, are parallel to the outputs and their samples.
+
+        Raises:
+            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more
+                pixels than a response may hold.
+        """
+        predictions, parameters = self._predictions(response), self._response_parameters(response)
+        if explanations is None:
+            wire = WireAnswer(predictions=predictions, parameters=parameters)
+        else:
+            explained = self._explanations(predictions, explanations)
+            wire = WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
+        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
+
+    def _explanations(self, predictions: Sequence[Any], explanations: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        match self.servable.explained_by:
+            case "numbers":
+                return wire_row_explanations(explanations[0][0])
+            case "words":
+                return wire_text_explanations(predictions, explanations)
+            case "model":
+                by_sample = [explanation for output in explanations for explanation in output]
+                return by_sample[0] if self.servable.description.takes == "tensor" else by_sample
+            case _:
+                return wire_explanations(predictions, explanations, self.saliency_format)
+
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        if not self.locations:
+            return error
+        match = _NEUTRAL_INPUT.match(error.path)
+        if match is not None:
+            location = self.locations[int(match["index"])]
+            path = location.body_path(match["rest"], f"{self.path_prefix}parameters")
+        elif error.path == "inputs":
+            path = self.instances_path
+        else:
+            path = self.path_prefix + error.path if error.path else ""
+        return InferenceError(error.kind, error.message, path)
+
+    def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
+        """Return a prediction for each instance: its records, or its row of the outputs."""
+        if self.servable.description.task_type is TaskType.TENSOR:
+            return prediction_rows(response.stack())
+        return [prediction.records() for prediction in response.predictions]
+
+    def _response_parameters(
+        self, response: InferenceResponse
+    ) -> Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType:
+        """Return the response's parameters: a list if the instances had them, an object if the request had them."""
+        output_parameters = [output.parameters for output in response.outputs]
+        if not any(output_parameters):
+            return msgspec.UNSET
+        return output_parameters[0] if self.servable.description.takes == "tensor" else output_parameters
+
+    def _decode_wire(self) -> WireRequest | BytesTensor:
+        """Return the JSON request or the image, from the body or from its event."""
+        if self.media_type == EVENT_MEDIA_TYPE:
+            return self._decode_event(self._read_body(self.body, WireEvent))
+        self.mode = detect_event_mode(self.headers)
+        if self.media_type not in _JSON:
+            return self._decode_image(self.body, self.media_type, "")
+        wire = self._read_body(self.body, WireEvent)
+        return self._decode_event(wire) if self.mode is EventMode.NONE and looks_like_event(wire) else wire
+
+    def _read_body(self, body: bytes | msgspec.Raw, expected_type: type[Any], path: str = "") -> Any:
+        try:
+            return read_json(body, expected_type, path, self.limits)
+        except InferenceError as error:
+            # Use KServe's message for errors of the body as a whole.
+            if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
+                raise
+            # curl names an image a form unless it gets a header.
+            is_undeclared = self.media_type != "application/json" and IMAGE_INPUT in self.servable.inputs
+            advice = "; send an image with its Content-Type, such as image/jpeg" if is_undeclared else ""
+            raise invalid(f"Unrecognized request format: {error.message}{advice}") from None
+
+    def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
+        self.mode = EventMode.STRUCTURED
+        content, content_type, path = read_event(event)
+        self.path_prefix = f"{path}."
+        media_type = media_type_of(content_type)
+        if media_type in _JSON:
+            return self._read_body(content, WireRequest, path)
+        return self._decode_image(content, media_type, path)
+
+    def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
+        accepts_images = IMAGE_INPUT in self.servable.inputs
+        if not accepts_images or not media_type.startswith(_IMAGE):
+            expected = "JSON, or an image as image/*" if accepts_images else "JSON"
+            raise invalid(
+                f"Expected {expected}, got {quote_value(media_type)}", "datacontenttype" if path else "Content-Type"
+            )
+        if isinstance(content, msgspec.Raw):
+            raise invalid("Expected an image in data_base64, got JSON", path)
+        if not content:
+            raise invalid("Expected an encoded image, got nothing", path)
+        path = path or "body"
+        tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(content)])
+        self.locations = [Instance(tensor=tensor, path=path, value_path=path)]
+        self.instances_path = path
+        return tensor
+
+    def _request(self, inputs: Sequence[InputTensor]) -> InferenceRequest:
+        return InferenceRequest(
+            id=self.request_id, model_name=self.model_name, inputs=tuple(inputs), parameters=self.parameters
+        )
+
+
+def _instances(wire: WireRequest, prefix: str) -> tuple[str, Sequence[msgspec.Raw]]:
+    present = {name: value for name in ("instances", "inputs") if (value := getattr(wire, name)) is not msgspec.UNSET}
+    if len(present) != 1:
+        got = "both" if present else "neither"
+        raise invalid(f'Expected either "instances" or "inputs", got {got}', prefix.removesuffix("."))
+    ((name, instances),) = present.items()
+    if not instances:
+        raise invalid("Expected at least one instance, got an empty list", prefix + name)
+    return prefix + name, instances

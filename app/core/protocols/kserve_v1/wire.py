@@ -1,0 +1,66 @@
+"""The JSON types of KServe's V1 protocol, and of CloudEvents around them (JSON event format 1.0.2)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from app.core.protocols.kserve_v1.model_list import WireModel
+
+
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request's body.
+
+    Attributes:
+        instances: the inputs; each gets one prediction.
+        inputs: another name for `instances`.
+        parameters: defaults for the parameters of the instances.
+    """
+
+    instances: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+    inputs: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+    parameters: dict[str, msgspec.Raw] | None = None
+
+
+class WireEvent(WireRequest, frozen=True, kw_only=True):
+    """A CloudEvent in structured mode, or a plain request; the members that are present decide."""
+
+    specversion: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    source: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    time: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    datacontenttype: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data_base64: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A response's body.
+
+    Attributes:
+        predictions: one for each instance, in order.
+        parameters: the metadata of the request, if any: a list parallel to the instances, or one object.
+    """
+
+    predictions: Sequence[Any]
+    parameters: Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
+
+
+class WireExplainedAnswer(WireAnswer, frozen=True, kw_only=True):
+    """The body of an explanation's response.
+
+    Attributes:
+        explanations: `explanations[i]` explains `predictions[i]`: a list of explanations for an image or a text, one
+            for a row of numbers, and any JSON of a model that explains itself.
+    """
+
+    explanations: Sequence[Any]
+
+
+class WireModels(msgspec.Struct, frozen=True, kw_only=True):
+    """The names of the models; for OpenAI's clients also the models that answer with text."""
+
+    models: Sequence[str]
+    object: str = "list"
+    data: Sequence[WireModel] = ()

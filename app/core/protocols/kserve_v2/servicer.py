@@ -1,0 +1,256 @@
+"""The gRPC service of the Open Inference Protocol, `inference.GRPCInferenceService` with Triton's definitions."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from inspect import isawaitable
+from typing import Any, cast
+
+import grpc
+import msgspec
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registration
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.proto import INFERENCE
+from app.core.protocols.grpc_protocol import (
+    Call,
+    GrpcProtocol,
+    Handler,
+    abort_call,
+    metadata_of,
+    read_call_info,
+    unary_handler,
+)
+from app.core.protocols.kserve_v2.protobuf import (
+    InferRequest,
+    decode,
+    encode,
+    encode_chunks,
+    encode_error,
+    encode_message,
+    read_message,
+)
+from app.core.protocols.kserve_v2.rendering import OutputSelection
+from app.core.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
+from app.core.protocols.protocol import Permission
+from app.core.wire.protobuf_limits import parse_message
+from app.plugins.triton.extensions import (
+    UNSUPPORTED_CALLS,
+    index_entries,
+    model_config,
+    reject_load_parameters,
+    statistics_of,
+    unsupported,
+)
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+
+_STATUS_KEY = "triton_grpc_error"
+"""Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
+
+
+class _Inferences:
+    """Answer inferences with an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def infer(self, data: bytes, context: RequestContext) -> bytes:
+        request = self._parse(data, context)
+        return await self._infer_response(request, self._servable(request, context), context)
+
+    async def infer_stream(self, data: bytes, context: RequestContext, in_band: bool) -> AsyncGenerator[bytes]:
+        """Yield the response items for one request of a stream.
+
+        Args:
+            data: the serialized request.
+            context: the request, with the ids of the stream.
+            in_band: whether to send an error as an item.
+
+        Raises:
+            InferenceError: any error, unless it is sent in band.
+        """
+        request_id = ""
+        try:
+            request = self._parse(data, context)
+            request_id = request.id
+            servable = self._servable(request, context)
+            # An answer whose outputs or format are selected cannot be streamed.
+            if not servable.streams or request.outputs or "output_format" in request.parameters:
+                yield await self._infer_response(request, servable, context, streamed=True)
+                return
+            limits = self._engine.limits
+            chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable, limits)[0])
+            async with aclosing(encode_chunks(chunks, raw=bool(request.raw_input_contents))) as items:
+                async for item in items:
+                    yield item
+        except InferenceError as error:
+            if not in_band:
+                raise
+            yield encode_error(error, request_id)
+
+    async def _infer_response(
+        self, request: Any, servable: Servable, context: RequestContext, *, streamed: bool = False
+    ) -> bytes:
+        selection = OutputSelection()
+
+        def decode_request() -> InferenceRequest:
+            nonlocal selection
+            inference_request, selection = decode(request, servable, self._engine.limits)
+            return inference_request
+
+        def encode_response(response: InferenceResponse) -> bytes:
+            return encode(response, servable, selection, streamed=streamed)
+
+        return await self._engine.handle(context, request.model_name, decode_request, encode_response)
+
+    def _parse(self, data: bytes, context: RequestContext) -> Any:
+        # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
+        # name. Every request comes here, so that a context manager would cost too much.
+        try:
+            return parse_message(InferRequest, data, self._engine.limits)
+        except InferenceError as error:
+            raise self._engine.report_refused(context, error) from None
+
+    def _servable(self, request: Any, context: RequestContext) -> Servable:
+        try:
+            return self._engine.registry.find(request.model_name, request.model_version or None).ready_servable()
+        except InferenceError as error:
+            raise self._engine.report_refused(context, error, request.model_name) from None
+
+
+def _registration(engine: Engine, model: Any) -> Registration:
+    return engine.registry.find(model.name, model.version or None)
+
+
+def _is_model_ready(engine: Engine, model: Any) -> bool:
+    try:
+        engine.ready_model(model.name, model.version or None)
+    except InferenceError as error:
+        # As in Triton, an unknown model is not ready either.
+        if error.kind not in (ErrorKind.MODEL_NOT_READY, ErrorKind.MODEL_NOT_FOUND):
+            raise
+        return False
+    return True
+
+
+async def _index(engine: Engine, request: Any) -> object:
+    return {"models": await index_entries(engine, ready=request.ready)}
+
+
+async def _load(engine: Engine, request: Any) -> object:
+    reject_load_parameters(request.parameters)
+    await engine.repository.load(request.model_name)
+    return {}
+
+
+async def _unload(engine: Engine, request: Any) -> object:
+    await engine.repository.unload(request.model_name)
+    return {}
+
+
+def _refuse(feature: str, _: Engine, __: Any) -> object:
+    raise unsupported(feature)
+
+
+_PLAIN_CALLS: Mapping[str, tuple[Permission, Callable[[Engine, Any], object]]] = {
+    "ServerLive": ("open", lambda _, __: {"live": True}),
+    "ServerReady": ("open", lambda engine, _: {"ready": not engine.not_ready_reason}),
+    "ServerMetadata": ("infer", lambda _, __: SERVER_METADATA),
+    "ModelReady": ("infer", lambda engine, model: {"ready": _is_model_ready(engine, model)}),
+    "ModelMetadata": ("infer", lambda engine, model: model_metadata(engine, _registration(engine, model))),
+    "ModelConfig": ("infer", lambda engine, model: {"config": model_config(_registration(engine, model))}),
+    "ModelStatistics": ("read", lambda engine, model: statistics_of(engine, model.name, model.version)),
+    "RepositoryIndex": ("read", _index),
+    "RepositoryModelLoad": ("admin", _load),
+    "RepositoryModelUnload": ("admin", _unload),
+    **{name: ("infer", partial(_refuse, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
+}
+"""The permission of each call that is no inference, and the function that returns or awaits the response's content."""
+
+
+class KServeV2Grpc(GrpcProtocol):
+    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
+
+    name = "kserve-v2-grpc"
+    service = INFERENCE
+    permissions: Mapping[str, Permission] = {
+        **{name: permission for name, (permission, _) in _PLAIN_CALLS.items()},
+        **dict.fromkeys(("ModelInfer", "ModelStreamInfer"), "infer"),
+    }
+    queued_methods = frozenset({"ModelInfer"})
+
+    def target_model(self, data: bytes, /) -> str:
+        try:
+            # Load and unload requests have the name in the same field.
+            return read_message("RepositoryModelUnloadRequest", data).model_name
+        except InferenceError:
+            return ""
+
+    def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
+        inferences = _Inferences(engine)
+
+        async def stream(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
+            context = read_call_info(call, self.name)
+            in_band = metadata_of(call).get(_STATUS_KEY) != "true"
+            try:
+                with engine.count_stream(context):
+                    async with aclosing(_until_stopping(stopping, requests)) as received:
+                        async for data in received:
+                            # A context belongs to one request.
+                            message_context = msgspec.structs.replace(context, response_headers={})
+                            async with aclosing(inferences.infer_stream(data, message_context, in_band)) as items:
+                                async for item in items:
+                                    yield item
+            except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
+                failure = error
+            else:
+                return
+            await abort_call(call, context, failure)
+
+        streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
+        return {
+            **{name: unary_handler(self.name, partial(_answer_plain, engine, name)) for name in _PLAIN_CALLS},
+            "ModelInfer": unary_handler(self.name, inferences.infer),
+            "ModelStreamInfer": streaming_handler,
+        }
+
+
+async def _answer_plain(engine: Engine, name: str, data: bytes, _: RequestContext) -> bytes:
+    """Answer a call that is no inference."""
+    message = read_message(INFERENCE.methods_by_name[name].input_type.name, data)
+    if repository := getattr(message, "repository_name", ""):
+        text = f"Expected no repository name, because there is only one; got {repository!r}"
+        raise InferenceError(ErrorKind.UNSUPPORTED, text)
+    content: Any = _PLAIN_CALLS[name][1](engine, message)
+    return encode_message(f"{name}Response", await content if isawaitable(content) else content)
+
+
+async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the requests of a stream.
+
+    Raises:
+        InferenceError: MODEL_NOT_READY once the server stops; an idle stream would otherwise delay the stop.
+    """
+    iterator = aiter(requests)
+    stop_task = asyncio.ensure_future(stopping.wait())
+    next_request: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            next_request = asyncio.ensure_future(anext(iterator))
+            await asyncio.wait({next_request, stop_task}, return_when=asyncio.FIRST_COMPLETED)
+            if not next_request.done():
+                raise InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
+            try:
+                data = next_request.result()
+            except StopAsyncIteration:
+                return
+            yield data
+    finally:
+        stop_task.cancel()
+        if next_request is not None:
+            next_request.cancel()

@@ -1,0 +1,164 @@
+"""Read the ``metadata_props`` of an ONNX file.
+
+Ultralytics and similar exporters write Python literals. They are untrusted, so only `ast.literal_eval` reads them.
+PaddleOCR's recognisers list their characters, and newer RF-DETR exports contain a JSON object.
+"""
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from app.core.runtimes.onnxruntime.images.preprocessing import Interpolation, pillow_filter
+from app.core.settings.model import ModelError
+from tasks.task import TaskType
+
+ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
+    "classify": TaskType.IMAGE_CLASSIFICATION,
+    "detect": TaskType.OBJECT_DETECTION,
+    "obb": TaskType.ORIENTED_OBJECT_DETECTION,
+    "segment": TaskType.IMAGE_SEGMENTATION,
+    "semantic": TaskType.IMAGE_SEGMENTATION,
+    "pose": TaskType.OBJECT_DETECTION,
+}
+
+_RF_DETR = "rfdetr_inference"
+"""``METADATA_KEY`` of ``rfdetr/export/_runtime/metadata.py``."""
+
+_MAX_LITERAL = 2_000_000
+"""Characters. The names of 21,000 ImageNet classes need less than 600,000."""
+
+
+_MAX_DESCRIPTION = 300
+"""Characters."""
+
+
+class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The used fields of the JSON object in newer RF-DETR exports.
+
+    Attributes:
+        class_id_to_name: names by class number, with the gaps of the training data.
+        means: means of R, G, B for pixels in 0..1; `stds` are their standard deviations.
+    """
+
+    class_id_to_name: dict[int, str] = {}
+    means: tuple[float, float, float] | None = None
+    stds: tuple[float, float, float] | None = None
+    resize_interpolation: str | None = None
+    resize_antialias: bool | None = None
+
+
+class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The metadata of the file; None for undeclared fields.
+
+    Attributes:
+        task: the exporter's name of the task, such as ``detect`` or ``pose``.
+        names: class names by class number; for RF-DETR only those numbers that have a name.
+        size: (height, width) of the exported input, pixels.
+        suppressed: whether the graph includes non-maximum suppression.
+        end_to_end: whether the network was trained to need no suppression.
+        keypoints: number of keypoints that a pose model appends to each box, and of numbers for each, 2 or 3.
+        characters: the alphabet of a text recogniser, one line each; ``character`` in PaddleOCR's exports.
+        interpolation: filter for resizing, from the keys ``interpolation`` or ``resample``.
+    """
+
+    description: str = ""
+    task: str | None = None
+    names: tuple[str, ...] | None = None
+    size: tuple[int, int] | None = None
+    suppressed: bool = False
+    end_to_end: bool = False
+    keypoints: tuple[int, int] | None = None
+    characters: str | None = None
+    rf_detr: RfDetrMetadata | None = None
+    interpolation: Interpolation | None = None
+    antialias: bool | None = None
+
+
+def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
+    """Read the used properties. All of them are optional.
+
+    Raises:
+        ModelError: if a property cannot be read.
+    """
+    arguments = _literal(file, properties, "args")
+    suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
+    rf_detr = _rf_detr(file, properties.get(_RF_DETR))
+    names = _names(file, _literal(file, properties, "names"))
+    if names is None and rf_detr is not None and rf_detr.class_id_to_name:
+        names = tuple(rf_detr.class_id_to_name[number] for number in sorted(rf_detr.class_id_to_name))
+    return ExportMetadata(
+        description=" ".join(properties.get("description", "")[:_MAX_DESCRIPTION].split()),
+        task=properties.get("task") or None,
+        names=names,
+        size=_size(file, _literal(file, properties, "imgsz")),
+        suppressed=suppressed or properties.get("nms") == "True",
+        end_to_end=properties.get("end2end") == "True",
+        keypoints=_keypoints(file, _literal(file, properties, "kpt_shape")),
+        characters=properties.get("character") or None,
+        rf_detr=rf_detr,
+        interpolation=pillow_filter(
+            properties.get("interpolation")
+            or properties.get("resample")
+            or (rf_detr.resize_interpolation if rf_detr else None)
+        ),
+        antialias={"true": True, "false": False}.get(
+            properties.get("antialias", "").lower(), rf_detr.resize_antialias if rf_detr else None
+        ),
+    )
+
+
+def _keypoints(file: Path, value: object) -> tuple[int, int] | None:
+    match value:
+        case None:
+            return None
+        case [int(points), int(numbers)] if points > 0 and numbers in (2, 3):
+            return points, numbers
+        case _:
+            raise ModelError(f"{file}: metadata 'kpt_shape' should be [points, 2 or 3], got {value!r:.60}")
+
+
+def _rf_detr(file: Path, text: str | None) -> RfDetrMetadata | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=RfDetrMetadata)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ModelError(f"{file}: metadata {_RF_DETR!r} cannot be read: {error}") from None
+
+
+def _literal(file: Path, properties: Mapping[str, str], key: str) -> object:
+    text = properties.get(key)
+    if not text:
+        return None
+    if len(text) > _MAX_LITERAL:
+        raise ModelError(f"{file}: metadata {key!r} has {len(text):,} characters, more than {_MAX_LITERAL:,}")
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ModelError(f"{file}: metadata {key!r} is not a Python literal: {text[:60]!r}") from None
+
+
+def _names(file: Path, value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(str(name) for name in cast("list[object]", value))
+    if isinstance(value, dict):
+        by_number = cast("dict[object, object]", value)
+        numbers = [key for key in by_number if isinstance(key, int)]
+        if sorted(numbers) == list(range(len(by_number))):
+            return tuple(str(by_number[number]) for number in range(len(by_number)))
+    raise ModelError(f"{file}: metadata 'names' should give a name to each class number 0, 1, ..., got {value!r:.60}")
+
+
+def _size(file: Path, value: object) -> tuple[int, int] | None:
+    match [value, value] if isinstance(value, int) else value:
+        case None:
+            return None
+        case [int(height), int(width)] if height > 0 and width > 0:
+            return height, width
+        case _:
+            raise ModelError(f"{file}: metadata 'imgsz' should be [height, width], got {value!r:.60}")

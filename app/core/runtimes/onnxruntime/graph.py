@@ -1,0 +1,224 @@
+"""Identify the inputs of a vision graph, images and optional sizes or masks, and run the graph on images."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
+from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement, fit
+from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.core.runtimes.onnxruntime.session import GraphSession
+from tasks.inference.error import model_failed
+from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.vision.image import Image
+
+_DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
+
+_CHANNELS, _GREY = 3, 1
+_IMAGE_RANK = 4
+_COUNTS = (Datatype.INT64, Datatype.INT32, Datatype.FP32)
+
+_MAX_BATCH = 8
+"""Larger batches need more memory and save no time on a CPU."""
+
+
+class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """The inputs of a vision graph.
+
+    Attributes:
+        image: [batch, channels, height, width], or [batch, height, width, channels] with `channels_last`; or without
+            the batch dimension, for graphs that take one image.
+        channels_last: whether the channels are the last dimension of `image`.
+        target_sizes: [batch, 2], the (width, height) to which the graph scales its boxes: ``orig_target_sizes`` of
+            RT-DETR and D-FINE. The server passes the size of the input, so that all graphs return boxes in input
+            pixels.
+        pixel_mask: [batch, height, width], 1 for image pixels and 0 for padding: an input of DETR in transformers.
+    """
+
+    image: TensorSpec
+    channels_last: bool = False
+    target_sizes: TensorSpec | None = None
+    pixel_mask: TensorSpec | None = None
+
+    @property
+    def batch(self) -> int:
+        """Return the batch size of the graph; -1 for any size."""
+        return self.image.shape[0] if self._has_batch else 1
+
+    @property
+    def _has_batch(self) -> bool:
+        return len(self.image.shape) == _IMAGE_RANK
+
+    @property
+    def channels(self) -> int:
+        """Return 1 for grey images, otherwise 3."""
+        return _GREY if self.image.shape[-1 if self.channels_last else -3] == _GREY else _CHANNELS
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Return the (height, width) of the images; -1 for a side of any length."""
+        height, width = self.image.shape[-3:-1] if self.channels_last else self.image.shape[-2:]
+        return height, width
+
+    @property
+    def only_image(self) -> bool:
+        """Return whether a batch of images is all that the graph takes."""
+        return self._has_batch and self.target_sizes is None and self.pixel_mask is None
+
+    def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
+        """Return all inputs of the graph for an image batch of this size."""
+        feeds = {self.image.name: images if self._has_batch else images[0]}
+        if self.target_sizes is not None:
+            size = np.array([[width, height]], self.target_sizes.datatype.dtype)
+            feeds[self.target_sizes.name] = np.repeat(size, len(images), axis=0)
+        if self.pixel_mask is not None:
+            _, *fixed = self.pixel_mask.shape
+            sides = [
+                fixed_side if fixed_side != -1 else side
+                for fixed_side, side in zip(fixed, (height, width), strict=True)
+            ]
+            feeds[self.pixel_mask.name] = np.ones((len(images), *sides), self.pixel_mask.datatype.dtype)
+        return feeds
+
+
+def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageInputs:
+    """Identify the inputs of the graph.
+
+    Raises:
+        ModelError: if there is no image input, or an input of an unknown kind.
+    """
+    shown = ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in inputs)
+    images = [spec for spec in inputs if len(spec.shape) == _IMAGE_RANK]
+    images = images or [spec for spec in inputs if is_single_image(spec)]
+    if not images:
+        raise model_files.error(f"its input should be images {_expected(channels_last=False)}, but is {shown}")
+    others = [spec for spec in inputs if spec not in images]
+    sizes = [spec for spec in others if _is_target_size(spec)]
+    masks = [spec for spec in others if len(spec.shape) == 3 and "mask" in spec.name.lower()]
+    if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
+        raise model_files.error(
+            f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes [batch, 2] and "
+            f"pixel_mask [batch, height, width] are supported"
+        )
+    (image,) = images
+    declared = model_files.settings.preprocessing.channels_last
+    first, last = image.shape[-3], image.shape[-1]
+    # Three channels are more likely than one.
+    channels_last = first != _CHANNELS and (last == _CHANNELS or (last == _GREY and first != _GREY))
+    channels_last = channels_last if declared is None else declared
+    if (last if channels_last else first) not in (_CHANNELS, _GREY, -1):
+        raise model_files.error(f"its input should be images {_expected(channels_last=channels_last)}, but is {shown}")
+    if image.datatype not in _DATATYPES:
+        raise model_files.error(f"its input should be of datatype {', '.join(_DATATYPES)}, but is {shown}")
+    return ImageInputs(
+        image=image,
+        channels_last=channels_last,
+        target_sizes=sizes[0] if sizes else None,
+        pixel_mask=masks[0] if masks else None,
+    )
+
+
+def _expected(*, channels_last: bool) -> str:
+    shape = "[batch, height, width, 3]" if channels_last else "[batch, 3, height, width]"
+    return f"{shape}, or 1 instead of 3 for grey"
+
+
+def is_single_image(spec: TensorSpec) -> bool:
+    """Return whether an input can be one image without a batch dimension: [3, height, width]."""
+    return len(spec.shape) == _IMAGE_RANK - 1 and _CHANNELS in (spec.shape[0], spec.shape[2])
+
+
+def _is_target_size(spec: TensorSpec) -> bool:
+    pairs = len(spec.shape) == 2 and spec.shape[1] in (2, -1)
+    return pairs and "size" in spec.name.lower() and spec.datatype in _COUNTS
+
+
+class RawOutputs(msgspec.Struct, frozen=True, eq=False):
+    """The outputs of the graph for one image, its placement in the input, and the sides of the input in pixels.
+
+    The outputs have no batch dimension. Floating-point ones are float32, unless the graph keeps their datatypes.
+    """
+
+    outputs: Sequence[NDArray[Any]]
+    placement: Placement
+    height: int
+    width: int
+
+
+class ImageGraph:
+    """Runs a graph on `max_images` of any size at once, and returns the named `outputs`, in order.
+
+    Outputs have no batch dimension if they are `unbatched`. Floating-point outputs become float32, unless
+    `keep_datatypes` is true.
+    """
+
+    def __init__(
+        self,
+        session: GraphSession,
+        inputs: ImageInputs,
+        preprocessing: Preprocessing,
+        outputs: Sequence[str],
+        *,
+        unbatched: bool = False,
+        keep_datatypes: bool = False,
+    ) -> None:
+        self._session = session
+        self._inputs = inputs
+        self._image_name, self._only_image = inputs.image.name, inputs.only_image
+        self.batcher = ImageBatcher(
+            preprocessing, inputs.image.datatype, channels_last=inputs.channels_last, grey=inputs.channels == _GREY
+        )
+        self.preprocessing = preprocessing
+        self._outputs = tuple(outputs)
+        self._unbatched = unbatched
+        self._converted_kind = "" if keep_datatypes else "f"
+        self._batch = 1 if unbatched else inputs.batch
+        # Images of several sizes do not fit into one tensor.
+        self.max_images = 1 if preprocessing.dynamic_size else _MAX_BATCH if self._batch == -1 else self._batch
+
+    def downscale(self, width: int, height: int) -> float:
+        """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
+        options = self.preprocessing
+        if options.dynamic_size is not None:
+            return 1.0
+        place = fit((height, width), (options.height, options.width), options)
+        return min((width - 2 * place.cut_x) / place.width, (height - 2 * place.cut_y) / place.height)
+
+    def output_specs(self) -> Sequence[TensorSpec]:
+        """Return the selected outputs for any number of images, which are the first dimension."""
+        specs = {spec.name: spec for spec in self._session.outputs}
+        return [
+            msgspec.structs.replace(spec, shape=(-1, *(spec.shape if self._unbatched else spec.shape[1:])))
+            for spec in (specs[name] for name in self._outputs)
+        ]
+
+    def run(self, images: Sequence[Image]) -> list[RawOutputs]:
+        """Return the outputs of each of 1 to `max_images` images, in order.
+
+        Raises:
+            InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
+        """
+        count = len(images) if self._batch == -1 else self._batch
+        height, width = self.preprocessing.height, self.preprocessing.width
+        if self.preprocessing.dynamic_size:
+            height, width = self.preprocessing.dynamic_size.input_size(images[0].height, images[0].width)
+        batch, placements = self.batcher.prepare(images, count, (height, width))
+        feeds = {self._image_name: batch} if self._only_image else self._inputs.feeds(batch, height, width)
+        outputs = self._session.run(feeds, self._outputs)
+        floats: list[NDArray[Any]] = []
+        for output in outputs:
+            if not self._unbatched and output.shape[:1] != (count,):
+                shapes = [list(output.shape) for output in outputs]
+                raise model_failed(f"The model received {count} images and returned outputs of the shapes {shapes}")
+            floats.append(
+                output.astype(np.float32, copy=False) if output.dtype.kind == self._converted_kind else output
+            )
+        if self._unbatched:
+            return [RawOutputs(floats, placements[0], height, width)]
+        answers: list[RawOutputs] = []
+        for placement, *own_outputs in zip(placements, *floats, strict=False):
+            answers.append(RawOutputs(own_outputs, placement, height, width))
+        return answers

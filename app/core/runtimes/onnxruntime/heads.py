@@ -1,0 +1,151 @@
+"""Bind an inspected vision model to its task: run its graph on images, and decode the outputs with its layout."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
+from app.core.runtimes.onnxruntime.inspection import Inspection
+from app.core.runtimes.onnxruntime.layouts.layout import Candidates, Match, Outline
+from tasks.image_classification import Classification, ClassificationInput, ImageClassification
+from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
+from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import model_failed
+from tasks.inference.tensor import Tensor, TensorSpec
+from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
+from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
+from tasks.task import Task, TaskType
+from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
+from tasks.text.generation import reject_conversation
+from tasks.vision.filtering import SelectionParameters
+from tasks.vision.image import Image
+
+
+class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
+    """A model of images. `predict` converts the outputs for one input to its prediction."""
+
+    graph: ImageGraph
+    match: Match
+    names: Sequence[str]
+    predict: "Callable[[OnnxImageModel, Any, RawOutputs], Any]"
+    image_of: Callable[[Any], Image] = attrgetter("image")
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        max_images = self.graph.max_images
+        predictions: list[Any] = []
+        for start in range(0, len(inputs), max_images):
+            batch = inputs[start : start + max_images]
+            # Decoders handle values that are not finite, so that NumPy's warnings about them are noise.
+            with np.errstate(all="ignore"):
+                for item, answer in zip(batch, self.graph.run(list(map(self.image_of, batch))), strict=True):
+                    predictions.append(self.predict(self, item, answer))
+        return predictions
+
+
+def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel, Any]:
+    """Return the task, its model, and an input with a blank image."""
+    graph, found = inspection.graph, inspection.match
+    model = partial(OnnxImageModel, graph, found, tuple(inspection.description.labels))
+    blank = Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
+    detection = DetectionInput(blank, DetectionParameters())
+    match found.task_type:
+        case TaskType.IMAGE_CLASSIFICATION:
+            return ImageClassification(), model(_classification), ClassificationInput(blank, SelectionParameters())
+        case TaskType.OBJECT_DETECTION:
+            return ObjectDetection(keypoints=found.keypoints), model(_detections), detection
+        case TaskType.ORIENTED_OBJECT_DETECTION:
+            return OrientedObjectDetection(), model(_oriented_detections), detection
+        case TaskType.IMAGE_SEGMENTATION:
+            return ImageSegmentation(), model(_segments), SegmentationInput(blank, SegmentationParameters())
+        case TaskType.IMAGE_TEXT_TO_TEXT:
+            item = PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
+            return ImageTextToText(), model(_text_answers, _only_image), item
+        case _:
+            outputs = graph.output_specs()
+            return ImageTensorInference(outputs), model(partial(_tensors, outputs=outputs)), ImageTensorInput(blank)
+
+
+def _classification(model: OnnxImageModel, item: ClassificationInput, answer: RawOutputs) -> Classification:
+    del item
+    return Classification(labels=model.names, scores=model.match.decode(answer))
+
+
+def _detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> Detections:
+    candidates: Candidates = model.match.decode(answer, item.parameters)
+    keypoints = None
+    if model.match.keypoints is not None:
+        points = candidates.extras.reshape(-1, *model.match.keypoints)
+        keypoints = answer.placement.keypoints_to_image(points)
+    return Detections(
+        labels=_names_of(candidates.class_ids.tolist(), model.names),
+        scores=candidates.scores,
+        boxes=answer.placement.boxes_to_image(candidates.boxes),
+        keypoints=keypoints,
+    )
+
+
+def _oriented_detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> OrientedDetections:
+    candidates: Candidates = model.match.decode(answer, item.parameters)
+    return OrientedDetections(
+        labels=_names_of(candidates.class_ids.tolist(), model.names),
+        scores=candidates.scores,
+        boxes=answer.placement.rotated_boxes_to_image(candidates.boxes),
+        width=item.image.width,
+        height=item.image.height,
+    )
+
+
+def _segments(model: OnnxImageModel, item: SegmentationInput, answer: RawOutputs) -> Segments:
+    outline: Outline = model.match.decode(answer, item)
+    labels = _names_of(outline.class_ids.tolist(), model.names)
+    return Segments(labels=labels, scores=outline.scores, contours=outline.contours)
+
+
+def _only_image(item: PromptedImage) -> Image:
+    reject_conversation(item.parameters.messages, item.path)
+    return item.image
+
+
+def _text_answers(model: OnnxImageModel, item: PromptedImage, answer: RawOutputs) -> Answers:
+    """Answer every prompt with the text in the image, which has one line."""
+    return Answers(prompts=item.prompts, answers=[model.match.decode(answer)] * len(item.prompts))
+
+
+def _tensors(
+    model: OnnxImageModel, item: ImageTensorInput, answer: RawOutputs, *, outputs: Sequence[TensorSpec]
+) -> ImageTensors:
+    del model, item
+    return ImageTensors(as_tensors(outputs, answer.outputs))
+
+
+def as_tensors(specs: Sequence[TensorSpec], arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+    """Return outputs of a graph as tensors. Strings, which ONNX Runtime returns as `str`, become `bytes`."""
+    tensors: list[Tensor] = []
+    for spec, array in zip(specs, map(np.asarray, arrays), strict=True):
+        data = array
+        if array.dtype.kind in "OUS":
+            texts: list[str | bytes] = array.ravel().tolist()
+            data = np.empty(array.size, object)
+            data[:] = [text.encode() if isinstance(text, str) else bytes(text) for text in texts]
+            data = data.reshape(array.shape)
+        tensors.append(Tensor(name=spec.name, datatype=spec.datatype, data=data))
+    return tensors
+
+
+def _names_of(class_ids: Sequence[int], names: Sequence[str]) -> list[str]:
+    """Return the name of each class. If the model has no names, the number of a class is its name.
+
+    Raises:
+        InferenceError: MODEL_FAILED for a number without a name.
+    """
+    if not names:
+        return [str(class_id) for class_id in class_ids]
+    for class_id in class_ids:
+        if not 0 <= class_id < len(names):
+            raise model_failed(f"The model returned class number {class_id}, but has only {len(names)} labels")
+    return list(map(names.__getitem__, class_ids))

@@ -1,0 +1,200 @@
+"""The preprocessing of a model's images, and rules for the input size of graphs that accept any size."""
+
+from typing import Literal
+
+import msgspec
+
+from metadata.model import Origin
+
+Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
+BoxScale = Literal["axes", "common", "height"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
+Antialias = bool | Literal["fast"]
+
+PILLOW_FILTERS: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "area": 4}
+"""Numbers of `PIL.Image.Resampling`, which model files use too. Pillow takes 7 MB, so it is imported when needed."""
+_FILTER_NAMES: dict[str, Interpolation] = {"box": "area"}
+for _name, _number in PILLOW_FILTERS.items():
+    _FILTER_NAMES[_name] = _FILTER_NAMES[str(_number)] = _name
+
+Triple = tuple[float, float, float]
+"""One value each for R, G and B."""
+
+BYTE = 1 / 255
+"""The scale from bytes to 0..1."""
+ZEROS: Triple = (0.0, 0.0, 0.0)
+HALVES: Triple = (0.5, 0.5, 0.5)
+ONES: Triple = (1.0, 1.0, 1.0)
+IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
+IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
+LETTERBOX_FILL = 114
+"""The grey of Ultralytics' LetterBox."""
+_MIN_SIDE = 32
+"""Pixels. Networks downsample by this factor, so a thinner input would have no features."""
+
+
+def pillow_filter(value: object) -> Interpolation | None:
+    """Return the interpolation for Pillow's number or name of a filter; None for other values."""
+    return _FILTER_NAMES.get(str(value).lower())
+
+
+class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Resize the shorter side to a length, with a limit for the longer side, in pixels, as image processors of DETR do.
+
+    No side is shorter than 32. Both sides are truncated to a multiple of `floor`, as YOLOS does.
+    """
+
+    shortest: int
+    longest: int
+    floor: int = 1
+
+    def __str__(self) -> str:
+        rounded = f", to multiples of {self.floor}" if self.floor > 1 else ""
+        return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        shorter, longer = min(height, width), max(height, width)
+        scaled = float(self.shortest)
+        if longer / shorter * scaled > self.longest:
+            scaled = self.longest * shorter / longer
+        # The sides are rounded as in ``get_size_with_aspect_ratio`` of transformers.
+        sides = (round(scaled), int(scaled * longer / shorter))
+        short, long = (max(_MIN_SIDE, side - side % self.floor) for side in sides)
+        return (short, long) if height <= width else (long, short)
+
+
+class TextPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Reduce large images as RapidOCR does, then enlarge small ones and round to multiples of 32 as PaddleOCR does.
+
+    The longer side has at most `max_side` pixels before the image is enlarged, and `max_enlarged` after that. The
+    shorter side has at least `min_side` pixels, unless the longer one exceeds `max_enlarged`.
+    """
+
+    min_side: int
+    max_side: int
+    max_enlarged: int
+
+    def __str__(self) -> str:
+        return f"longer side reduced to {self.max_side}, then shorter one enlarged to {self.min_side}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        longer = max(height, width)
+        scale = max(min(1.0, self.max_side / longer), self.min_side / min(height, width))
+        scale = min(scale, self.max_enlarged / longer)
+        rounded_height, rounded_width = (
+            max(_MIN_SIDE, round(int(side * scale) / _MIN_SIDE) * _MIN_SIDE) for side in (height, width)
+        )
+        return rounded_height, rounded_width
+
+
+class TextLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does; all in pixels.
+
+    A narrower image than `min_width` is padded. A wider one than `max_width` is squeezed.
+    """
+
+    height: int
+    min_width: int
+    max_width: int
+
+    def __str__(self) -> str:
+        return f"height {self.height}, width that of the image, {self.min_width} to {self.max_width}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.height, min(max(int(self.height * (width / height)), self.min_width), self.max_width)
+
+
+class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do."""
+
+    def __str__(self) -> str:
+        return "that of the image"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        return height, width
+
+
+DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize
+"""A rule: `input_size` returns the (height, width) of the input for that of an image, pixels; its text is for users."""
+
+
+class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """``input = (pixel * scale - mean) / std`` for the resized image.
+
+    Attributes:
+        height: height of the input, pixels, as is its `width`.
+        resize: `letterbox` as in Ultralytics' LetterBox; `pad` with the padding only at the right and bottom, as in
+            YOLOX; `line` as PaddleOCR resizes lines of text, to the height of the input, and to its width at most,
+            which squeezes longer lines; `crop` as in torchvision's Resize and CenterCrop; `stretch` like `crop`, but
+            without the aspect ratio.
+        shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
+        antialias: true for Pillow, whose filters cover all pixels of a downscaled image; false for OpenCV, whose
+            filters do not; `fast` to halve long sides with OpenCV before its filter.
+        dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
+        fill: grey value or R, G, B of the padding, 0..255; None for 0 after normalisation.
+        scale: factor for pixels in 0..255.
+        mean: means of R, G, B; `std` are their standard deviations.
+        bgr: whether the input's first channel is blue.
+        crop_half_even: whether a centre crop rounds half a pixel to even, as in torchvision, or down, as in
+            transformers.
+        box_scale: the scale that maps boxes back: `axes` for that of each axis; for `letterbox` and `pad`, `common` for
+            the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
+        resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
+            filter.
+        resizes_whole: whether all pixels are resized before a crop, so that they equal those of transformers exactly.
+        pads_to_square: whether an image is padded to a square with `fill` before it is resized, as in LLaVA; placements
+            are then those of the square.
+    """
+
+    height: int
+    width: int
+    resize: Resize
+    shorter_side: int
+    interpolation: Interpolation = "bilinear"
+    antialias: Antialias = True
+    dynamic_size: DynamicSize | None = None
+    fill: int | tuple[int, int, int] | None = LETTERBOX_FILL
+    scale: float = BYTE
+    mean: Triple = ZEROS
+    std: Triple = ONES
+    bgr: bool = False
+    crop_half_even: bool = True
+    box_scale: BoxScale = "axes"
+    resizes_floats: bool = False
+    resizes_whole: bool = False
+    pads_to_square: bool = False
+
+
+class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
+    """What one source declares: the settings, a file, or the layout; None or 0 for undeclared fields.
+
+    The fields are those of `Preprocessing`, unless they are described here.
+
+    Attributes:
+        origin: the source; for a layout CONVENTION if one exporter uses it, GUESSED if its models are known to differ.
+        size: (height, width) of the input, pixels.
+        crop_fraction: fraction of the resized image that is kept; an alternative to `shorter_side`.
+        channel_order: order of the input's channels.
+    """
+
+    origin: Origin = Origin.CONVENTION
+    size: tuple[int, int] | None = None
+    resize: Resize | None = None
+    interpolation: Interpolation | None = None
+    antialias: Antialias | None = None
+    dynamic_size: DynamicSize | None = None
+    shorter_side: int = 0
+    crop_fraction: float | None = None
+    fill: int | None = None
+    scale: float | None = None
+    mean: Triple | None = None
+    std: Triple | None = None
+    channel_order: Literal["RGB", "BGR"] | None = None
+    crop_half_even: bool = True
+    box_scale: BoxScale | None = None
+    resizes_floats: bool = False
+
+
+NO_PREPROCESSING = PartialPreprocessing(origin=Origin.GUESSED)
+STRETCHED = PartialPreprocessing(resize="stretch", interpolation="bilinear", antialias=True, channel_order="RGB")
+"""The preprocessing that torchvision and the DETR models of transformers share."""

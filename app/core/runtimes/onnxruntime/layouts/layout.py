@@ -1,0 +1,250 @@
+"""The interface of output layouts: recognise a graph, and decode its outputs.
+
+In this package b is the batch, nc the number of classes, N the number of candidates or queries, M the maximum number of
+detections, and nm the number of mask coefficients.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
+from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
+from app.core.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
+from metadata.model import Fact, Origin
+from tasks.inference.error import model_failed
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+from tasks.vision.contours import Contour
+
+_SUM_TOLERANCE = 1e-3
+FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)([._/:]|$)")
+"""Names, in lower case, of outputs that are vectors for comparisons, not scores of classes."""
+_MAPS = re.compile(r"depth|disp(arity)?([._/:]|$)|hidden")
+_MAX_LINE_HEIGHT = 64
+"""Pixels. Text recognisers take images of one line, which are low and wide."""
+ALL_NAN = "The model returned scores that are all NaN"
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One output of a graph, and its value for a black image. The shape is the same for every image."""
+
+    name: str
+    blank: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape, including the batch."""
+        return self.blank.shape
+
+    @property
+    def is_float(self) -> bool:
+        """Return whether the output is floating-point."""
+        return self.blank.dtype.kind == "f"
+
+
+class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The information from which layouts recognise a graph.
+
+    `outputs` are in the graph's order, for a black image of `size` (height, width). `classes` is the number of labels
+    in the files; None if they list none.
+    """
+
+    inputs: ImageInputs
+    outputs: Sequence[Output]
+    model_files: ModelFiles
+    classes: int | None
+    size: tuple[int, int]
+
+    @property
+    def declared_task(self) -> TaskType | None:
+        """Return the model's task, if the settings or files declare it."""
+        return self.model_files.declared_task()[0]
+
+    @property
+    def declared_layout(self) -> str | None:
+        """Return the layout in the settings, if any."""
+        return self.model_files.settings.layout
+
+    def outputs_named(self, *names: str) -> list[Output] | None:
+        """Return the outputs with these names, or None if one is missing."""
+        by_name = {output.name: output for output in self.outputs}
+        return [by_name[name] for name in names] if all(name in by_name for name in names) else None
+
+
+class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Objects in the coordinates of the model's input.
+
+    Attributes:
+        boxes: (n, 4) float32 xyxy in input pixels unless documented otherwise; oriented boxes (n, 5) cx, cy, w, h, r.
+        scores: (n,) float32, finite.
+        class_ids: (n,) class numbers.
+        extras: (n, k) float32: the angle in radians, mask coefficients, or the query number; k may be 0.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    class_ids: NDArray[np.intp]
+    extras: NDArray[np.float32]
+
+    def select(self, indices: NDArray[np.intp]) -> "Candidates":
+        """Return the candidates at `indices`, in that order."""
+        return Candidates(
+            boxes=self.boxes[indices],
+            scores=self.scores[indices],
+            class_ids=self.class_ids[indices],
+            extras=self.extras[indices],
+        )
+
+    def finite(self) -> "Candidates":
+        """Return the candidates whose values are all finite."""
+        # The methods of an array call a ufunc through a Python function.
+        every = np.logical_and.reduce
+        valid = every(np.isfinite(self.boxes), axis=1) & np.isfinite(self.scores)
+        valid &= every(np.isfinite(self.extras), axis=1)
+        return self if every(valid) else self.select(valid.nonzero()[0])
+
+
+class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The segmented objects of one image.
+
+    Attributes:
+        class_ids: (n,) class numbers.
+        scores: (n,) float32 in 0..1.
+        contours: contours of each object in image pixels (`tasks.vision.contours`).
+    """
+
+    class_ids: NDArray[np.intp]
+    scores: NDArray[np.float32]
+    contours: Sequence[Sequence[Contour]]
+
+
+FindObjects = Callable[[RawOutputs, DetectionParameters], Candidates]
+"""Returns the objects of one image after suppression."""
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A recognised layout.
+
+    `decode` takes the `RawOutputs` of one image. Its other argument and its result depend on the task:
+
+    - IMAGE_CLASSIFICATION: no other argument; the (nc,) probabilities.
+    - OBJECT_DETECTION: those of `FindObjects`; boxes are (n, 4) xyxy in input pixels.
+    - ORIENTED_OBJECT_DETECTION: the same, but boxes are (n, 5) cx, cy, w, h, r; r in radians, clockwise with y down.
+    - IMAGE_SEGMENTATION: a `SegmentationInput`; an `Outline`.
+    - IMAGE_TEXT_TO_TEXT: no other argument; the text in the image.
+    - TENSOR: not called; the outputs are returned unchanged.
+
+    Attributes:
+        outputs: the decoded outputs, in the order that `decode` expects.
+        keypoints: number of keypoints of each object in `extras`, and of numbers for each: x and y in input pixels,
+            and the visibility; None without.
+        unbatched: whether the outputs have no batch dimension, so that the graph takes one image at a time.
+        by_names: whether names or files identify one exporter, which precedes a match of the shapes alone.
+        task_origin: origin of the task, unless the files declare it.
+        classes: number of labels that the outputs need; None if their shapes do not show it.
+        names: default labels of this layout.
+        preprocessing: of the images, unless the settings or files declare it.
+        parameters: default request parameters, unless the settings declare them.
+    """
+
+    layout: str
+    task_type: TaskType
+    outputs: Sequence[Output]
+    decode: Callable[..., Any] = attrgetter("outputs")
+    keypoints: tuple[int, int] | None = None
+    unbatched: bool = False
+    by_names: bool = False
+    origin: Origin = Origin.SHAPES
+    task_origin: Origin = Origin.SHAPES
+    classes: int | None = None
+    names: tuple[str, ...] = ()
+    preprocessing: PartialPreprocessing = NO_PREPROCESSING
+    parameters: Mapping[str, object] = {}
+    facts: Sequence[Fact] = ()
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """A family of layouts, whose `names` are values of ``layout`` in model-settings.json.
+
+    `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`. `ranks` are the
+    numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks.
+    """
+
+    names: tuple[str, ...]
+    task_types: tuple[TaskType, ...]
+    expected_outputs: str
+    recognise: Callable[[GraphView], Match | None]
+    ranks: tuple[tuple[int, ...], ...]
+
+
+def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
+    """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach the threshold.
+
+    Raises:
+        InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
+    """
+    if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
+        raise model_failed(ALL_NAN)
+    chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
+    if len(chosen) > max_count:
+        chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
+    return chosen
+
+
+def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:
+    """Convert logits to probabilities with tanh, which does not overflow as exp does."""
+    return (np.tanh(logits.astype(np.float32, copy=False) * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
+
+
+def softmax(logits: NDArray[np.float32], axis: int = 0) -> NDArray[np.float32]:
+    """Convert logits to probabilities along an axis. Subtract the maximum first to avoid an overflow."""
+    powers = np.exp(logits - logits.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def grid_corners(rows: int, columns: int, stride: int) -> NDArray[np.float32]:
+    """Return the (rows * columns, 2) left top corners of the cells of a grid, by row, pixels."""
+    return (np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride).astype(
+        np.float32
+    )
+
+
+def planes_first(output: Output, inputs: ImageInputs) -> Output:
+    """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
+    if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
+        return output
+    return Output(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
+
+
+def are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
+    """Return whether the values of an output [b, nc, ...] sum to 1 over the classes."""
+    values = blank.astype(np.float64)
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
+
+
+def takes_text_lines(inputs: ImageInputs) -> bool:
+    """Return whether the input has the shape of a line of text."""
+    height, width = inputs.sides
+    return 0 < height <= _MAX_LINE_HEIGHT and (width == -1 or width >= 2 * height)
+
+
+def is_map_or_features(output: Output, inputs: ImageInputs) -> bool:
+    """Return whether the name or the shape of an output is that of features or of a map [b, h, w] of the image."""
+    name, (height, width) = output.name.lower(), inputs.sides
+    if FEATURES.search(name) or _MAPS.search(name):
+        return True
+    if output.blank.ndim != 3:
+        return False
+    _, rows, columns = output.shape
+    return rows == columns or (height > 0 and width > 0 and rows * width == columns * height)
+
+
+def format_outputs(outputs: Sequence[Output]) -> str:
+    """Format outputs for errors and facts."""
+    return " and ".join(f"{output.name} {list(output.shape)}" for output in outputs)

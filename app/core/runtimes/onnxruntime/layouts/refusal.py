@@ -1,0 +1,152 @@
+"""Explain why no layout matches a graph: the likely task, at most three likely layouts, and what to declare."""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from app.core.runtimes.onnxruntime.layouts.layout import (
+    GraphView,
+    Layout,
+    Output,
+    format_outputs,
+    is_map_or_features,
+    planes_first,
+    takes_text_lines,
+)
+from tasks.task import TaskType
+
+_MAX_LAYOUTS = 3
+_MAX_OUTPUTS = 8
+_MIN_CANDIDATES = 100
+"""Rows of an output. Fewer rows than this are rarely the candidates of a detector."""
+_MAX_STRIDE = 8
+"""Input pixels for each cell of the class scores of segmenters. Coarser maps are features."""
+_BOX_WIDTHS = range(4, 8)
+"""Columns of rows with one box, and maybe a score, a class and an angle."""
+_RECIPE_TASKS = (
+    TaskType.IMAGE_CLASSIFICATION,
+    TaskType.OBJECT_DETECTION,
+    TaskType.ORIENTED_OBJECT_DETECTION,
+    TaskType.IMAGE_SEGMENTATION,
+)
+"""Tasks of ``charioteer init --from onnx``."""
+
+_CHOICES: Mapping[TaskType, str] = {
+    TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
+    TaskType.OBJECT_DETECTION: '{"task_type": "OBJECT_DETECTION"} with "labels" and the "layout"',
+    TaskType.IMAGE_TEXT_TO_TEXT: '{"layout": "ctc"} with the characters as "labels" for text in images',
+    TaskType.IMAGE_CLASSIFICATION: '{"task_type": "IMAGE_CLASSIFICATION"} with "labels" for scores of classes',
+    TaskType.TENSOR: '{"task_type": "TENSOR"} to return them unchanged, as for embeddings and depth maps, with '
+    '"preprocessing" if clients send images',
+}
+
+
+def explain_refusal(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
+    """Return why none of `layouts`, those of `task`, matches, and what to declare."""
+    outputs = _shown(view.outputs)
+    likely, output = _likely_task(view)
+    choose = ""
+    if output is not None and len(view.outputs) > 1:
+        choose = f'declare the outputs to read, such as {{"outputs": ["{output.name}"]}}, in model-settings.json; '
+    if view.declared_layout is not None:
+        expected = next(layout.expected_outputs for layout in layouts if view.declared_layout in layout.names)
+        return (
+            f"model-settings.json declares the layout {view.declared_layout!r}, which its outputs {outputs} do not "
+            f"have; {choose}that layout has {expected}"
+        )
+    if task is None:
+        choices = [_CHOICES[likely], *([] if likely is TaskType.TENSOR else [_CHOICES[TaskType.TENSOR]])]
+        return (
+            f"its task cannot be determined from its outputs {outputs}; {choose}declare the task in "
+            f"model-settings.json, probably {', or '.join(choices)}; {_ways_on(view, likely)}"
+        )
+    if task is TaskType.IMAGE_TEXT_TO_TEXT:
+        return (
+            f"its outputs {outputs} are not those of a text recogniser, [b, steps, characters] with the characters in "
+            f'its metadata or declared as labels; "ctc" in model-settings.json declares another axis of the steps; '
+            f"other models of {task} need several .onnx files, "
+            f"and the others are missing"
+        )
+    labels = "" if view.classes is None else f" with {view.classes} labels"
+    nearest = sorted(layouts, key=lambda layout: _distance(layout, view))[:_MAX_LAYOUTS]
+    expected = "; ".join(f"{' and '.join(layout.names)} {layout.expected_outputs}" for layout in nearest)
+    other = (
+        "" if likely in (task, TaskType.TENSOR) else f"they look like those of {likely}: declare {_CHOICES[likely]}; "
+    )
+    return (
+        f"its outputs {outputs} are of no known layout of {task}{labels}; {choose}{other}similar layouts of {task} are "
+        f'{expected}; if it has one of them, declare it as "layout" in model-settings.json, and the "labels"; '
+        f"{_ways_on(view, task)}"
+    )
+
+
+def _ways_on(view: GraphView, task: TaskType) -> str:
+    recipe = "a Python class can decode any other outputs: "
+    if task in _RECIPE_TASKS:
+        file = shlex.quote(str(view.model_files.file))
+        recipe += f"`charioteer init NAME --from onnx --task {task} --file {file}` writes a starter, see "
+    return f"docs/model_formats.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"
+
+
+def _shown(outputs: Sequence[Output]) -> str:
+    shown = format_outputs(outputs[:_MAX_OUTPUTS])
+    return shown if len(outputs) <= _MAX_OUTPUTS else f"{shown} and {len(outputs) - _MAX_OUTPUTS} more"
+
+
+def _distance(layout: Layout, view: GraphView) -> int:
+    """Return how many outputs a graph has too many or too few for a layout, counted by their ranks."""
+    found = Counter(output.blank.ndim for output in view.outputs)
+    return min(((found - Counter(ranks)) + (Counter(ranks) - found)).total() for ranks in layout.ranks)
+
+
+def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:
+    """Return the task that the outputs look like, and the output to read if one is enough."""
+    candidates = [output for output in view.outputs if output.blank.size] or view.outputs
+    tasks = [(_task_of(output, view), output) for output in candidates]
+    for task in (
+        TaskType.IMAGE_TEXT_TO_TEXT,
+        TaskType.OBJECT_DETECTION,
+        TaskType.IMAGE_SEGMENTATION,
+        TaskType.IMAGE_CLASSIFICATION,
+    ):
+        matching = [output for found, output in tasks if found is task]
+        if matching:
+            largest = max(matching, key=lambda output: output.blank.size)
+            return task, None if task is TaskType.OBJECT_DETECTION else largest
+    return TaskType.TENSOR, None
+
+
+def _task_of(output: Output, view: GraphView) -> TaskType:
+    shape = planes_first(output, view.inputs).shape
+    if is_map_or_features(output, view.inputs) or not output.blank.size:
+        return TaskType.TENSOR
+    match len(shape):
+        case 4:
+            return _task_of_map(shape, view)
+        case 3 if not output.is_float:
+            return TaskType.IMAGE_SEGMENTATION
+        case 3:
+            return _task_of_rows(shape, view)
+        case 2 if shape[1] == min(_BOX_WIDTHS) and len(view.outputs) > 1:
+            return TaskType.OBJECT_DETECTION
+        case 2 if output.is_float:
+            return TaskType.IMAGE_CLASSIFICATION
+        case _:
+            return TaskType.TENSOR
+
+
+def _task_of_map(shape: tuple[int, ...], view: GraphView) -> TaskType:
+    channels, rows = shape[1], shape[2]
+    height = view.inputs.sides[0]
+    if height != -1 and (rows * _MAX_STRIDE < height or (channels == 3 and rows >= height)):
+        # Features, or another image.
+        return TaskType.TENSOR
+    return TaskType.IMAGE_SEGMENTATION
+
+
+def _task_of_rows(shape: tuple[int, ...], view: GraphView) -> TaskType:
+    if takes_text_lines(view.inputs):
+        return TaskType.IMAGE_TEXT_TO_TEXT
+    rows, columns = max(shape[1:]), min(shape[1:])
+    is_candidates = rows >= _MIN_CANDIDATES and rows >= 4 * columns and columns > min(_BOX_WIDTHS)
+    return TaskType.OBJECT_DETECTION if is_candidates or shape[2] in _BOX_WIDTHS else TaskType.TENSOR

@@ -1,0 +1,131 @@
+"""Load ONNX models: those with one graph, for images or tensors, and vision-language models."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from app.core.engine.models.servable import Servable
+from app.core.runtimes.folder import resolve_confined
+from app.core.runtimes.label_files import format_labels
+from app.core.runtimes.onnxruntime.files.location import find_component_graphs, locate_graph
+from app.core.runtimes.onnxruntime.files.model_files import read_model_files
+from app.core.runtimes.onnxruntime.graph import is_single_image
+from app.core.runtimes.onnxruntime.heads import as_tensors, task_and_model
+from app.core.runtimes.onnxruntime.inspection import inspect_model
+from app.core.runtimes.onnxruntime.precision import describe_precision, is_accelerated
+from app.core.runtimes.onnxruntime.session import GraphSession, Session
+from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
+from metadata.model import Fact, ModelMetadata, Origin
+from tasks.inference.error import InferenceError
+from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+
+_IMAGE_RANK = 4
+
+OpenGraph = Callable[[ModelSource], GraphSession]
+
+
+def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMetadata:
+    """Describe the model without keeping it loaded; `open_graph` as in `load`.
+
+    Raises:
+        ModelError: if its task or layout cannot be determined, or a file is missing.
+    """
+    if open_graph is None and find_component_graphs(source):
+        # Import late: most models have one graph, and the server starts faster.
+        from app.plugins.text.image_text_to_text.assembly import assemble
+
+        return assemble(source)[1]
+    session = (open_graph or open_session)(source)
+    if _is_tensor_model(source, session):
+        return _describe_tensor_model(source, session)
+    return inspect_model(source, session).description
+
+
+def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
+    """Load the model, and test it once if it takes images.
+
+    By default ONNX Runtime loads it. If `open_graph` loads it, it must have one graph.
+
+    Raises:
+        ModelError: if its task or layout cannot be determined, a file is missing, or the test fails.
+    """
+    if open_graph is None and find_component_graphs(source):
+        # Import late, as above.
+        from app.plugins.text.image_text_to_text.assembly import load as load_parts
+
+        return load_parts(source)
+    session = (open_graph or open_session)(source)
+    if _is_tensor_model(source, session):
+        task = TensorInference(session.inputs, session.outputs)
+        description = _describe_tensor_model(source, session)
+        return Servable(task, partial(_predict, session), description, source.settings.parameters)
+    inspection = inspect_model(source, session)
+    task, model, example = task_and_model(inspection)
+    try:
+        model([example])
+    except InferenceError as error:
+        raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
+    downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
+    defaults = {**inspection.match.parameters, **source.settings.parameters}
+    return Servable(task, model, inspection.description, defaults, downscale)
+
+
+def open_session(source: ModelSource) -> Session:
+    """Load the graph of a model with ONNX Runtime.
+
+    Raises:
+        ModelError: if there is not one graph, or it cannot be loaded.
+    """
+    session = Session(locate_graph(source), source.settings.onnxruntime, partial(resolve_confined, source=source))
+    precision = source.settings.precision
+    if precision != "fp32" and source.settings.runtime in (None, "onnxruntime"):
+        session.facts = (describe_precision(source, session.file, accelerated=is_accelerated(precision)),)
+    return session
+
+
+def _predict(session: GraphSession, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
+    """Return the outputs of any graph for each input."""
+    return [Tensors(as_tensors(session.outputs, session.run(item.tensors))) for item in inputs]
+
+
+def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
+    """Return whether TENSOR without a preprocessing is declared, or no task is declared and no input can be an image.
+
+    An input without a batch dimension is taken for an image only if the outputs are those of torchvision's detectors.
+    """
+    if source.settings.task_type is not None:
+        has_preprocessing = source.settings.preprocessing != PreprocessingSettings()
+        return source.settings.task_type is TaskType.TENSOR and not has_preprocessing
+    has_image_input = any(len(spec.shape) == _IMAGE_RANK for spec in session.inputs) or (
+        any(is_single_image(spec) for spec in session.inputs)
+        and {"boxes", "labels", "scores"} <= {spec.name for spec in session.outputs}
+    )
+    return not has_image_input and read_model_files(source, session).declared_task()[0] is None
+
+
+def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelMetadata:
+    declared, labels = source.settings.labels, ()
+    origin = Origin.DECLARED if source.settings.task_type is TaskType.TENSOR else Origin.SHAPES
+    facts = [Fact("task type", TaskType.TENSOR, origin)]
+    try:
+        if isinstance(declared, tuple) and declared:
+            found = declared, Origin.DECLARED
+        else:
+            found = read_model_files(source, session).labels
+    except ModelError as error:
+        # Labels are optional here, so unreadable metadata must not prevent serving.
+        found = None
+        facts.append(Fact("labels", f"none, {error}", Origin.MODEL_FILE))
+    if found is not None:
+        labels, origin = found
+        facts.append(Fact("labels", format_labels(labels), origin))
+    return ModelMetadata(
+        task_type=TaskType.TENSOR,
+        platform="onnx",
+        layout="tensors",
+        labels=labels,
+        inputs=session.inputs,
+        outputs=session.outputs,
+        facts=(*facts, *session.facts),
+        properties=session.metadata,
+    )

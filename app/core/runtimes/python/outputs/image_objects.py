@@ -1,0 +1,205 @@
+"""Convert the return values of detectors of boxes and of oriented boxes, and of segmenters."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.runtimes.python.outputs.labelled_scores import RECORDS, SUPERVISION, Objects, read_objects
+from app.core.runtimes.python.outputs.value_parsing import (
+    ClassNames,
+    array,
+    describe,
+    fields,
+    finite,
+    invalid_answer,
+    items,
+    numbers,
+)
+from tasks.image_segmentation import SegmentationInput, Segments
+from tasks.object_detection import DetectionInput, Detections
+from tasks.oriented_object_detection import OrientedDetections
+from tasks.vision.contours import Contour, contours_of_mask
+
+_BOX_FORMS = (
+    "Detections, boxes with scores and labels, a list of records with label, score, xmin, ymin, xmax and ymax, "
+    "or supervision's Detections"
+)
+_ORIENTED_FORMS = (
+    "OrientedDetections, boxes with scores and labels, a list of records with label, score, cx, cy, w, h and r, "
+    "or supervision's Detections with oriented boxes"
+)
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_ORIENTED_FIELDS = ("cx", "cy", "w", "h", "r")
+_CORNERS = "xyxyxyxy"
+"""The key of supervision's ``data`` with the corners of oriented boxes."""
+_SEGMENT_FORMS = (
+    "Segments, masks or contours with scores and labels, a map of class numbers, a list of records with label, score "
+    "and contour, or supervision's Detections with masks"
+)
+_BACKGROUND = "background"
+_VOID = 255
+"""The class number of unlabelled pixels in the label maps of many data sets."""
+
+
+def read_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> Detections:
+    """Read the objects of one image from any form in ``docs/python_models.md``.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of an invalid value.
+    """
+    del item
+    supervised = getattr(value, "xyxy", None), f"{path}.xyxy"
+    found = read_objects(value, path, labels, ("boxes",), _SIDES, supervised)
+    if found is None:
+        raise invalid_answer(path, _BOX_FORMS, describe(value))
+    boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
+    for index in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
+        got = str(boxes[index].tolist())
+        raise invalid_answer(f"{found.path}[{index}]", "left <= right and top <= bottom", got)
+    found.check_lengths(path, boxes=len(boxes))
+    return Detections(
+        labels=found.labels, scores=found.scores, boxes=boxes, keypoints=_keypoints(value, path, found, len(boxes))
+    )
+
+
+def _keypoints(value: object, path: str, found: Objects, count: int) -> NDArray[np.float32] | None:
+    """Return the (N, K, 2 or 3) keypoints of `count` objects, in supervision's types from ``data``; None without."""
+    points, points_path = _optional(value, path, "keypoints")
+    if found.form == SUPERVISION:
+        points, points_path = _optional(getattr(value, "data", None), f"{path}.data", "keypoints")
+    elif found.form == RECORDS:
+        by_record = [_optional(record, path, "keypoints")[0] for record in cast("Sequence[object]", value)]
+        points = None if all(pose is None for pose in by_record) else by_record
+    if points is None or not count:
+        return None
+    coordinates = 2 if array(points, points_path).shape[-1:] == (2,) else 3
+    return finite(numbers(points, points_path, (count, "K", coordinates)), points_path)
+
+
+def _optional(value: object, path: str, name: str) -> tuple[object, str]:
+    """Return a key of a mapping or an attribute of an object, and its path; None if it is missing."""
+    return (fields(value, path, (name,)) or {}).get(name, (None, f"{path}.{name}"))
+
+
+def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
+    """Read the objects of one image from any form in ``docs/python_models.md``.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of an invalid value.
+    """
+    width, height = item.image.width, item.image.height
+    data = getattr(value, "data", None)
+    corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
+    supervised = np.zeros((0, 4, 2)) if corners is None else corners, f'{path}.data["{_CORNERS}"]'
+    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS, supervised)
+    if found is None:
+        raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
+    if getattr(found.geometry, "ndim", 2) == 3:
+        boxes = _from_corners(found.geometry, found.path)
+    else:
+        boxes = numbers(found.geometry, found.path, ("N", 5))
+    if found.form == RECORDS:
+        # Records use the wire format, in which centre and size are fractions of the image.
+        boxes *= np.array([width, height, width, height, 1], np.float32)
+    finite(boxes, found.path)
+    for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
+        got = str(boxes[index].tolist())
+        raise invalid_answer(f"{found.path}[{index}]", "a width and a height of 0 or more", got)
+    found.check_lengths(path, boxes=len(boxes))
+    return OrientedDetections(labels=found.labels, scores=found.scores, boxes=boxes, width=width, height=height)
+
+
+def _from_corners(value: object, path: str) -> NDArray[np.float32]:
+    """Convert (N, 4, 2) corners in pixels, in order around the box, to (N, 5) boxes. The first side is the width."""
+    corners = numbers(value, path, ("N", 4, 2))
+    across, down = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 1]
+    sizes = np.stack([np.hypot(*across.T), np.hypot(*down.T), np.arctan2(across[:, 1], across[:, 0])], axis=1)
+    return np.concatenate([corners.mean(axis=1), sizes], axis=1, dtype=np.float32)
+
+
+def read_segments(value: object, path: str, item: SegmentationInput, labels: ClassNames) -> Segments:
+    """Read the objects of one image from any form in ``docs/python_models.md``.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of an invalid value.
+    """
+    size = (item.image.height, item.image.width)
+    supervised = getattr(value, "mask", None), f"{path}.mask"
+    found = read_objects(value, path, labels, ("masks", "contours"), ("contour",), supervised)
+    if found is None:
+        if (mapped := fields(value, path, ("label_map",))) is not None:
+            return _label_map_segments(*mapped["label_map"], _optional(value, path, "scores"), size, labels)
+        if getattr(value, "ndim", 0) == 2:
+            return _label_map_segments(value, path, (None, path), size, labels)
+        raise invalid_answer(path, _SEGMENT_FORMS, describe(value))
+    if found.form == RECORDS:
+        contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(found.geometry)]
+    elif found.form == "contours":
+        shapes = _sequence(found.geometry, found.path)
+        contours = [_contours(parts, f"{found.path}[{index}]") for index, parts in enumerate(shapes)]
+    else:
+        is_empty = found.form == SUPERVISION and found.geometry is None and not found.labels
+        contours = _mask_contours(() if is_empty else found.geometry, found.path, size)
+    found.check_lengths(path, objects=len(contours))
+    return Segments(labels=found.labels, scores=found.scores, contours=contours)
+
+
+def _mask_contours(masks: object, path: str, size: tuple[int, int]) -> list[list[Contour]]:
+    """Convert one mask at a time: all masks of a large image as float32 would take several times the memory."""
+    sequence = _sequence(masks, path)
+    return [contours_of_mask(_mask(mask, f"{path}[{index}]", size)) for index, mask in enumerate(sequence)]
+
+
+def _mask(value: object, path: str, size: tuple[int, int]) -> NDArray[np.uint8]:
+    if getattr(value, "dtype", None) == np.bool_ and getattr(value, "shape", None) == size:
+        return np.asarray(value, np.uint8)
+    values = numbers(value, path, size)
+    if not ((values == 0) | (values == 1)).all():
+        raise invalid_answer(path, "a mask of booleans, or of 0 and 1", f"numbers up to {values.max():g}")
+    return values.astype(np.uint8)
+
+
+def _label_map_segments(
+    value: object, path: str, score_map: tuple[object, str], size: tuple[int, int], labels: ClassNames
+) -> Segments:
+    """Make one object for each class in a map except the background. Its score is the mean of its pixels' scores."""
+    classes = numbers(value, path, size)
+    if not (np.isfinite(classes).all() and (classes == np.rint(classes)).all()):
+        raise invalid_answer(path, "a map of class numbers", "numbers that are not integers")
+    pixels = np.ones(size, np.float32) if score_map[0] is None else numbers(*score_map, size)
+    objects: list[tuple[str, float, list[Contour]]] = []
+    for number in np.unique(classes).tolist():
+        if number < 0 or (number == _VOID and len(labels.known) <= _VOID):
+            continue
+        name = labels.name(number, path)
+        if name.lower() != _BACKGROUND:
+            mask = classes == number
+            objects.append((name, float(pixels[mask].mean()), contours_of_mask(mask.astype(np.uint8))))
+    means = np.array([score for _, score, _ in objects], np.float32)
+    if not ((means >= 0) & (means <= 1)).all():
+        raise invalid_answer(score_map[1], "scores of 0..1", "others")
+    return Segments(labels=[name for name, _, _ in objects], scores=means, contours=[parts for _, _, parts in objects])
+
+
+def _contours(value: object, path: str) -> list[Contour]:
+    return [_contour(part, f"{path}[{index}]") for index, part in enumerate(_sequence(value, path))]
+
+
+def _contour(value: object, path: str) -> Contour:
+    """Read (P, 2) points from an array, or from records with x and y."""
+    points = _sequence(value, path)
+    if len(points) and (fields(points[0], path, ("x", "y")) is not None):
+        points_by_field = [fields(point, f"{path}[{index}]", ("x", "y")) for index, point in enumerate(points)]
+        if not all(points_by_field):
+            raise invalid_answer(path, "points with x and y", "at least one without them")
+        value = [[point["x"][0], point["y"][0]] for point in points_by_field if point is not None]
+    return finite(numbers(value, path, ("P", 2)), path)
+
+
+def _sequence(value: object, path: str) -> Sequence[Any]:
+    listed = items(value)
+    if listed is None:
+        raise invalid_answer(path, "a list or an array", describe(value))
+    return listed

@@ -1,0 +1,83 @@
+"""Messages between a server and another process that runs a model, over a socket or through Ray."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from app.core.engine.models.servable import Servable, call_model, explanation_methods
+from metadata.model import ModelMetadata
+from tasks.inference.error import ErrorKind, InferenceError
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A servable without its model.
+
+    Attributes:
+        task: task of the model.
+        description: metadata of the model.
+        defaults: default request parameters from the settings.
+        streams: whether the model streams its answers.
+        methods: the `explanation_methods` of the model.
+        downscales: whether the model declares how far images may be downscaled.
+    """
+
+    task: Any
+    description: ModelMetadata
+    defaults: Mapping[str, object]
+    streams: bool
+    methods: frozenset[str]
+    downscales: bool
+
+    @classmethod
+    def of(cls, servable: Servable) -> Self:
+        """Return the binding of `servable`."""
+        return cls(
+            task=servable.task,
+            description=servable.description,
+            defaults=servable.defaults,
+            streams=callable(getattr(servable.model, "stream", None)),
+            methods=explanation_methods(servable.model),
+            downscales=servable.downscale is not None,
+        )
+
+
+class ModelUnavailable(msgspec.Struct, frozen=True):
+    """The model could not be loaded, or can no longer answer calls. `reason` is a sentence for its owner."""
+
+    reason: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An `InferenceError` in plain fields, because exceptions of model code may not survive pickling."""
+
+    kind: ErrorKind
+    message: str
+    path: str = ""
+    retry_after: int | None = None
+
+    @classmethod
+    def from_error(cls, error: InferenceError) -> Self:
+        """Copy the fields of `error`."""
+        return cls(error.kind, error.message, error.path, error.retry_after)
+
+    def to_error(self) -> InferenceError:
+        """Rebuild the error."""
+        return InferenceError(self.kind, self.message, self.path, retry_after=self.retry_after)
+
+
+Outcome = Sequence[Any] | Failure | ModelUnavailable
+"""A prediction for each input, or the error."""
+
+
+def run_batch(
+    model: Callable[[Sequence[Any]], Sequence[Any]], calls: Sequence[Sequence[Any]]
+) -> Sequence[Sequence[Any] | Failure]:
+    """Answer several calls with one call of the model. If it fails, answer each call separately."""
+    try:
+        answers = iter(call_model(model, [value for call in calls for value in call]))
+    except InferenceError as error:
+        if len(calls) == 1:
+            return [Failure.from_error(error)]
+        return [run_batch(model, [call])[0] for call in calls]
+    return [[next(answers) for _ in call] for call in calls]

@@ -1,0 +1,179 @@
+"""Serve gRPC's own services: health (grpc.health.v1) and reflection."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import grpc
+import structlog
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from app.core.engine.engine import Engine
+from app.core.protocols.grpc_protocol import Call, Handler, address_of_call
+from app.core.server.auth.rate_limiter import LogSampler
+
+HEALTH = "grpc.health.v1.Health"
+"""Full name of the service."""
+
+_POLL_SECONDS = 1.0
+
+# Untyped, because grpc's factories leave the types of messages open.
+_GRPC: Any = grpc
+_METHOD = "ServerReflectionInfo"
+_SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+
+REFLECTION_METHODS = tuple(f"/{service}/{_METHOD}" for service in _SERVICES)
+"""The full names of the methods of reflection, in version 1 and in the alpha version that older clients ask for."""
+
+
+class MessageParser:
+    """Parse messages, and reject malformed ones, which gRPC itself answers with UNKNOWN and logs with a traceback."""
+
+    def __init__(self) -> None:
+        self._log: Any = structlog.get_logger("charioteer.grpc")
+        self._sampler = LogSampler()
+
+    async def parse(self, message_type: Any, data: bytes, call: Call, method: str) -> Any:
+        """Return the message in `data`, or abort the call with INVALID_ARGUMENT."""
+        try:
+            return message_type.FromString(data)
+        except DecodeError:
+            fields = self._sampler.sample()
+        if fields is not None:
+            self._log.warning("malformed gRPC message", method=method, address=address_of_call(call), **fields)
+        return await call.abort(grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
+
+
+class Health:
+    """Report SERVING while every model is ready and the server is not stopping, which ends every watch.
+
+    The server itself is the service with an empty name.
+    """
+
+    def __init__(
+        self, engine: Engine, parser: MessageParser, services: Collection[str], stopping: asyncio.Event
+    ) -> None:
+        self._engine = engine
+        self._parser = parser
+        self._services = {"", *services}
+        self._stopping = stopping
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handler of each method."""
+        serialize = HealthCheckResponse.SerializeToString
+        return {
+            "Check": _GRPC.unary_unary_rpc_method_handler(self._check, None, serialize),
+            "Watch": _GRPC.unary_stream_rpc_method_handler(self._watch, None, serialize),
+        }
+
+    async def _check(self, data: bytes, context: Call) -> HealthCheckResponse:
+        request = await self._parser.parse(HealthCheckRequest, data, context, f"/{HEALTH}/Check")
+        if request.service not in self._services:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"No service here is called {request.service[:80]!r}")
+        return HealthCheckResponse(status=self._status(request.service))
+
+    async def _watch(self, data: bytes, context: Call) -> AsyncGenerator[HealthCheckResponse]:
+        request = await self._parser.parse(HealthCheckRequest, data, context, f"/{HEALTH}/Watch")
+        reported = None
+        while True:
+            is_stopping, status = self._stopping.is_set(), self._status(request.service)
+            if status != reported:
+                reported = status
+                yield HealthCheckResponse(status=status)
+            if is_stopping:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _POLL_SECONDS)
+
+    def _status(self, service: str) -> HealthCheckResponse.ServingStatus:
+        if service not in self._services:
+            return HealthCheckResponse.SERVICE_UNKNOWN
+        if not self._engine.not_ready_reason and not self._stopping.is_set():
+            return HealthCheckResponse.SERVING
+        return HealthCheckResponse.NOT_SERVING
+
+
+class Reflection(grpc.GenericRpcHandler):
+    """Handle both versions, whose messages are the same. Few clients need the libraries: the first call imports them.
+
+    The names are those of all other services, the files only those of services that are not gRPC's own.
+    """
+
+    def __init__(self, parser: MessageParser, names: Sequence[str], files: Sequence[FileDescriptor]) -> None:
+        self._parser = parser
+        self._names = names
+        self._files = files
+        self._servicer: Any = None
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of a call; None for other services."""
+        method: str = handler_call_details.method
+        if method not in REFLECTION_METHODS:
+            return None
+        from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+
+        servicer = self._servicer = self._servicer or self._create_servicer()
+        parse = self._parser.parse
+
+        async def answer(messages: AsyncIterable[bytes], call: Call) -> AsyncGenerator[Any]:
+            requests = (await parse(ServerReflectionRequest, data, call, method) async for data in messages)
+            async for response in servicer.ServerReflectionInfo(requests, call):
+                yield response
+
+        serialize = ServerReflectionResponse.SerializeToString
+        return _GRPC.stream_stream_rpc_method_handler(answer, None, serialize)
+
+    def _create_servicer(self) -> Any:
+        from grpc_health.v1 import health_pb2
+        from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+        pool = _ReflectedPool([*self._files, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR], reflection_pb2)
+        return reflection.aio.ReflectionServicer([*self._names, *_SERVICES], pool=cast("Any", pool))
+
+
+class _ReflectedPool:
+    """The descriptors of all services. It also finds the methods of services, which protobuf's pool does not.
+
+    `alpha` is the module with the messages of the alpha version.
+    """
+
+    def __init__(self, files: Sequence[Any], alpha: Any) -> None:
+        from google.protobuf import text_format
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        self._pool = DescriptorPool()
+        self._names: set[str] = set()
+        for file in files:
+            self._add(file)
+        text = text_format.MessageToString(FileDescriptorProto.FromString(alpha.DESCRIPTOR.serialized_pb))
+        text = text.replace("v1alpha", "v1")
+        self._pool.AddSerializedFile(text_format.Parse(text, FileDescriptorProto()).SerializeToString())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:  # noqa: N802  protobuf's name
+        """Return the descriptor of the file that defines `symbol`.
+
+        Raises:
+            KeyError: if none does.
+        """
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            descriptor: Any = self._pool.FindServiceByName(service)
+            return descriptor.methods_by_name[method].containing_service.file
+
+    def _add(self, file: Any) -> None:
+        if file.name in self._names:
+            return
+        self._names.add(file.name)
+        for dependency in file.dependencies:
+            self._add(dependency)
+        self._pool.AddSerializedFile(file.serialized_pb)

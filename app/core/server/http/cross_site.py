@@ -1,0 +1,169 @@
+"""Reject requests that pages of other sites send through a browser, and requests for foreign hosts."""
+
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+from litestar.response.base import ASGIResponse
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+
+from app.core.server.auth.bind_policy import hostname_of, is_loopback_host
+from app.core.settings.server import ServerSettings, SettingsError
+
+_CROSS_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_SIMPLE_MEDIA_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
+_STATE_CHANGING_PATHS = frozenset({"/grps/v1/health/online", "/grps/v1/health/offline"})
+"""Paths that change the server's state with any method, as their protocol defines."""
+_CROSS_SITE_MESSAGE = "A page of another site sent this. Open the page of this server, or ask without a browser"
+_FOREIGN_HOST_MESSAGE = (
+    "The Host header is not a name of this server: on a loopback address that is 127.0.0.1, localhost or [::1]. "
+    "--allowed-hosts adds others"
+)
+
+ANY_ORIGIN = "*"
+
+Headers = Mapping[bytes, bytes]
+
+RefusalBody = Callable[[str, str], bytes]
+"""Builds the body of an error response from a path and a message."""
+
+
+def reject_cross_site(
+    app: ASGIApp,
+    *,
+    hosts: Collection[str] | None = None,
+    origins: Collection[str] = (),
+    refusal: RefusalBody = lambda _, message: msgspec.json.encode({"error": message}),
+) -> ASGIApp:
+    """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
+
+    Browsers send simple requests for any page and only hide the response from it: a hostile page could unload models on
+    a server that only its reader can reach. Browsers report the source of a request in `Sec-Fetch-Site` (W3C, Fetch
+    Metadata Request Headers). To addresses without TLS, except loopback, they send at least `Origin`. Pages cannot set
+    either header, and other clients send neither. A request that is not simple was allowed by a gateway, or comes from
+    one of `origins`: the server allows no other preflights.
+
+    A page can also give its own name a loopback address (DNS rebinding). Then everything is one origin, and only `Host`
+    shows the difference. Therefore every route rejects a host that is not in `hosts`.
+
+    Args:
+        app: handles all other requests.
+        hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
+        origins: origins whose pages may send requests, as browsers write them, or ``*`` for any; never with a stored
+            password.
+        refusal: builds the body of an error response for a path.
+    """
+    listed_origins, any_origin = {origin.encode() for origin in origins}, ANY_ORIGIN in origins
+
+    async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            message = None
+            if not is_allowed_host(headers.get(b"host"), hosts):
+                message = _FOREIGN_HOST_MESSAGE
+            elif _is_cross_site(scope, headers):
+                is_listed_origin = any_origin or headers.get(b"origin") in listed_origins
+                if not is_listed_origin or has_basic_credentials(headers):
+                    message = _CROSS_SITE_MESSAGE
+            if message is not None:
+                response = ASGIResponse(body=refusal(scope["path"], message), status_code=403)
+                await response(scope, receive, send)
+                return
+        await app(scope, receive, send)
+
+    return guarded_app
+
+
+def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
+    """Return the names that `Host` may have besides the loopback names; None for any.
+
+    Without `--allowed-hosts`, a server on a loopback address accepts loopback names only. Elsewhere it accepts any
+    name: it cannot know its names in the network.
+    """
+    host_names = {name.strip() for name in settings.allowed_hosts.split(",") if name.strip()}
+    hosts = {hostname_of(name) for name in host_names}
+    if "*" in host_names or (not hosts and not is_loopback_host(settings.host)):
+        return None
+    return hosts
+
+
+def cors_origins(settings: ServerSettings) -> list[str]:
+    """Return the origins whose pages may send requests to the main port and read responses.
+
+    Raises:
+        SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
+    """
+    return _parse_origins("--cors-origins", settings.cors_origins)
+
+
+def tensorflow_serving_origins(settings: ServerSettings) -> list[str]:
+    """Return the origins whose pages may send requests to TensorFlow Serving's port, or only ``*`` for any.
+
+    Raises:
+        SettingsError: if an origin is invalid.
+    """
+    if settings.tensorflow_serving_cors.strip() == ANY_ORIGIN:
+        return [ANY_ORIGIN]
+    return _parse_origins("--tensorflow-serving-cors", settings.tensorflow_serving_cors, ", or * for any")
+
+
+def _parse_origins(option: str, text: str, alternative: str = "") -> list[str]:
+    origins = [origin.strip() for origin in text.split(",") if origin.strip()]
+    for origin in origins:
+        scheme, _, authority = origin.partition("://")
+        if scheme not in ("http", "https") or not authority or "/" in authority or origin != origin.lower():
+            raise SettingsError(f"{option}: expected origins such as https://app.example{alternative}, got {origin!r}")
+    return origins
+
+
+def is_allowed_host(host: bytes | None, hosts: Collection[str] | None) -> bool:
+    """Return whether a value of `Host` is a loopback name, or in `hosts`, which is None for any; HTTP/1.0 has none."""
+    if host is None or hosts is None:
+        return True
+    name = hostname_of(host.decode("latin-1"))
+    return is_loopback_host(name) or (name != "" and name in hosts)
+
+
+def is_reported_cross_site(headers: Headers) -> bool:
+    """Return whether the browser reports that a page of another site caused the request."""
+    return _fetch_site(headers) in _CROSS_SITE_VALUES
+
+
+def has_basic_credentials(headers: Headers) -> bool:
+    """Return whether the request has a Basic password, which browsers store and add; allowed pages send keys."""
+    return headers.get(b"authorization", b"").strip()[:5].lower() == b"basic"
+
+
+def _fetch_site(headers: Headers) -> bytes:
+    return headers.get(b"sec-fetch-site", b"").strip().lower()
+
+
+def _is_cross_site(scope: HTTPScope, headers: Headers) -> bool:
+    # The router treats several slashes as one.
+    if "/" + "/".join(filter(None, scope["path"].split("/"))) in _STATE_CHANGING_PATHS:
+        sources = [headers[name] for name in (b"origin", b"referer") if name in headers]
+        return is_reported_cross_site(headers) or not all(_is_own_url(headers, url) for url in sources)
+    return scope["method"] not in _SAFE_METHODS and _is_foreign_simple_request(headers)
+
+
+def _is_foreign_simple_request(headers: Headers) -> bool:
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _SIMPLE_MEDIA_TYPES:
+        return False
+    if _fetch_site(headers):
+        return is_reported_cross_site(headers)
+    origin = headers.get(b"origin")
+    return origin is not None and not _is_own_url(headers, origin)
+
+
+def _is_own_url(headers: Headers, url: bytes) -> bool:
+    """Return whether a URL names the host of the request."""
+    # A proxy may put its own name into Host. Pages cannot set X-Forwarded-Host in a simple request.
+    names = (headers.get(b"host", b""), headers.get(b"x-forwarded-host", b"").partition(b",")[0])
+    return _without_default_port(url.partition(b"://")[2].partition(b"/")[0]) in {
+        _without_default_port(name) for name in names if name
+    }
+
+
+def _without_default_port(netloc: bytes) -> bytes:
+    """Return a host with its port, unless that is a default port."""
+    return netloc.strip().lower().removesuffix(b":80").removesuffix(b":443")

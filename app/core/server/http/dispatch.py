@@ -1,0 +1,114 @@
+"""Turn endpoints of protocols into Litestar handlers, including paths that several protocols share."""
+
+from collections.abc import Collection, Sequence
+from inspect import isawaitable
+from typing import Any, cast
+
+import msgspec
+from litestar import Response, route
+from litestar.exceptions import MethodNotAllowedException
+from litestar.handlers import HTTPRouteHandler
+
+from app.core.engine.engine import Engine
+from app.core.protocols.http_inference import answer_inference, error_answer, to_response
+from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
+from app.core.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
+from tasks.inference.error import ErrorKind, InferenceError, quote_value
+
+ProtocolEndpoints = Sequence[tuple[HttpProtocol, Endpoint]]
+
+
+VERBS = "verbs"
+"""Key in the `opt` of a handler: the verbs that it serves."""
+
+
+class RouteConflictError(Exception):
+    """Two protocols claim the same path."""
+
+
+def create_handlers(
+    protocols: Sequence[HttpProtocol], engine: Engine, access: HttpAccess | None = None
+) -> list[HTTPRouteHandler]:
+    """Return one handler for each method and path; access errors have the shape of the requested protocol.
+
+    Raises:
+        RouteConflictError: if two protocols claim the same requests.
+    """
+    access = access or HttpAccess(None)
+    endpoints_by_route: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
+    for protocol in protocols:
+        for endpoint in protocol.endpoints(engine):
+            endpoints_by_route.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
+    path_verbs: dict[str, set[str]] = {}
+    for (_, path), candidates in endpoints_by_route.items():
+        path_verbs.setdefault(path, set()).update(endpoint.verb for _, endpoint in candidates if endpoint.verb)
+    return [
+        _create_handler(method, path, candidates, engine, access, path_verbs[path])
+        for (method, path), candidates in endpoints_by_route.items()
+    ]
+
+
+def _create_handler(
+    method: Method,
+    path: str,
+    candidates: ProtocolEndpoints,
+    engine: Engine,
+    access: HttpAccess,
+    path_verbs: Collection[str],
+) -> HTTPRouteHandler:
+    verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in candidates))
+    candidates_by_verb = {
+        verb: _unclaimed_last(
+            method, [(protocol, endpoint) for protocol, endpoint in candidates if endpoint.verb == verb]
+        )
+        for verb in verbs
+    }
+
+    async def dispatch(request: HttpRequest) -> Response[bytes]:
+        target, verb = request.path_params.get("target", ""), None
+        if None not in candidates_by_verb:
+            target, _, verb = target.rpartition(":")
+            # Litestar caches the parameters of a path, so they must not be modified.
+            request.scope["path_params"] = {**request.path_params, "target": target}
+        elif target.rpartition(":")[2] in path_verbs:
+            # Another method serves this verb. `HeadSupport` lists the methods.
+            raise MethodNotAllowedException(headers={"Allow": method})
+        for protocol, endpoint in candidates_by_verb.get(verb, ()):
+            if endpoint.accepts_target is None or endpoint.accepts_target(target):
+                return await _handle(protocol, endpoint, request, engine, access)
+        expected_verbs = " or ".join(f":{name}" for name in verbs if name)
+        if verb not in candidates_by_verb:
+            message = f"Expected the name of a model and {expected_verbs} behind it"
+        else:
+            message = f"No protocol here serves a model called {quote_value(target)} on this path"
+        return to_response(error_answer(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message)))
+
+    opt = {**requires(BY_ENDPOINT), VERBS: tuple(filter(None, verbs))}
+    return route(path, http_method=method, status_code=200, opt=opt)(dispatch)
+
+
+def _unclaimed_last(method: Method, candidates: ProtocolEndpoints) -> ProtocolEndpoints:
+    """Sort `candidates`: endpoints that claim some targets come before the one without a claim."""
+    unconditional = [protocol.name for protocol, endpoint in candidates if endpoint.accepts_target is None]
+    if len(unconditional) > 1:
+        endpoint = candidates[0][1]
+        suffix = f":{endpoint.verb}" if endpoint.verb else ""
+        raise RouteConflictError(f"{' and '.join(unconditional)} both serve {method} {endpoint.path}{suffix}")
+    return sorted(candidates, key=lambda pair: pair[1].accepts_target is None)
+
+
+async def _handle(
+    protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest, engine: Engine, access: HttpAccess
+) -> Response[bytes]:
+    try:
+        access.admit(request.scope, endpoint.permission)
+        if endpoint.handle is None:
+            return await answer_inference(engine, protocol.name, endpoint, request)
+        content: Any = endpoint.handle(request)
+        if isawaitable(content):
+            content = await content
+        if not isinstance(content, Response):
+            content = json_response(msgspec.json.encode(content))
+        return cast("Response[bytes]", content)
+    except InferenceError as error:
+        return to_response(error_answer(protocol, error))

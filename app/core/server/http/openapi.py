@@ -1,0 +1,273 @@
+"""Describe the service in OpenAPI 3.1, from the endpoints of its protocols, and render the document as a page."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app import __version__
+from app.core.protocols.protocol import Endpoint, HttpListener, Permission
+
+_JSON = "application/json"
+_PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
+_SCHEMA_PREFIX = "#/components/schemas/"
+_AUTHORIZATION_FAILURES = (401, 403, 429)
+"""Status codes for missing or insufficient permissions, and for exceeded rates."""
+_TEMPLATE = Path(__file__).with_name("reference.html.jinja").read_text(encoding="utf-8")
+_STYLE = _TEMPLATE.partition("<style>")[2].partition("</style>")[0]
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+REFERENCE_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+"""Response headers of the page: the browser loads and runs nothing except its own style."""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The expected and the received value."""
+
+    error: str
+
+
+class _Alive(msgspec.Struct, frozen=True):
+    """The state of the server; models and protocols only for clients with the permission infer."""
+
+    status: str
+    models: list[str] = []
+    protocols: list[str] = []
+
+
+class _Healthy(msgspec.Struct, frozen=True):
+    """The liveness of the process."""
+
+    status: str
+
+
+def read_operation(path: str, summary: str, permission: Permission = "read", **fields: Any) -> Endpoint:
+    """Return a GET operation of the server itself."""
+    return Endpoint(method="GET", path=path, summary=summary, permission=permission, **fields)
+
+
+OWN_OPERATIONS = (
+    read_operation("/", "Liveness, models and protocols of the server", "open", answer=_Alive),
+    read_operation("/metrics", "Metrics, in Prometheus' text format", answer=bytes, media_types=("text/plain",)),
+    read_operation("/healthz", "Liveness of the server", "open", answer=_Healthy),
+    read_operation("/docs", "This document as a page", answer=bytes, media_types=("text/html",)),
+    read_operation("/schema", "This document"),
+    read_operation("/schema/openapi.json", "This document"),
+)
+"""Operations of the server besides its protocols and its page."""
+
+_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, or a JSON Web Token if the server accepts them",
+    },
+    "key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same credential; overrides the other headers",
+    },
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "The same credential as the password, with any user name",
+    },
+}
+
+_REASONS = {
+    400: "The request is invalid; the message names the field",
+    401: "The request has no credential, or an unknown one",
+    403: "The credential lacks a permission; the message names it",
+    404: "The model or version does not exist",
+    413: "The request exceeds a size limit",
+    429: "Too many requests are queued, or the client exceeded its rate",
+    500: "The model or the server failed",
+    501: "JSON cannot represent numbers of this type, or the model does not support explanations",
+    503: "The model is not ready",
+}
+
+
+def describe_service(
+    operations: Mapping[str, Sequence[Endpoint]],
+    listeners: Sequence[HttpListener] = (),
+    *,
+    secured: bool = False,
+) -> dict[str, Any]:
+    """Return the OpenAPI document of operations, by their protocol, and with tags for `listeners`.
+
+    A path that protocols share accepts and returns all their shapes.
+    """
+    all_operations = [operation for group in operations.values() for operation in group]
+    types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))
+    body_types = list(dict.fromkeys(kind for kind in types if kind not in (None, bytes)))
+    schemas, components = msgspec.json.schema_components(
+        [*body_types, _Refusal], schema_hook=_any_object, ref_template=f"{_SCHEMA_PREFIX}{{name}}"
+    )
+    schema_by_type = dict(zip([*body_types, _Refusal], schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for tag, group in operations.items():
+        for operation in group:
+            path = _PARAMETER.sub(r"{\g<name>}", operation.path) + (f":{operation.verb}" if operation.verb else "")
+            methods = paths.setdefault(path, {})
+            operation_object = _operation(tag, operation, schema_by_type, secured)
+            method = operation.method.lower()
+            methods[method] = _merged(methods[method], operation_object) if method in methods else operation_object
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Charioteer", "version": __version__},
+        "tags": [
+            {"name": listener.name, "description": f"{listener.title}, on a port of its own: not served on this one"}
+            for listener in listeners
+        ],
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": components, **({"securitySchemes": _SCHEMES} if secured else {})},
+    }
+
+
+def _operation(tag: str, endpoint: Endpoint, schema_by_type: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
+    needs_credential = secured and endpoint.permission != "open"
+    responses: dict[str, Any] = {
+        "200": {"description": endpoint.summary, "content": _content(endpoint, schema_by_type)}
+    }
+    for status in sorted({*endpoint.failures, *(_AUTHORIZATION_FAILURES if needs_credential else ())}):
+        responses[str(status)] = {
+            "description": _REASONS[status],
+            "content": {_JSON: {"schema": schema_by_type[endpoint.refusal or _Refusal]}},
+        }
+    operation: dict[str, Any] = {
+        "tags": [tag],
+        "summary": endpoint.summary,
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            for name in _PARAMETER.findall(endpoint.path)
+        ]
+        + [
+            {"name": field.name, "in": "query", "description": field.summary, "schema": dict(field.schema)}
+            for field in endpoint.query
+        ],
+        "responses": responses,
+    }
+    if secured:
+        # Any of the schemes is sufficient; the permission stands in the place of OAuth scopes.
+        operation["security"] = [{name: [endpoint.permission]} for name in _SCHEMES] if needs_credential else []
+    if endpoint.body is not None:
+        bodies: dict[str, Any] = {_JSON: {"schema": schema_by_type[endpoint.body]}}
+        bodies |= {media_type: {} for media_type in endpoint.media_types}
+        operation["requestBody"] = {"required": endpoint.body_required, "content": bodies}
+    return operation
+
+
+def _content(endpoint: Endpoint, schema_by_type: Mapping[Any, Any]) -> dict[str, Any]:
+    media_types = (*endpoint.media_types, *endpoint.answer_media_types)
+    content: dict[str, Any] = {media_type: {} for media_type in media_types if "*" not in media_type}
+    if endpoint.answer is bytes:
+        return content
+    return {_JSON: {"schema": {} if endpoint.answer is None else schema_by_type[endpoint.answer]}, **content}
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Merge an operation that two protocols serve for different targets."""
+    merged = {**first, "tags": first["tags"] + second["tags"], "summary": f"{first['summary']}; {second['summary']}"}
+    merged["responses"] = {**first["responses"], **second["responses"]}
+    merged["responses"]["200"] = {
+        "description": merged["summary"],
+        "content": _either(first["responses"]["200"]["content"], second["responses"]["200"]["content"]),
+    }
+    if "requestBody" in first and "requestBody" in second:
+        bodies = (first["requestBody"], second["requestBody"])
+        merged["requestBody"] = {
+            "required": all(body["required"] for body in bodies),
+            "content": _either(*(body["content"] for body in bodies)),
+        }
+    return merged
+
+
+def _either(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    schemas = [content[_JSON]["schema"] for content in (first, second)]
+    combined = schemas[0] if schemas[0] == schemas[1] else {"anyOf": schemas}
+    return {**first, **second, _JSON: {"schema": combined}}
+
+
+def _any_object(unsupported_type: type) -> dict[str, Any]:
+    """Return the schema of a type that msgspec has none for: records of any task, and values of any type."""
+    return {"description": "any value"} if unsupported_type is object else {"type": "object"}
+
+
+def reference_page(document: Mapping[str, Any]) -> bytes:
+    """Render an OpenAPI document: operations by tag, then schemas by name."""
+    # Import late: it would slow every server start.
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    tag_descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            rendered = _rendered_operation(method, path, operation)
+            for tag in operation["tags"]:
+                groups.setdefault(tag, []).append(rendered)
+    schemas = document["components"]["schemas"]
+    return (
+        environment.from_string(_TEMPLATE)
+        .render(
+            info=document["info"],
+            groups=[(tag, tag_descriptions.get(tag, ""), operations) for tag, operations in groups.items()],
+            schemas=[
+                (name, _json_text(schema, indent=2), _schema_names(schema)) for name, schema in sorted(schemas.items())
+            ],
+        )
+        .encode()
+    )
+
+
+def _rendered_operation(method: str, path: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+    permissions = {scope for entry in operation.get("security", ()) for scopes in entry.values() for scope in scopes}
+    return {
+        "method": method.upper(),
+        "path": path,
+        "anchor": re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-"),
+        "summary": operation["summary"],
+        "permission": ", ".join(sorted(permissions)),
+        "parameters": [
+            (field["name"], field["in"], _json_text(field["schema"]), field.get("description", ""))
+            for field in operation["parameters"]
+        ],
+        "bodies": _contents(operation.get("requestBody", {})),
+        "responses": [
+            (status, response["description"], _contents(response))
+            for status, response in operation["responses"].items()
+        ],
+    }
+
+
+def _contents(container: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
+    """Return each media type with the schemas that it names, or with its inline schema if it names none."""
+    contents: list[tuple[str, list[str], str]] = []
+    for media_type, content in container.get("content", {}).items():
+        schema = content.get("schema", {})
+        names = _schema_names(schema)
+        contents.append((media_type, names, "" if names or not schema else _json_text(schema)))
+    return contents
+
+
+def _schema_names(schema: object) -> list[str]:
+    """Return the names of the schemas that `schema` refers to, without duplicates."""
+    names = re.findall(rf'"{_SCHEMA_PREFIX}([^"]+)"', json.dumps(schema))
+    return list(dict.fromkeys(names))
+
+
+def _json_text(schema: object, indent: int | None = None) -> str:
+    return json.dumps(schema, ensure_ascii=False, indent=indent)

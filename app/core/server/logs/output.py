@@ -1,0 +1,115 @@
+"""Configure the format and the destination of log lines."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+from app.core.server.logs.lines import LogLines, LogLinesHandler
+from app.core.server.logs.stdio import forward_native_messages, log_file, open_missing_fds, set_nonblocking
+
+_logger = logging.getLogger(__name__)
+
+_SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol", "model", "batch_size", "total_ms"})
+"""Fields of successful inferences on a terminal, whose lines should not wrap."""
+
+_LINE_ENDS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x85\u2028\u2029"}
+"""Line ends of Unicode in UTF-8, which JSON allows in strings, and their escapes."""
+
+
+def configure_logging(log_format: Literal["console", "json"] | None) -> Literal["console", "json"]:
+    """Write all log lines, including those of libraries, to standard error, as text or as JSON objects.
+
+    Without a format, they are text if standard error is a terminal, JSON otherwise.
+
+    Returns:
+        The format.
+    """
+    open_missing_fds()
+    lines = LogLines(log_file())
+    set_nonblocking()
+    resolved_format = log_format or ("console" if sys.stderr.isatty() else "json")
+    shared_processors: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
+    if resolved_format == "console":
+        final_processors: list[Any] = [
+            _shorten_for_terminal,
+            _escape_control_characters,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, pad_level=False),
+        ]
+        own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
+        logger_factory: Any = structlog.stdlib.LoggerFactory()
+    else:
+        final_processors = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
+        # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
+        own_processors = [structlog.processors.format_exc_info, _as_bytes]
+        logger_factory = partial(_use_log_lines, lines)
+    handler = LogLinesHandler(lines)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared_processors,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final_processors],
+        )
+    )
+    handler.addFilter(_is_not_disconnect)
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.captureWarnings(True)
+    structlog.configure(
+        processors=[structlog.stdlib.add_log_level, structlog.processors.MaybeTimeStamper(fmt="iso"), *own_processors],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=logger_factory,
+        cache_logger_on_first_use=True,
+    )
+    forward_native_messages(lambda line: _logger.info("native library message", extra={"text": line}))
+    return resolved_format
+
+
+def _is_not_disconnect(record: logging.LogRecord) -> bool:
+    """Return False for the error of gRPC when a client disconnects: the log line of the request reports it."""
+    exception = record.exc_info[1] if record.exc_info else None
+    return type(exception).__name__ != "ExecuteBatchError"
+
+
+def _use_log_lines(logger: LogLines, *_: object) -> LogLines:
+    return logger
+
+
+def _shorten_for_terminal(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Keep the time of day, and of a successful inference what a person watches; JSON lines have the rest."""
+    event["timestamp"] = event["timestamp"][11:19]
+    if event.get("outcome") == "ok":
+        for name in event.keys() - _SHOWN_FIELDS:
+            del event[name]
+    return event
+
+
+def _escape_control_characters(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape control characters from clients, which could control the reader's terminal."""
+    for name, value in event.items():
+        if isinstance(value, str) and name != "exception" and not value.isprintable():
+            event[name] = repr(value)
+    return event
+
+
+def _as_bytes(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
+    return _encode(event)
+
+
+def _as_json(event: object, **_: object) -> str:
+    return _encode(event).decode()
+
+
+def _encode(event: object) -> bytes:
+    """Return the event as one line of JSON, also for readers that end lines at Unicode's other line ends."""
+    line = msgspec.json.encode(event, enc_hook=repr)
+    if not line.isascii():
+        for character, escaped in _LINE_ENDS.items():
+            line = line.replace(character, escaped)
+    return line

@@ -1,0 +1,139 @@
+"""BYTES elements of JSON protocols: a string is base64 when the task needs binary data, else text."""
+
+from collections.abc import Sequence
+from typing import TypeGuard, cast
+
+import msgspec
+import pybase64
+
+from app.core.wire.json_body import read_json
+from app.core.wire.json_tensors import index_path
+from tasks.inference.error import InferenceError, invalid, quote_value, truncate
+from tasks.inference.tensor import BytesTensor, Element
+
+BASE64_KEY = "b64"
+"""Key of an object that holds base64: TensorFlow Serving's form for bytes, which KServe V1 also accepts."""
+
+
+_URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
+_MIN_IN_PLACE_BYTES = 256
+
+
+class BinaryElement(msgspec.Struct, frozen=True):
+    """An element received as bytes."""
+
+    data: bytes
+
+    def binary(self) -> bytes:
+        """Return the bytes."""
+        return self.data
+
+    def text(self) -> str:
+        """Decode the bytes as UTF-8."""
+        try:
+            return self.data.decode()
+        except UnicodeDecodeError:
+            raise invalid("Expected text in UTF-8, got other bytes") from None
+
+
+class StringElement(msgspec.Struct, frozen=True):
+    """An element received as a JSON string."""
+
+    string: str
+
+    def binary(self) -> bytes:
+        """Decode the string as base64 (RFC 4648).
+
+        Accept standard or URL-safe base64, padding or none, line breaks, and a ``data:`` prefix (RFC 2397).
+        """
+        encoded = self.string
+        if encoded.startswith("data:"):
+            head, comma, encoded = encoded.partition(",")
+            if not comma or not head.endswith(";base64"):
+                raise invalid("Expected a data URI of the form data:<type>;base64,<data>")
+        try:
+            return pybase64.b64decode(encoded, validate=True)
+        except ValueError:
+            return _decode_leniently(encoded)
+
+    def text(self) -> str:
+        """Return the string."""
+        return self.string
+
+
+class _DecodedElement(msgspec.Struct, frozen=True):
+    """A base64 string decoded from the request body without a copy; `source` is the JSON string with its quotes."""
+
+    data: bytes
+    source: memoryview
+
+    def binary(self) -> bytes:
+        return self.data
+
+    def text(self) -> str:
+        return msgspec.json.decode(self.source, type=str)
+
+
+def is_base64_object(value: object) -> TypeGuard[dict[str, str]]:
+    """Return whether `value` is bytes as an object with one key, ``{"b64": "<base64>"}``."""
+    if not isinstance(value, dict):
+        return False
+    members = cast("dict[str, object]", value)
+    return len(members) == 1 and isinstance(members.get(BASE64_KEY), str)
+
+
+def base64_object(data: bytes) -> dict[str, str]:
+    """Return bytes as an object that holds base64."""
+    return {BASE64_KEY: pybase64.b64encode_as_string(data)}
+
+
+def nested_elements(name: str, shape: tuple[int, ...], values: Sequence[object], path: str) -> BytesTensor:
+    """Return the tensor of nested rows at `path` of texts and base64 objects.
+
+    `shape` has the lengths of the rows, `values` their values in row-major order.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the value under `path`.
+    """
+    elements: list[Element] = []
+    for index, value in enumerate(values):
+        try:
+            elements.append(_element(value))
+        except InferenceError as error:
+            raise error.with_prefix(path + index_path(index, shape)) from None
+    return BytesTensor(name=name, shape=shape, elements=elements)
+
+
+def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
+    """Return the elements of a JSON array of strings, or of one bare string.
+
+    Decode an array of one base64 string, the form of nearly every image request, without copying it first.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the element that is not a string.
+    """
+    view = memoryview(raw)
+    if len(view) > _MIN_IN_PLACE_BYTES and bytes(view[:2]) == b'["' and bytes(view[-2:]) == b'"]':
+        try:
+            return [_DecodedElement(pybase64.b64decode(view[2:-2], validate=True), view[1:-1])]
+        except ValueError:
+            pass
+    if bytes(view[:1]) == b'"':
+        return [StringElement(read_json(raw, str, path))]
+    return [StringElement(string) for string in read_json(raw, list[str], path)]
+
+
+def _element(value: object) -> Element:
+    if isinstance(value, str):
+        return StringElement(value)
+    if is_base64_object(value):
+        return BinaryElement(StringElement(value[BASE64_KEY]).binary())
+    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {quote_value(value)}')
+
+
+def _decode_leniently(encoded: str) -> bytes:
+    compact = encoded.translate(_URL_SAFE).rstrip("=")
+    try:
+        return pybase64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+    except ValueError:
+        raise invalid(f"Expected base64, got {truncate(encoded, 24)!r}") from None

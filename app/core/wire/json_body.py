@@ -1,0 +1,257 @@
+"""Decode JSON bodies within limits, with errors that name the field and the reason.
+
+Limits are checked before parsing, which takes many times the memory of the text. The checks are passes over all bytes
+at once, because a body may have millions of values. The usual body, with few members and one image in a long text, is
+checked at the speed of a byte search.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import chain
+from typing import TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from metadata.request import METADATA_PARAMETER
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.request import validation_error
+
+T = TypeVar("T")
+
+_MAX_DIAGNOSED_BYTES = 1_000_000
+"""For larger invalid bodies, the error does not name the field: the search costs many times the body's size."""
+
+_STRUCTURAL = b'[]{}",:'
+_NOT_STRUCTURAL = bytes(sorted(set(range(256)) - set(_STRUCTURAL)))
+_NAME_END = re.compile(rb'"[ \t\r\n]*:')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE = b" \t\r\n"
+_MAX_SEARCHES = 100
+"""Beyond this number of occurrences, other ways are faster than a search for each."""
+
+_CHUNK_BYTES = 1 << 20
+
+_DEPTH_STEPS = np.zeros(256, np.int32)
+_DEPTH_STEPS[list(b"[{")] = 1
+_DEPTH_STEPS[list(b"]}")] = -1
+
+
+def read_json(
+    body: bytes | msgspec.Raw,
+    expected_type: type[T],
+    path: str = "",
+    limits: Limits | None = None,
+    subject: str = "body",
+) -> T:
+    """Decode `body` as `expected_type`.
+
+    Args:
+        body: the JSON text.
+        expected_type: the type to decode.
+        path: path of the text in the request.
+        limits: limits for text that was not checked yet; None for a part of checked text.
+        subject: what the text is, for errors about its syntax.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field under `path`, or the byte where the text is not valid JSON; as
+            `check_json`.
+    """
+    if limits is not None:
+        check_json(bytes(body), limits, path)
+    try:
+        return _decoder(expected_type).decode(body)
+    except msgspec.ValidationError as error:
+        raise validation_error(error, path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _diagnose(memoryview(body), error, path, subject) from None
+    except RecursionError:
+        raise invalid("Expected JSON that is not nested too deeply", path) from None
+
+
+def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> Mapping[str, object]:
+    """Decode the members of a `parameters` object, except `metadata`, which stays as received to be returned.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the invalid parameter under `path`.
+    """
+    if not raw:
+        return {}
+    parameters: dict[str, object] = {}
+    for name, value in raw.items():
+        value_path = f"{path}.{name}"
+        is_metadata = name == METADATA_PARAMETER
+        parameters[name] = _raw_utf8(value, value_path) if is_metadata else read_json(value, object, value_path)
+    return parameters
+
+
+def event(json: bytes) -> bytes:
+    """Return JSON as a server-sent event."""
+    return b"data: " + json + b"\n\n"
+
+
+def first_path(value: object, predicate: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
+    """Return the path and value of the first match in decoded JSON, depth first; None without a match.
+
+    `predicate` returns whether a value, or the name of a member, matches. `path` is the path of `value`.
+    """
+    if predicate(value):
+        return path, value
+    members: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value).items()
+    elif isinstance(value, list):
+        members = enumerate(cast("list[object]", value))
+    for key, member in members:
+        if isinstance(key, str) and predicate(key):
+            return path, key
+        if predicate(member) or type(member) in (dict, list):
+            member_path = (
+                f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path and key else f"{path}{key}"
+            )
+            if (found := first_path(member, predicate, member_path)) is not None:
+                return found
+    return None
+
+
+@cache
+def _decoder(expected_type: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(expected_type)
+
+
+def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
+    try:
+        str(raw, "utf-8")
+    except UnicodeDecodeError:
+        raise invalid("Expected JSON in UTF-8, got other bytes", path) from None
+    return raw.copy()
+
+
+def _diagnose(body: memoryview, error: Exception, path: str, subject: str) -> InferenceError:
+    if not bytes(body[:_MAX_DIAGNOSED_BYTES]).strip():
+        return invalid(f"Expected a JSON object, got an empty {subject}", path)
+    if isinstance(error, UnicodeDecodeError):
+        return invalid("Expected JSON in UTF-8, got other bytes", path)
+    # The standard library accepts two things that are not JSON: NaN and Infinity, and lone surrogates. Use its result
+    # to find them.
+    invalid_item = None
+    if len(body) <= _MAX_DIAGNOSED_BYTES:
+        with suppress(ValueError, RecursionError):
+            invalid_item = first_path(json.loads(bytes(body)), _is_invalid_json, path)
+    if invalid_item is None:
+        return invalid(f"The {subject} is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}", path)
+    item_path, value = invalid_item
+    if isinstance(value, float):
+        return invalid(f"Expected a finite number, got {value}", item_path)
+    return invalid("Expected Unicode text, got half of a surrogate pair", item_path)
+
+
+def _is_invalid_json(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, str) and _SURROGATE.search(value) is not None
+
+
+def check_json(body: bytes, limits: Limits, path: str = "") -> None:
+    """Reject text with more JSON than a request may have, named by `path`. Its syntax is not checked.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for deep nesting; TOO_LARGE for the other limits.
+    """
+    # Without escaped quotes, every quote starts or ends a text. Keep one byte of each escape for the length of names.
+    unescaped = body.replace(b"\\\\", b"_").replace(b'\\"', b"_") if b"\\" in body else body
+    if (
+        _count(b"[", unescaped) + _count(b"{", unescaped) > limits.max_json_depth
+        or (len(unescaped) > limits.max_entries and _count(b":", unescaped) > limits.max_entries)
+        or (len(unescaped) > limits.max_values and unescaped.count(b",") + limits.max_json_depth >= limits.max_values)
+    ):
+        _check_structure(unescaped, limits, path)
+    _check_names(unescaped, limits.max_name_length, path)
+
+
+def _count(character: bytes, text: bytes) -> int:
+    """Return how often `character` occurs in `text`.
+
+    `bytes.count` compares each byte. If there are few occurrences, a search for the next one is many times faster.
+    """
+    position = -1
+    for count in range(_MAX_SEARCHES):
+        position = text.find(character, position + 1)
+        if position < 0:
+            return count
+    return text.count(character)
+
+
+def _check_structure(text: bytes, limits: Limits, path: str) -> None:
+    """Count the structural characters outside of texts, in chunks, so that other threads can run in between."""
+    # A text has no more values than bytes, so that the commas of a shorter one need no count.
+    ignored = _NOT_STRUCTURAL if len(text) > limits.max_values else _NOT_STRUCTURAL + b","
+    structure = np.frombuffer(text.translate(None, ignored), np.uint8)
+    in_text, depth, members, values = 0, 0, 0, 1
+    for begin in range(0, len(structure), _CHUNK_BYTES):
+        chunk = structure[begin : begin + _CHUNK_BYTES]
+        is_in_text = np.bitwise_xor.accumulate((chunk == ord('"')).astype(np.uint8)) ^ np.uint8(in_text)
+        in_text = int(is_in_text[-1])
+        outside_text = chunk[is_in_text == 0]
+        depths = depth + np.cumsum(_DEPTH_STEPS[outside_text], dtype=np.int64)
+        if len(outside_text):
+            if depths.max() > limits.max_json_depth:
+                raise invalid(f"Expected JSON nested {limits.max_json_depth} deep at most, got it deeper", path)
+            depth = int(depths[-1])
+        members += int(np.count_nonzero(outside_text == ord(":")))
+        if members > limits.max_entries:
+            raise too_large(limits.max_entries, "members of JSON objects in one body", path=path)
+        values += int(np.count_nonzero((outside_text == ord(",")) | (_DEPTH_STEPS[outside_text] > 0)))
+        if values > limits.max_values:
+            raise too_large(limits.max_values, "JSON values in one body, where binary tensors have none", path=path)
+
+
+def _check_names(text: bytes, max_length: int, path: str) -> None:
+    quotes = counted_until = 0
+    for end in _name_ends(text):
+        if end > max_length and text.rfind(b'"', end - max_length - 1, end) < 0:
+            quotes, counted_until = quotes + text.count(b'"', counted_until, end), end
+            if quotes % 2 == 0:
+                # This quote starts a text that begins with a colon.
+                continue
+            length = _read_length(text[text.rfind(b'"', 0, end) + 1 : end])
+            if length > max_length:
+                raise too_large(max_length, "bytes in the name of a member", length, path)
+
+
+def _name_ends(text: bytes) -> Iterable[int]:
+    """Return the positions of quotes before a colon: search by colon if there are few, by quote if there are many."""
+    ends: list[int] = []
+    begin = 0
+    for _ in range(_MAX_SEARCHES):
+        colon = text.find(b":", begin)
+        if colon < 0:
+            return ends
+        quote = text.rfind(b'"', begin, colon)
+        if quote >= 0 and not text[quote + 1 : colon].strip(_SPACE):
+            ends.append(quote)
+        begin = colon + 1
+    return chain(ends, _name_ends_by_quote(text, begin))
+
+
+def _name_ends_by_quote(text: bytes, begin: int) -> Iterator[int]:
+    while begin < len(text):
+        # Search in chunks, as above; a match contains only its own quote.
+        chunk_end = text.find(b'"', begin + _CHUNK_BYTES)
+        chunk_end = len(text) if chunk_end < 0 else chunk_end
+        for match in _NAME_END.finditer(text, begin, chunk_end):
+            yield match.start()
+        begin = chunk_end
+
+
+def _read_length(name: bytes) -> int:
+    """Return the length of a name in bytes without its escapes: some clients escape each non-ASCII letter."""
+    try:
+        return len(msgspec.json.decode(b'"%s"' % name, type=str).encode()) if b"\\" in name else len(name)
+    except (msgspec.DecodeError, UnicodeError):
+        return len(name)

@@ -1,0 +1,138 @@
+"""``charioteer predict``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+from rich.table import Table
+
+from app.core.cli.drawing import check_image_path, colour_of, write_image
+from app.core.cli.drawing import draw as draw_records
+from app.core.cli.inputs import choose_model, predict_records, read_image
+from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
+from app.core.cli.terminal_image import graphics_of, show_image
+from app.core.engine.models.servable import Servable
+from app.core.settings.images import ImageSettings, image_limits
+from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.server import ModelOptions
+from tasks.inference.response import Record
+from tasks.vision.image import decode_image
+
+_MAX_SHOWN_NUMBERS = 8
+_OPTIONS = {
+    "prompts": "--prompt",
+    "candidate_labels": "--candidate-labels",
+    "top_k": "--top-k",
+    "iou_threshold": "--iou-threshold",
+}
+"""The option of each parameter."""
+
+
+def predict(
+    image: ExistingFile,
+    *,
+    name: str | None = None,
+    prompt: list[str] | None = None,
+    candidate_labels: list[str] | None = None,
+    top_k: int | None = None,
+    iou_threshold: float | None = None,
+    draw: Path | None = None,
+    show: bool = True,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+    images: ImageSettings = ImageSettings(),  # noqa: B008
+) -> None:
+    """Run a model on one image, without a server.
+
+    Args:
+        image: Image file.
+        name: Which model, if there are several.
+        prompt: Question, for models that answer questions; may be repeated.
+        candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
+        top_k: Maximum number of results.
+        iou_threshold: Drop the lower-scored of two boxes of a class whose overlap (IoU) is higher.
+        draw: Write the image with the results drawn on it to this file.
+        show: Show the image with the results in terminals that can; never if the output is not a terminal.
+        json: Print the records as JSON instead of a table.
+        options: Which models.
+        images: Limits on the image.
+    """
+    terminal = console()
+    if draw is not None:
+        check_image_path(draw)
+    source = choose_model(options, name)
+    limits = image_limits(images)
+    data = read_image(image, limits)
+    parameters = {
+        "prompts": prompt,
+        "candidate_labels": candidate_labels,
+        "top_k": top_k,
+        "iou_threshold": iou_threshold,
+    }
+    with error_console().status(f"Running {printable(source.name)}"):
+        servable = _load(source, draws=draw is not None)
+        known = servable.parameters_type.__struct_fields__
+        unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
+        reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
+        records = predict_records(servable, source.name, data, parameters, limits)
+    geometry = servable.description.task_type.geometry
+    graphics = graphics_of(terminal) if show and geometry is not None and not json else None
+    if graphics is not None:
+        pixels = decode_image(data).pixels
+        show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, width=width))
+    if json:
+        terminal.print_json(msgspec.json.encode(records).decode())
+    elif records:
+        terminal.print(_table(source, records, coloured=graphics is not None))
+    else:
+        terminal.print(f"{printable(source.name)}: nothing found")
+    if draw is not None:
+        write_image(draw, draw_records(decode_image(data).pixels, records, geometry))
+        error_console().print(f"Wrote {printable(draw)}")
+
+
+def _load(source: ModelSource, *, draws: bool) -> Servable:
+    from app.core.assembly.models import load
+
+    servable = load(source)
+    task_type, takes = servable.description.task_type, servable.description.takes
+    if takes not in ("image", "question"):
+        raise ModelError(f"{source.name}: predict sends an image; a model of {task_type} takes a {takes}")
+    if draws and task_type.returns == "tensors":
+        raise ModelError(f"{source.name}: --draw cannot draw the tensors of a model of {task_type}")
+    return servable
+
+
+def _table(source: ModelSource, records: Sequence[Record], *, coloured: bool) -> Table:
+    """Return the records as a table, `coloured` with a square in the colour of each label on the shown image."""
+    found = table(*records[0].__struct_fields__, title=f"{source.name}: {len(records)} found")
+    for record in records:
+        first, *rest = (_cell(value) for value in msgspec.structs.astuple(record))
+        found.add_row(f"{_square(record)} {first}" if coloured else first, *rest)
+    return found
+
+
+def _square(record: Record) -> str:
+    red, green, blue = colour_of(getattr(record, "label", ""))
+    return f"[rgb({red},{green},{blue})]■[/]"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1 else f"{value:.1f}"
+    if isinstance(value, list):
+        return printable(_list_cell(cast("list[object]", value)))
+    return printable(value)
+
+
+def _list_cell(values: list[object]) -> str:
+    if values and isinstance(values[0], list):
+        lists = cast("list[list[object]]", values)
+        if lists[0] and isinstance(lists[0][0], float):
+            return f"{len(lists)} points"
+        return f"{counted(len(lists), 'contour')}, {sum(map(len, lists))} points"
+    dots = ", ..." if len(values) > _MAX_SHOWN_NUMBERS else ""
+    return ", ".join(map(str, values[:_MAX_SHOWN_NUMBERS])) + dots

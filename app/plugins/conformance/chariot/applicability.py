@@ -1,0 +1,86 @@
+"""Find out whether the checks of Chariot's protocols are for the engine's model, or for its protocol."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import httpx
+
+from app.plugins.conformance.chariot.image_probe import required_parameters
+from app.plugins.conformance.check import NotApplicableError
+from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError
+from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.open_inference import messages
+from app.plugins.conformance.sample_images import SAMPLE_IMAGES
+from app.plugins.conformance.tensors import TEXT, is_list, is_object
+
+_ABOUT = "About models that take images and return items"
+
+
+def expect_image_model(probe: Probe) -> None:
+    """Raise a `NotApplicableError` if the engine's metadata shows that the model is for tensors or texts.
+
+    Metadata alone is no proof: the engine must also reject an image, or answer it with the tensors of its metadata.
+    """
+    if probe.target.task_type:
+        return
+    try:
+        exchange = probe.images.send(probe, SAMPLE_IMAGES[0], required_parameters(probe))
+        if _is_answered_with_items(probe, exchange):
+            return
+        metadata = messages.metadata_of(probe)
+        tensors = ", ".join(f"{tensor.name} {tensor.datatype} {tensor.shape}" for tensor in metadata.inputs)
+        if exchange.ok:
+            known = {(tensor.name, tensor.datatype) for tensor in metadata.outputs if tensor.datatype != "BYTES"}
+            if outputs := _outputs(exchange):
+                named = [(output.get("name"), output.get("datatype")) for output in outputs]
+                if known.issuperset(named):
+                    raise NotApplicableError(f"{_ABOUT}; this one returns tensors, such as {named[0][0]}")
+        elif exchange.refused and metadata.inputs and all(tensor.datatype != "BYTES" for tensor in metadata.inputs):
+            raise NotApplicableError(f"{_ABOUT}; this one takes tensors: {tensors}")
+        if (exchange.ok or exchange.refused) and _answers_text(probe):
+            raise NotApplicableError(f"{_ABOUT}; this one takes texts: {tensors}")
+    except (httpx.HTTPError, httpx.InvalidURL, InconclusiveError, ViolationError):
+        # The checks report what is wrong.
+        return
+
+
+@contextmanager
+def hint_at_other_protocol(send: Callable[[], Exchange], field: str, *, served: str, asked: str) -> Generator[None]:
+    """Add to a violation that the engine serves another protocol, if its response to `send` has the list `field`."""
+    try:
+        yield
+    except ViolationError as error:
+        try:
+            is_other = is_list(send().expect_object().get(field))
+        except (httpx.HTTPError, ViolationError):
+            is_other = False
+        if not is_other:
+            raise
+        raise ViolationError(
+            f"{error}. The engine serves {served}: check it with --protocol {served}, or start Charioteer with "
+            f"--chariot-protocol {asked}"
+        ) from None
+
+
+def _is_answered_with_items(probe: Probe, exchange: Exchange) -> bool:
+    if not exchange.ok:
+        return False
+    try:
+        return all(is_object(item) for item in probe.images.read_items(exchange))
+    except InconclusiveError:
+        return False
+
+
+def _outputs(exchange: Exchange) -> Sequence[dict[str, object]]:
+    outputs = exchange.object().get("outputs")
+    return [output for output in outputs if is_object(output)] if is_list(outputs) else []
+
+
+def _answers_text(probe: Probe) -> bool:
+    """Return whether the model answers a text in place of an image, as no model of images does."""
+    inputs = messages.build_request(probe)["inputs"]
+    texts = [
+        {**tensor, "data": [TEXT] * len(tensor["data"])} if tensor["datatype"] == "BYTES" else tensor
+        for tensor in inputs
+    ]
+    return messages.infer(probe, {"inputs": texts}).ok

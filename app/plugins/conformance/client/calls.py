@@ -1,0 +1,115 @@
+"""Call an engine over gRPC."""
+
+import re
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from app.core.cli.client_options import CredentialsError, TlsOptions
+from app.core.proto import message_class
+from app.plugins.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError
+from app.plugins.conformance.client.probe import GrpcChannel, Probe
+
+SCHEMES = ("grpc://", "grpcs://")
+"""URL schemes of engines: plain text and TLS."""
+
+_METADATA_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)", re.IGNORECASE)
+_MAX_MESSAGE_BYTES = 8_000_000
+
+
+@contextmanager
+def open_channel(
+    url: str,
+    headers: Mapping[str, str],
+    timeout: float,
+    tls: TlsOptions = TlsOptions(),  # noqa: B008  frozen
+) -> Generator[GrpcChannel]:
+    """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use.
+
+    Raises:
+        CredentialsError: a header cannot be metadata, or a TLS file cannot be used.
+    """
+    if not all(_METADATA_NAME.fullmatch(name) for name in headers):
+        raise CredentialsError("--header: gRPC accepts names of a-z, 0-9, _, - and . that do not end in -bin")
+    url_parts = urlsplit(url)
+    options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
+    if url_parts.scheme == "grpcs":
+        channel = grpc.secure_channel(url_parts.netloc, tls.credentials(), options)
+    else:
+        channel = grpc.insecure_channel(url_parts.netloc, options)
+    try:
+        yield GrpcChannel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
+    finally:
+        channel.close()
+
+
+def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:
+    """Call `method` of `service` as a `Probe.exchange`. Reuse the response to an equal earlier call, unless `fresh`."""
+    path = f"/{service.full_name}/{method}"
+    request_body = request.SerializeToString(deterministic=True)
+    streamed = service.methods_by_name[method].server_streaming
+    transport = cast("GrpcChannel", probe.transport)
+
+    def send() -> GrpcCall:
+        status, text, answers = transport.call(path, request_body, streamed=streamed)
+        answer_class = GetMessageClass(service.methods_by_name[method].output_type)
+        try:
+            messages = [answer_class.FromString(answer) for answer in answers]
+            body = text if status else "\n".join(map(_as_json, messages))
+        except DecodeError as error:
+            messages, body = [], text or f"The answer is not a {answer_class.DESCRIPTOR.name}: {error}"
+        headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
+        return GrpcCall("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), messages)
+
+    return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
+
+
+def call_method(probe: Probe, service: ServiceDescriptor, method: str, **fields: Any) -> GrpcCall:
+    """Call `method` of `service` with a request of `fields`."""
+    return call(probe, service, method, GetMessageClass(service.methods_by_name[method].input_type)(**fields))
+
+
+def parse_request(content: Mapping[str, Any], name: str) -> Any:
+    """Return the message `name` from protobuf's JSON.
+
+    Raises:
+        InconclusiveError: the content, which is from the user, is not this message.
+    """
+    try:
+        return ParseDict(dict(content), message_class(name)())
+    except ParseError as error:
+        kind = name.rpartition(".")[2]
+        raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
+
+
+def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
+    """Raise a `ViolationError` if a refused call has no text with its status.
+
+    Raises:
+        InconclusiveError: no call was refused.
+    """
+    refused = [exchange for exchange in exchanges if not exchange.ok]
+    if not refused:
+        raise InconclusiveError("Nothing was refused")
+    for exchange in refused:
+        if not exchange.headers.get("grpc-message"):
+            raise ViolationError(f"{exchange.path}: Expected a text with {exchange.code}, got none")
+
+
+def _as_json(message: Any) -> str:
+    try:
+        pool = message.DESCRIPTOR.file.pool
+        return MessageToJson(message, preserving_proto_field_name=True, indent=None, descriptor_pool=pool)
+    except (TypeError, ValueError, UnicodeError) as error:
+        return f"{message.DESCRIPTOR.name}, which cannot be shown: {error}"
+
+
+def _status_name(status: int) -> str:
+    return next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))

@@ -1,0 +1,156 @@
+"""Check KServe's V1. TensorFlow Serving has the same paths and rows, and uses the functions without an underscore."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.plugins.conformance.check import MUST, SHOULD, Check, expect, expect_same
+from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError
+from app.plugins.conformance.client.model_names import model_in_path, model_name
+from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.tensors import (
+    ENCODED_IMAGES,
+    UNKNOWN,
+    expect_error_texts,
+    expect_form,
+    expect_statuses,
+    is_list,
+)
+
+UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
+
+
+def model_path(probe: Probe) -> str:
+    """Return the path of the checked model."""
+    return f"/v1/models/{model_in_path(probe, '/v1/models')}"
+
+
+def predict(
+    probe: Probe, body: Mapping[str, object], below: str = "", headers: Mapping[str, str] | None = None
+) -> Exchange:
+    """Send a predict request to the checked model, or to a path `below` it.
+
+    Fields of the user's request other than instances and inputs are sent too, because the model may need them.
+    """
+    given = probe.target.request or {}
+    others = {name: value for name, value in given.items() if name not in ("instances", "inputs")}
+    return probe.post_json(f"{model_path(probe)}{below}:predict", {**others, **body}, headers)
+
+
+def post_bad_json(probe: Probe) -> Exchange:
+    """Send a predict request to the checked model that is not JSON."""
+    return probe.post(f"{model_path(probe)}:predict", b'{"instances": [')
+
+
+def given_instances(probe: Probe) -> list[object] | None:
+    """Return the first and the last instance of the user's request, or None if it has none."""
+    instances = (probe.target.request or {}).get("instances")
+    return [instances[0], instances[-1]] if is_list(instances) and instances else None
+
+
+def predictions_of(answer: dict[str, Any]) -> list[object]:
+    """Return the predictions of a response.
+
+    Raises:
+        ViolationError: `predictions` is not an array.
+    """
+    predictions: Any = answer.get("predictions")
+    expect(is_list(predictions), "an array of predictions", predictions)
+    return predictions
+
+
+def expect_one_prediction_each(instances: list[object], predictions: Callable[[list[object]], list[object]]) -> None:
+    """Raise a `ViolationError` unless two instances get two predictions, and one instance gets one."""
+    for batch in (instances, instances[:1]):
+        expect(len(got := predictions(batch)) == len(batch), f"{len(batch)} predictions", got)
+
+
+def _instances(probe: Probe) -> list[object]:
+    """Return two instances that the engine accepts: the given ones, or images in one of the common forms."""
+    if (instances := given_instances(probe)) is not None:
+        predict(probe, {"instances": instances}).expect_accepted()
+        return instances
+    candidates: Sequence[list[object]] = (
+        [{"b64": image} for image in ENCODED_IMAGES[:2]],
+        [{"image": {"b64": image}} for image in ENCODED_IMAGES[:2]],
+        [{"image_bytes": {"b64": image}} for image in ENCODED_IMAGES[:2]],
+        list(ENCODED_IMAGES[:2]),
+        [1.0, 2.0],
+        [[1.0], [2.0]],
+    )
+    for candidate in candidates:
+        if predict(probe, {"instances": candidate}).ok:
+            return candidate
+    raise InconclusiveError("The engine refuses every generated instance; give a body with --request")
+
+
+def _predictions(probe: Probe, instances: list[object]) -> list[object]:
+    return predictions_of(predict(probe, {"instances": instances}).expect_object())
+
+
+def _ready(probe: Probe) -> None:
+    got = probe.get(model_path(probe)).expect_object()
+    is_ready = got.get("name") == model_name(probe, "/v1/models") and got.get("ready") is True
+    expect(is_ready, "the model's name and ready", got)
+
+
+def _in_order(probe: Probe) -> None:
+    instances = _instances(probe)
+    first_prediction, second_prediction = (_predictions(probe, [instance]) for instance in instances)
+    if first_prediction == second_prediction:
+        raise InconclusiveError("Both instances have the same prediction")
+    together = _predictions(probe, instances)
+    if together == [*second_prediction, *first_prediction]:
+        raise ViolationError("Expected the predictions in the order of the instances, got the reverse order")
+
+
+def _cloud_event(probe: Probe) -> None:
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-id": "conform-1",
+        "ce-source": "conform",
+        "ce-type": "org.kubeflow.serving.inference.request",
+    }
+    answer = predict(probe, {"instances": _instances(probe)}, headers=headers)
+    answer.expect_object()
+    if "ce-id" not in answer.headers or "ce-type" not in answer.headers:
+        raise ViolationError("Expected an event with ce-id and ce-type, got an answer without them")
+
+
+_SDK = "KServe's SDK server"
+_PAGE = "KServe, V1 protocol"
+_PREDICTS = ("V1-005",)
+
+CHECKS = (
+    Check("V1-001", SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it",
+          lambda probe: expect_same(
+              probe.get("/", accept="application/json").expect_object().get("status"), "alive")),
+    Check("V1-002", MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models",
+          lambda probe: expect_form(
+              probe.get("/v1/models").expect_object().get("models"), list[str], "an array of names in models")),
+    Check("V1-003", MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
+    Check("V1-004", MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving",
+          lambda probe: expect_statuses(
+              [probe.get(UNKNOWN_PATH), probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]})], 404)),
+    Check("V1-005", MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
+          lambda probe: _predictions(probe, _instances(probe))),
+    Check("V1-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict",
+          lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
+          requires=_PREDICTS),
+    Check("V1-007", MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
+          requires=("V1-006",)),
+    Check("V1-008", SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving",
+          lambda probe: predictions_of(predict(probe, {"inputs": _instances(probe)}).expect_object()),
+          requires=_PREDICTS),
+    Check("V1-009", MUST, "The response's Content-Type is application/json.", _SDK,
+          lambda probe: predict(probe, {"instances": _instances(probe)}).expect_content_type(), requires=_PREDICTS),
+    Check("V1-010", MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
+          lambda probe: post_bad_json(probe).expect_status(400)),
+    Check("V1-011", SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
+          lambda probe: predict(probe, {"conform": []}).expect_error()),
+    Check("V1-012", SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
+          lambda probe: predict(probe, {"instances": 1}).expect_error()),
+    Check("V1-013", MUST, "Refusals are JSON objects with a text in error.", _SDK,
+          lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"instances": 1}))),
+    Check("V1-014", SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents", _cloud_event,
+          requires=_PREDICTS),
+)  # fmt: skip

@@ -1,0 +1,144 @@
+"""Compare a baseline with production: all tests, and one verdict."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from app.plugins.drift.feature_space import Neighbourhood, comparable_distances
+from app.plugins.drift.hypothesis_tests import holm, tail_test
+from app.plugins.drift.result import DriftComparison, DriftTestResult, LabelShare, Outlier
+from app.plugins.drift.sample import PREDICTION_FEATURES, DriftError, Sample
+from app.plugins.drift.test_suite import (
+    PValue,
+    compare_mix,
+    compare_numbers,
+    compare_slices,
+    fit_space,
+    number_tests,
+    quote_names,
+    sample_tests,
+)
+
+ALPHA = 0.01
+"""The probability of a false verdict of drift."""
+
+_SEED = 0
+_TESTS = 9
+"""Maximum number of tests in the verdict."""
+
+_OUTLIERS = 12
+
+
+def compare(
+    baseline: Sample,
+    production: Sample,
+    *,
+    alpha: float = ALPHA,
+    slices: Sequence[str] = (),
+    neighbourhood: Neighbourhood | None = None,
+) -> DriftComparison:
+    """Compare production with a baseline.
+
+    Every test has a valid p-value: a test of several numbers is corrected for their count. Holm's correction of these
+    gives the verdict, so that its false alarm probability is at most `alpha` for any number of tests. The tests assume
+    independent images; frames of one video are not independent.
+    `slices` are keys of metadata. `neighbourhood` is that of the baseline's shared columns, if it is known already.
+
+    Raises:
+        DriftError: when the samples have no common columns.
+    """
+    notes: list[str] = []
+    baseline, production = _common_columns(baseline, production, notes)
+    rng = np.random.default_rng(_SEED)
+    baseline_neighbourhood = neighbourhood or Neighbourhood(baseline.numbers, baseline.embeddings)
+    distances = baseline_neighbourhood.distances_of(production.numbers, production.embeddings)
+    numbers = compare_numbers(baseline, production, alpha)
+    space = fit_space(baseline, production)
+    results = [*number_tests(numbers), *sample_tests(baseline, production, space, rng, _TESTS / alpha, notes)]
+    rows = [space.join(sample.numbers, sample.embeddings) for sample in (baseline, production)]
+    p = tail_test(*comparable_distances(rows[0], rows[1], rng))
+    results.append(PValue("similarity tail", "images unlike any of the baseline", p))
+    mix = compare_mix(baseline, production, alpha, _TESTS / alpha, rng, notes)
+    if mix:
+        worst = min(mix, key=lambda drift: drift.p)
+        about, where = f"metadata: {quote_names([drift.key for drift in mix])}", quote_names([worst.key])
+        results.append(PValue("mix", about, min(1.0, worst.p * len(mix)), f"{where}: {worst.change}"))
+    slice_drifts = compare_slices(slices, baseline, production, alpha, _TESTS / alpha, rng, notes)
+    if tested := [(drift.q, f"{drift.key} = {drift.value}") for drift in slice_drifts if drift.q is not None]:
+        results.append(PValue("slices", "metadata: " + ", ".join(slices), *min(tested)))
+    tests = [
+        DriftTestResult(**row._asdict(), adjusted=adjusted, drifted=adjusted <= alpha)
+        for row, adjusted in zip(results, holm([row.p for row in results]), strict=True)
+    ]
+    similarity = baseline_neighbourhood.similarity(distances)
+    least_similar: list[int] = np.argsort(similarity, kind="stable")[:_OUTLIERS].tolist()
+    return DriftComparison(
+        drifted=any(test.drifted for test in tests),
+        alpha=alpha,
+        baseline=len(baseline),
+        production=len(production),
+        tests=tests,
+        numbers=numbers,
+        labels=_label_shares(baseline, production),
+        mix=mix,
+        slices=slice_drifts,
+        baseline_similarity=float(baseline_neighbourhood.similarity(baseline_neighbourhood.distances).mean()),
+        production_similarity=float(similarity.mean()),
+        outliers=[Outlier(id=production.ids[row], similarity=float(similarity[row])) for row in least_similar],
+        notes=notes,
+    )
+
+
+def _common_columns(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sample, Sample]:
+    if baseline.task_type and production.task_type and baseline.task_type != production.task_type:
+        raise DriftError(
+            f"The baseline is of {baseline.task_type}, production of {production.task_type}: compare one task"
+        )
+    features = [feature for feature in baseline.features if feature in production.features]
+    if not features:
+        raise DriftError(
+            "The baseline and production have no number in common: one has no pixels, the other no answers"
+        )
+    if unshared := [feature for feature in (*baseline.features, *production.features) if feature not in features]:
+        notes.append(f"Only one of both has {', '.join(dict.fromkeys(unshared))}; not compared")
+    lengths = baseline.embeddings.shape[1], production.embeddings.shape[1]
+    if all(lengths) and lengths[0] != lengths[1]:
+        raise DriftError(
+            f"The baseline has embeddings of {lengths[0]} numbers, production of {lengths[1]}: use one embedder"
+        )
+    if any(lengths) and not all(lengths):
+        notes.append("Only one of both has embeddings; not compared")
+    # Without answers of both, labels would seem to be new or gone.
+    labels = sorted({*baseline.labels, *production.labels}) if PREDICTION_FEATURES[0] in features else []
+    return (
+        _select_columns(baseline, features, all(lengths), labels),
+        _select_columns(production, features, all(lengths), labels),
+    )
+
+
+def _select_columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Sequence[str]) -> Sample:
+    counts = np.zeros((len(sample), len(labels)), np.int64)
+    if labels:
+        columns = {label: column for column, label in enumerate(labels)}
+        counts[:, [columns[label] for label in sample.labels]] = sample.counts
+    return msgspec.structs.replace(
+        sample,
+        features=features,
+        numbers=sample.numbers[:, [list(sample.features).index(feature) for feature in features]],
+        embeddings=sample.embeddings if embedded else sample.embeddings[:, :0],
+        labels=labels,
+        counts=counts,
+    )
+
+
+def _label_shares(baseline: Sample, production: Sample) -> list[LabelShare]:
+    totals = [sample.counts.sum(axis=0) for sample in (baseline, production)]
+    shares = [total / max(1, total.sum()) for total in totals]
+    return [
+        LabelShare(
+            label=label, baseline=float(shares[0][column]), production=float(shares[1][column]),
+            known=bool(totals[0][column]),
+        )
+        for column, label in enumerate(baseline.labels)
+    ]  # fmt: skip

@@ -1,0 +1,260 @@
+"""Statistical tests of two samples, by SciPy, and the tests that SciPy lacks.
+
+Permutation tests shuffle images, not single predictions, because the predictions of one image depend on each other.
+"""
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.engine.error_text import needs_extra
+from app.plugins.drift.sample import DriftError
+
+PERMUTATIONS = 999
+"""Default number of permutations. The p-value is at least 1 / (PERMUTATIONS + 1)."""
+
+MAX_ROWS = 1000
+"""Maximum number of rows of one sample in a kernel: memory and time grow with its square."""
+
+_MAX_PERMUTATIONS = 20_000
+_MAX_TABLES = 100_000
+_BANDWIDTH_ROWS = 300
+_TAIL_SHARE = 0.05
+_BINS = 10
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+_BLOCK = 2_000_000
+"""Maximum number of permuted values in memory at once."""
+
+_Float = TypeVar("_Float", np.float32, np.float64)
+Numbers = NDArray[np.float64]
+_Statistic = Callable[[Numbers], Numbers]
+"""Returns one value for each column of (n + m, k), in which images of the second sample have 1, and others 0."""
+
+
+def import_scipy(module: str = "stats") -> Any:
+    """Import a module of SciPy, which has no type annotations. Servers without drift monitoring do not need its memory.
+
+    Raises:
+        DriftError: when its extra is not installed.
+    """
+    with needs_extra("Drift detection", "drift", DriftError):
+        return importlib.import_module(f"scipy.{module}")
+
+
+def kolmogorov_smirnov(first: Numbers, second: Numbers) -> tuple[float, float]:
+    """Return the largest distance of the two cumulative distributions, and its two-sided p-value."""
+    result = import_scipy().ks_2samp(first, second, method="asymp")
+    return float(result.statistic), float(result.pvalue)
+
+
+def cramer_von_mises(first: Numbers, second: Numbers) -> tuple[float, float]:
+    """Return the mean squared distance of the two cumulative distributions, and its p-value (Anderson, 1962).
+
+    For equal values, the distributions are evaluated in the middle of their steps. SciPy's test ignores ties: it raises
+    false alarms for counts and shares.
+    """
+    n, m = len(first), len(second)
+    total, pooled = n + m, np.concatenate([first, second])
+    ranks = [[np.searchsorted(np.sort(rows), pooled, side) / len(rows) for rows in (first, second)] for side in _SIDES]
+    below, up_to = (shares[0] - shares[1] for shares in ranks)
+    gaps = (below + up_to) / 2 if len(np.unique(pooled)) < total else up_to
+    statistic = n * m / total**2 * float(np.sum(np.square(gaps)))
+    expected = (1 + 1 / total) / 6
+    variance = (total + 1) * (4 * n * m * total - 3 * (n * n + m * m) - 2 * n * m) / (45 * total * total * 4 * n * m)
+    normal = 1 / 6 + (statistic - expected) / np.sqrt(45 * variance)
+    if normal < 0.003:
+        return statistic, 1.0
+    # The limiting distribution (Csörgő and Faraway, 1996, 1.2).
+    special, k = import_scipy("special"), np.arange(20)
+    y = np.square(4 * k + 1) / (16 * normal)
+    weights = special.gamma(k + 0.5) / special.gamma(k + 1) * np.sqrt(4 * k + 1)
+    limit = float((weights * np.exp(-y) * special.kv(0.25, y)).sum() / (np.pi**1.5 * np.sqrt(normal)))
+    return statistic, float(np.clip(1 - limit, 1e-12, 1))
+
+
+def tail_test(baseline: Numbers, production: Numbers) -> float:
+    """Test whether production is overrepresented among the largest values; return the one-sided p-value.
+
+    The test counts production in the largest 5 % of both samples; this count is hypergeometric. It detects a few
+    outliers that do not change the mean. Among equal values, those of the baseline come first.
+    """
+    n, total = len(baseline), len(baseline) + len(production)
+    size = max(1, math.ceil(_TAIL_SHARE * total))
+    largest = np.argsort(-np.concatenate([baseline, production]), kind="stable")[:size]
+    return float(import_scipy().hypergeom.sf(np.count_nonzero(largest >= n) - 1, total, total - n, size))
+
+
+def mix_chi_square(table: NDArray[np.int64], rng: np.random.Generator, max_tables: float) -> float:
+    """Return the p-value of Pearson's chi-square of a table (2, categories), whose images have one category each.
+
+    It comes from random tables with the same totals, because counts can be too small for the limiting distribution.
+    """
+    stats = import_scipy()
+
+    def test(tables: int) -> float:
+        method = stats.MonteCarloMethod(n_resamples=tables, batch=1000, rng=rng)
+        return float(stats.chi2_contingency(table, correction=False, method=method).pvalue)
+
+    return _refined(test, min(_MAX_TABLES, max_tables))
+
+
+def chi_square(
+    first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, max_permutations: float = 0
+) -> float:
+    """Return the p-value of Pearson's chi-square of two samples' label counts.
+
+    SciPy's test would assume independent labels, but those of one image depend on each other.
+
+    Args:
+        first: (n, labels) the count of each label in each image.
+        second: (m, labels), likewise.
+        rng: draws the permutations.
+        max_permutations: as for `maximum_mean_discrepancy`.
+    """
+    pooled = np.concatenate([first, second]).astype(np.float64)
+    pooled = pooled[:, pooled.sum(axis=0) > 0]
+    if not pooled.size:
+        return 1.0
+    totals = pooled.sum(axis=0)
+
+    def distance(in_second: Numbers) -> Numbers:
+        second_counts = pooled.T @ in_second  # (labels, k)
+        share = second_counts.sum(axis=0) / totals.sum()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = (1 / totals) @ np.square(second_counts - totals[:, None] * share) / (share * (1 - share))
+        return np.nan_to_num(values, nan=0.0, posinf=0.0)
+
+    return _permutation_p(distance, len(first), len(second), rng, max_permutations)
+
+
+def maximum_mean_discrepancy(
+    first: Numbers, second: Numbers, rng: np.random.Generator, max_permutations: float = 0
+) -> float:
+    """Return the p-value of the maximum mean discrepancy under a Gaussian kernel, which SciPy lacks.
+
+    The width of the kernel is the median distance of two rows (Gretton et al., JMLR 13, 2012).
+
+    Args:
+        first: (n, d); a random subset of `MAX_ROWS` is used.
+        second: (m, d), likewise.
+        rng: draws the rows and the permutations.
+        max_permutations: maximum permutations; more than `PERMUTATIONS` are drawn only if none reaches the value.
+    """
+    first, second = subsample(first, rng, MAX_ROWS), subsample(second, rng, MAX_ROWS)
+    n, m = len(first), len(second)
+    pooled = np.concatenate([first, second]).astype(np.float32)
+    chosen = pooled[rng.choice(len(pooled), min(len(pooled), _BANDWIDTH_ROWS), replace=False)]
+    median = float(np.median(squared_distances(chosen, chosen)[np.triu_indices(len(chosen), 1)]))
+    kernel = np.exp(-squared_distances(pooled, pooled) / max(median, 1e-12)).astype(np.float64)
+
+    def discrepancy(in_second: Numbers) -> Numbers:
+        weights = 1 / n - (1 / n + 1 / m) * in_second
+        return np.einsum("ij,ij->j", weights, kernel @ weights)
+
+    return _permutation_p(discrepancy, n, m, rng, max_permutations)
+
+
+def tail_excess(columns: Numbers, n: int, rng: np.random.Generator, max_permutations: float = 0) -> tuple[int, float]:
+    """Test whether the second sample is overrepresented in the largest or smallest 5 % of some column.
+
+    This detects a few outliers that do not change the mean. The statistic is the largest excess over all columns, in
+    standard deviations under the null hypothesis. So redundant columns do not reduce its power. SciPy has no such test.
+
+    Args:
+        columns: (n + m, d) numbers of both samples.
+        n: number of images in the first sample.
+        rng: draws the permutations.
+        max_permutations: as for `maximum_mean_discrepancy`.
+
+    Returns:
+        The column with the largest excess, and the p-value of the test.
+    """
+    total = len(columns)
+    m, size = total - n, max(1, math.ceil(_TAIL_SHARE * total))
+    signed = np.concatenate([columns, -columns], axis=1)
+    # Exclude values equal to the threshold: ties have no order.
+    inside = (signed > -np.partition(-signed, size, axis=0)[size]).astype(np.float64)
+    sizes = inside.sum(axis=0)
+    if not sizes.any():
+        return 0, 1.0
+    expected = sizes * m / total
+    deviation = np.sqrt(np.maximum(expected * (n / total) * (total - sizes) / (total - 1), 1e-12))
+
+    def excess(in_second: Numbers) -> Numbers:
+        return (inside.T @ in_second - expected[:, None]) / deviation[:, None]
+
+    p = _permutation_p(lambda in_second: excess(in_second).max(axis=0), n, m, rng, max_permutations)
+    observed = excess(np.repeat([0.0, 1.0], [n, m])[:, None])[:, 0]
+    return int(observed.argmax()) % columns.shape[1], p
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Adjust p-values to control the probability of any false alarm (Holm, 1979), which SciPy lacks."""
+    order = np.argsort(values)
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.maximum.accumulate(np.asarray(values)[order] * np.arange(len(values), 0, -1))
+    return np.minimum(adjusted, 1).tolist()
+
+
+def population_stability(baseline: Numbers, production: Numbers) -> float:
+    """Return the population stability index over the deciles of the baseline, 0 for equal shares; SciPy lacks it."""
+    edges = np.unique(np.quantile(baseline, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    # Add half a count to each bin, so that an empty bin has no infinite weight.
+    counts = [
+        np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 0.5
+        for values in (baseline, production)
+    ]
+    shares = [bins / bins.sum() for bins in counts]
+    return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
+
+
+def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the (n, m) squared Euclidean distances of rows. As a product it is much faster than SciPy's `cdist`."""
+    products = first @ second.T
+    norms = np.square(first).sum(axis=1)[:, None] + np.square(second).sum(axis=1)[None, :]
+    return np.maximum(norms - 2 * products, 0)
+
+
+def subsample(rows: NDArray[_Float], rng: np.random.Generator, max_rows: int) -> NDArray[_Float]:
+    """Return a random choice of `max_rows` rows in their order, or all of fewer rows."""
+    return rows if len(rows) <= max_rows else rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
+
+
+def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, max_permutations: float) -> float:
+    """Return the share of permutations whose statistic reaches that of the samples."""
+
+    def of_rows(_: NDArray[np.intp], second: NDArray[np.intp], axis: int) -> Numbers:
+        second = np.moveaxis(second, axis, -1)
+        batch = second.reshape(-1, m)
+        in_second = np.zeros((len(batch), n + m))
+        np.put_along_axis(in_second, batch, 1, axis=1)
+        # Round, so that equal values stay equal in products of different sizes.
+        return np.round(statistic(in_second.T), 12).reshape(second.shape[:-1])
+
+    def test(permutations: int) -> float:
+        rows, batch = np.arange(n + m), max(1, _BLOCK // (n + m))
+        return float(
+            import_scipy()
+            .permutation_test(
+                (rows[:n], rows[n:]), of_rows, n_resamples=permutations, batch=batch, vectorized=True,
+                alternative="greater", rng=rng,
+            )
+            .pvalue
+        )  # fmt: skip
+
+    return _refined(test, min(_MAX_PERMUTATIONS, max_permutations))
+
+
+def _refined(test: Callable[[int], float], max_resamples: float) -> float:
+    """Return the p-value of a test by `PERMUTATIONS` resamples; if none is as extreme, by up to `max_resamples`.
+
+    The second draw is independent of the first, so its smaller p-values are valid.
+    """
+    p = test(PERMUTATIONS)
+    if p > 1 / (PERMUTATIONS + 1) or max_resamples <= PERMUTATIONS:
+        return p
+    return test(math.ceil(max_resamples))

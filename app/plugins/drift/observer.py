@@ -1,0 +1,267 @@
+"""Monitor the images of requests for drift, in a thread with a lower priority than requests."""
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.thread_pool import lower_priority
+from app.plugins.drift.measurement import DriftInput, metadata_texts
+from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
+from app.plugins.drift.sample import DriftError, Observation
+from metadata.request import METADATA_PARAMETER, Metadata, metadata_of_inputs, read_metadata
+from tasks.inference.error import InferenceError
+from tasks.inference.response import InferenceResult, SampleResult
+from tasks.vision.image import image_of
+
+SIMILARITY_HEADER = "charioteer-similarity"
+SIMILARITY_PARAMETER = "similarity"
+
+_logger = logging.getLogger(__name__)
+
+MAX_WINDOWS = 200
+"""Number of windows of each model that are kept in memory."""
+
+_MAX_WAITING = 64
+_MAX_PIXELS = 50_000_000
+"""Maximum number of pixels in waiting images; each takes three bytes."""
+_POLL_SECONDS = 10.0
+_DECIMALS = 4
+
+
+class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Images of one request: samples to measure, or finished measurements."""
+
+    model: str
+    task_type: str
+    event_id: str = ""
+    samples: Sequence[SampleResult] = ()
+    metadata: Mapping[int, Metadata] = {}
+    observations: Sequence[Observation] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.observations) or len(self.samples)
+
+    @property
+    def pixels(self) -> int:
+        images = [image_of(sample.item) for sample in self.samples]
+        return sum(image.width * image.height for image in images if image is not None)
+
+
+class DriftObserver:
+    """Measure images in a thread with a low priority, at a limited rate, and test windows of them for drift.
+
+    Args:
+        monitors: the monitors of models, by model name.
+        metrics: the metrics to update.
+        per_second: maximum number of measured images per second, of all models together.
+        on_change: called with every window whose verdict differs from the last one.
+        poll_monitors: return the monitors that have changed, with None for a removed one; called periodically.
+        poll_seconds: seconds between these calls.
+    """
+
+    def __init__(
+        self,
+        monitors: Mapping[str, Monitor],
+        metrics: DriftMetrics,
+        per_second: float,
+        on_change: Callable[[DriftWindow], None] | None = None,
+        poll_monitors: Callable[[], Mapping[str, Monitor | None]] = dict,
+        poll_seconds: float = _POLL_SECONDS,
+    ) -> None:
+        self._windows: dict[str, deque[DriftWindow]] = {}
+        self._monitors = dict(monitors)
+        self._poll_monitors = poll_monitors
+        self._poll_seconds = poll_seconds
+        self._metrics = metrics
+        self._on_change = on_change
+        self._rate_limit = _RateLimit(per_second)
+        self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._pixels = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="drift", daemon=True)
+        self._thread.start()
+
+    def observe(self, context: RequestContext, /) -> None:
+        result = context.result
+        if (
+            context.model_name not in self._monitors
+            or result is None
+            or context.outcome is not None
+            or context.explanation
+            or SIMILARITY_HEADER in context.response_headers
+        ):
+            return
+        samples = [sample for sample in result.samples if image_of(sample.item) is not None]
+        allowed = self._rate_limit.take(len(samples))
+        self._count(context.model_name, "skipped", len(samples) - allowed)
+        if allowed:
+            self._submit(
+                _Batch(
+                    model=context.model_name,
+                    task_type=context.task_type,
+                    event_id=context.id,
+                    samples=samples[:allowed],
+                    metadata=metadata_of_inputs(context.request, context.metadata) if context.request else {},
+                )
+            )
+
+    def annotate(
+        self, context: RequestContext, result: InferenceResult, model_name: str, /
+    ) -> Sequence[Mapping[str, object]]:
+        """Add the similarity of images to the model's baseline to an answer: an output parameter and a header.
+
+        The parameter `similarity` is a number, 0..1, or a list of numbers for an output of several images. The header
+        `charioteer-similarity` has the numbers of the whole response, separated by commas.
+        """
+        monitor = self._monitors.get(model_name)
+        if monitor is None or not result.samples or any(image_of(sample.item) is None for sample in result.samples):
+            return ()
+        task_type = monitor.sample.task_type
+        try:
+            values = {output.index: output.parameters.get(METADATA_PARAMETER) for output in result.outputs}
+            metadata = {index: read_metadata(value) for index, value in values.items() if value is not None}
+            samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
+            observations = monitor.measure(samples, task_type)
+            similarities = [
+                None if value is None else round(value, _DECIMALS) for value in monitor.similarities(observations)
+            ]
+        except Exception:
+            _logger.exception("the similarity of images for %s could not be measured", model_name)
+            return ()
+        self._submit(_Batch(model=model_name, task_type=task_type, observations=observations))
+        if all(value is None for value in similarities):
+            return ()
+        context.response_headers[SIMILARITY_HEADER] = ",".join(
+            "" if value is None else f"{value:g}" for value in similarities
+        )
+        remaining = iter(similarities)
+        values_of_outputs = [[next(remaining) for _ in output.predictions] for output in result.outputs]
+        return [{SIMILARITY_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
+
+    def windows(self) -> Mapping[str, Sequence[DriftWindow]]:
+        """Return the latest windows of each model by name, oldest first."""
+        with self._lock:
+            return {model: list(windows) for model, windows in sorted(self._windows.items())}
+
+    def close(self) -> None:
+        """Drop waiting images, and stop the thread."""
+        with suppress(queue.Empty):
+            while True:
+                self._waiting.get_nowait()
+        self._waiting.put(None)
+        self._thread.join(5)
+
+    def _submit(self, batch: _Batch) -> None:
+        with self._lock:
+            full = self._pixels >= _MAX_PIXELS or self._waiting.qsize() >= _MAX_WAITING
+            if not full:
+                self._pixels += batch.pixels
+                self._waiting.put(batch)
+        if full:
+            self._count(batch.model, "dropped", batch.count)
+
+    def _run(self) -> None:
+        lower_priority()
+        polled = time.monotonic()
+        while True:
+            if time.monotonic() - polled >= self._poll_seconds:
+                self._update_monitors()
+                polled = time.monotonic()
+            try:
+                batch = self._waiting.get(timeout=self._poll_seconds)
+            except queue.Empty:
+                continue
+            if batch is None:
+                return
+            with self._lock:
+                self._pixels -= batch.pixels
+            try:
+                self._measure(batch)
+            except (DriftError, InferenceError) as error:
+                self._count(batch.model, "failed", batch.count)
+                _logger.warning("drift of %s could not be judged: %s", batch.model, error)
+            except Exception:
+                self._count(batch.model, "failed", batch.count)
+                _logger.exception("drift of %s could not be judged", batch.model)
+
+    def _update_monitors(self) -> None:
+        try:
+            changed = self._poll_monitors()
+        except Exception:
+            _logger.exception("drift baselines are unreachable")
+            return
+        for model, monitor in changed.items():
+            self._metrics.remove(model)
+            if monitor is None:
+                self._monitors.pop(model, None)
+                with self._lock:
+                    self._windows.pop(model, None)
+                continue
+            if previous := self._monitors.get(model):
+                monitor.drifted = previous.drifted
+            self._monitors[model] = monitor
+
+    def _measure(self, batch: _Batch) -> None:
+        monitor = self._monitors.get(batch.model)
+        if monitor is None:
+            return
+        samples = [_drift_sample(sample, batch.event_id, batch.metadata) for sample in batch.samples]
+        measured = batch.observations or monitor.measure(samples, batch.task_type)
+        # One image with scores that are not finite would make the whole window fail.
+        observations = [observation for observation in measured if observation.finite]
+        self._count(batch.model, "measured", len(observations))
+        self._count(batch.model, "failed", len(measured) - len(observations))
+        if (tested := monitor.add(observations, batch.task_type)) is None:
+            return
+        window, changed = tested
+        self._metrics.update(window)
+        with self._lock:
+            self._windows.setdefault(window.model, deque(maxlen=MAX_WINDOWS)).append(window)
+        if changed:
+            verdict = "has drifted" if window.drifted else "no longer drifts"
+            where = ", ".join(f"{test.name} {test.where}".strip() for test in window.tests if test.drifted)
+            _logger.warning("%s %s%s", window.model, verdict, f": {where}" if where else "")
+            if self._on_change is not None:
+                self._on_change(window)
+
+    def _count(self, model: str, outcome: str, count: int) -> None:
+        if count:
+            self._metrics.images.labels(model, outcome).inc(count)
+
+
+class _RateLimit:
+    """A token bucket that holds the tokens of one second."""
+
+    def __init__(self, per_second: float) -> None:
+        self._rate = per_second
+        self._tokens = max(1.0, per_second)
+        self._refilled_at = time.monotonic()
+        self._lock = threading.Lock()
+
+    def take(self, requested: int) -> int:
+        """Take up to `requested` tokens, and return how many."""
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(max(1.0, self._rate), self._tokens + (now - self._refilled_at) * self._rate)
+            self._refilled_at = now
+            allowed = min(requested, int(self._tokens))
+            self._tokens -= allowed
+        return allowed
+
+
+def _drift_sample(sample: SampleResult, event_id: str, metadata: Mapping[int, Metadata]) -> DriftInput:
+    return DriftInput(
+        id=f"{event_id}-{sample.input}-{sample.index}",
+        image=image_of(sample.item),
+        records=[msgspec.structs.asdict(record) for record in sample.prediction.records()],
+        metadata=metadata_texts(metadata[sample.input].entries) if sample.input in metadata else {},
+    )

@@ -1,0 +1,206 @@
+"""Read the images for drift measurement: from a folder, or from recordings."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from app.core.cli.inputs import predict_records
+from app.core.cli.terminal import Bar, counted, progress
+from app.core.settings.model import ModelSource
+from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
+from app.plugins.drift.sample import DriftError, Sample, build_sample
+from app.plugins.evaluation.datasets.files import list_images
+from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.vision.header import image_size
+from tasks.vision.image import Image, check_size, decode_image
+
+if TYPE_CHECKING:
+    from app.plugins.drift.command import ImageOptions
+
+_SEED = 0
+_UNREADABLE = "not readable as images"
+
+
+class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
+    """A sample, and access to its images.
+
+    Attributes:
+        sample: the measurements.
+        image_bytes: returns an image file's bytes by image id, None if it no longer exists.
+        skipped: number of images by what happened to them, such as the reason why they are skipped.
+    """
+
+    sample: Sample
+    image_bytes: Callable[[str], bytes | None]
+    skipped: Mapping[str, int]
+
+
+def measure_source(
+    source: str,
+    options: "ImageOptions",
+    model: ModelSource | None,
+    embedder: Embedder | None,
+) -> MeasuredImages:
+    """Measure the images of a folder, or of recordings.
+
+    Args:
+        source: a folder, or a recording store (the value of --record).
+        options: which images to read.
+        model: runs on the images of a folder, if given; recordings already hold predictions.
+        embedder: computes embeddings, if given.
+
+    Raises:
+        DriftError: when there are too few images, or their task types differ.
+        InferenceError: when recordings cannot be read, or the model fails.
+        SettingsError: when the address of the recordings is invalid.
+    """
+    skipped = Counter[str]()
+    with progress("Measuring images") as bar:
+        try:
+            if Path(source).is_dir():
+                return _measure_folder(source, options.limit, model, embedder, bar, skipped)
+            if "://" not in source and not Path(source).exists():
+                raise DriftError(f"There is no folder or file {source}")
+            return _measure_recordings(source, options, embedder, bar, skipped)
+        except DriftError as error:
+            reasons = [f"{counted(count, 'image')} {reason}" for reason, count in skipped.items()]
+            raise DriftError("; ".join([str(error), *reasons])) from None
+
+
+def _measure_folder(
+    source: str,
+    max_images: int,
+    model: ModelSource | None,
+    embedder: Embedder | None,
+    bar: Bar,
+    skipped: Counter[str],
+) -> MeasuredImages:
+    """Measure the image files below a folder; their metadata is the path of their folder."""
+    from app.core.assembly.models import load
+
+    folder = Path(source)
+    files = list_images(folder)
+    if not files:
+        raise DriftError(f"There are no images in {folder}")
+    if len(files) > max_images:
+        rows: list[int] = np.sort(np.random.default_rng(_SEED).choice(len(files), max_images, replace=False)).tolist()
+        skipped["left out, because there are more than --limit"] = len(files) - max_images
+        files = [files[row] for row in rows]
+    servable = load(model) if model else None
+
+    def samples() -> Iterator[DriftInput]:
+        for file in files:
+            bar.advance(total=len(files))
+            try:
+                data = file.read_bytes()
+            except OSError:
+                skipped[_UNREADABLE] += 1
+                continue
+            if (image := _decode(data, skipped)) is None:
+                continue
+            try:
+                records = predict_records(servable, model.name, data) if servable and model else None
+            except InferenceError as error:
+                skipped[f"without an answer of the model: {error}"] += 1
+                continue
+            relative_path = file.relative_to(folder)
+            yield DriftInput(
+                id=str(relative_path),
+                image=image,
+                records=None if records is None else [msgspec.structs.asdict(record) for record in records],
+                metadata={"folder": str(relative_path.parent)} if len(relative_path.parts) > 1 else {},
+            )
+
+    def image_bytes(name: str) -> bytes | None:
+        return (folder / name).read_bytes() if (folder / name).is_file() else None
+
+    task_type = servable.description.task_type if servable else ""
+    sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
+    return MeasuredImages(sample, image_bytes, skipped)
+
+
+def _measure_recordings(
+    source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar, skipped: Counter[str]
+) -> MeasuredImages:
+    """Measure the images of recorded requests; their metadata is that of the client, and the model."""
+    from app.plugins.recording.inference import RecordedInference
+    from app.plugins.recording.query.reader import open_recordings
+    from app.plugins.recording.row_converter import REDACTED
+
+    query = InferenceQuery(
+        since=options.since,
+        until=options.until,
+        model=options.recorded_model,
+        error=NO_ERROR,
+        where=options.where or (),
+    )
+    reader = open_recordings(source, options.images)
+    answered = list(chain.from_iterable(reader.batches(query, options.limit + 1)))
+    if len(answered) > options.limit:
+        answered.pop()
+        skipped["taken, the newest, because there are more than --limit"] = options.limit
+    inferences = {item.id: item for item in answered if item.image is not None and not item.explanation}
+    if len(inferences) < len(answered):
+        skipped["of no image, or explanations"] = len(answered) - len(inferences)
+    if not inferences:
+        model = f" of the model {options.recorded_model!r}" if options.recorded_model else ""
+        raise DriftError(f"There are no recordings of answered image requests{model}")
+    task_type, *others = sorted({inference.task_type for inference in inferences.values()})
+    if others:
+        names = ", ".join(sorted({inference.model for inference in inferences.values()}))
+        tasks = ", ".join([task_type, *others])
+        raise DriftError(f"The recordings are of several tasks, {tasks}: choose one of {names} with --recorded-model")
+
+    def image_of(inference: RecordedInference) -> Image | None:
+        if (data := reader.image(inference)) is not None:
+            return _decode(data, skipped)
+        skipped["without their pixels"] += 1
+        return None
+
+    # The others are no fair sample: answers without any object have nothing that is redacted.
+    redacted = sum(
+        any(record.get("label") == REDACTED or isinstance(record.get("score"), str) for record in item.records or ())
+        for item in inferences.values()
+    )
+    if redacted:
+        skipped["with a redacted label or score, so no answer is compared; choose others with --since or --until"] = (
+            redacted
+        )
+
+    def samples() -> Iterator[DriftInput]:
+        for inference in inferences.values():
+            bar.advance(total=len(inferences))
+            yield DriftInput(
+                id=inference.id,
+                image=image_of(inference),
+                records=None if redacted else inference.records,
+                metadata={
+                    "model": inference.model,
+                    # A redacted value does not tell images apart.
+                    **metadata_texts(entry for entry in inference.metadata if entry.value != REDACTED),
+                },
+            )
+
+    sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
+    if len(sample) < len(inferences):
+        skipped["left out, because others have pixels or answers to compare"] = len(inferences) - len(sample)
+    return MeasuredImages(sample, lambda inference_id: reader.image(inferences[inference_id]), skipped)
+
+
+def _decode(data: bytes, skipped: Counter[str]) -> Image | None:
+    """Decode an image within the server's default limits; otherwise count it in `skipped`, and return None."""
+    max_pixels = Limits().max_pixels
+    try:
+        check_size(*image_size(data), max_pixels)
+        return decode_image(data)
+    except InferenceError as error:
+        is_large = error.kind is ErrorKind.TOO_LARGE
+        skipped[f"left out, because of more than {max_pixels:,} pixels" if is_large else _UNREADABLE] += 1
+        return None

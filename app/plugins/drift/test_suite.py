@@ -1,0 +1,287 @@
+"""All tests of two samples of images, and of slices: the images with one value in their metadata."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.plugins.drift.feature_space import FeatureSpace, cluster_images, standardize_within_clusters
+from app.plugins.drift.hypothesis_tests import (
+    chi_square,
+    cramer_von_mises,
+    holm,
+    import_scipy,
+    kolmogorov_smirnov,
+    maximum_mean_discrepancy,
+    mix_chi_square,
+    population_stability,
+    tail_excess,
+    tail_test,
+)
+from app.plugins.drift.result import MixDrift, NumberDrift, SliceDrift, ValueCount
+from app.plugins.drift.sample import MIN_IMAGES, DriftError, Sample
+
+_COMPONENTS = 8
+_MAX_LABELS = 1000
+_MAX_SLICES = 200
+_SLICE_TESTS = 6
+"""Maximum number of tests of a slice."""
+
+NO_VALUE = "(no value)"
+"""Stands for images that lack the key."""
+
+_MIN_FREQUENT = 5
+_MAX_VALUES = 200
+_MAX_KEYS = 50
+_MAX_NAMES = 5
+_MAX_LENGTH = 60
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+
+
+class PValue(NamedTuple):
+    """The name of a test, the tested values, the p-value, and what differs most."""
+
+    name: str
+    about: str
+    p: float
+    where: str = ""
+
+
+def compare_numbers(baseline: Sample, production: Sample, alpha: float) -> list[NumberDrift]:
+    """Test each number by itself, at the level `alpha` for all numbers together."""
+    count = len(baseline.features)
+    return [
+        _compare_number(name, baseline.numbers[:, column], production.numbers[:, column], alpha / count)
+        for column, name in enumerate(baseline.features)
+    ]
+
+
+def number_tests(numbers: Sequence[NumberDrift]) -> list[PValue]:
+    """Return the tests of single numbers, corrected for the count of numbers."""
+    smallest = [
+        ("Kolmogorov-Smirnov", *min((number.kolmogorov_smirnov_p, number.feature) for number in numbers)),
+        ("Cramér-von Mises", *min((number.cramer_von_mises_p, number.feature) for number in numbers)),
+    ]
+    return [PValue(name, "each number", min(1.0, p * len(numbers)), feature) for name, p, feature in smallest]
+
+
+def fit_space(baseline: Sample, production: Sample) -> FeatureSpace:
+    """Fit a space to both samples together, which keeps permutation tests exact."""
+    return FeatureSpace(
+        np.concatenate([baseline.numbers, production.numbers]),
+        np.concatenate([baseline.embeddings, production.embeddings]),
+    )
+
+
+def sample_tests(
+    baseline: Sample,
+    production: Sample,
+    space: FeatureSpace,
+    rng: np.random.Generator,
+    max_permutations: float,
+    notes: list[str] | None,
+) -> list[PValue]:
+    """Run the tests of all numbers together, with up to `max_permutations` permutations."""
+    results = [_outlier_test(baseline, production, space, rng, max_permutations)]
+    spaces = [("numbers", space.numbers(baseline.numbers), space.numbers(production.numbers))]
+    if baseline.embeddings.shape[1]:
+        spaces.append(("embeddings", space.embeddings(baseline.embeddings), space.embeddings(production.embeddings)))
+    for name, baseline_rows, production_rows in spaces:
+        p = maximum_mean_discrepancy(baseline_rows, production_rows, rng, max_permutations)
+        results.append(PValue(f"MMD of {name}", "all of them together", p))
+    if baseline.task_type and production.task_type:
+        label_counts = _most_common_labels(np.concatenate([baseline.counts, production.counts]))
+        if np.count_nonzero(label_counts.sum(axis=0)) > 1:
+            p = chi_square(label_counts[: len(baseline)], label_counts[len(baseline) :], rng, max_permutations)
+            results.append(PValue("chi-square", "labels", p, describe_change(_labels(baseline), _labels(production))))
+        elif notes is not None:
+            notes.append("Labels: fewer than two were found; not compared")
+    return results
+
+
+def compare_slices(
+    keys: Sequence[str],
+    baseline: Sample,
+    production: Sample,
+    alpha: float,
+    max_permutations: float,
+    rng: np.random.Generator,
+    notes: list[str],
+) -> list[SliceDrift]:
+    """Test the slices of all keys, and correct their p-values together.
+
+    Raises:
+        DriftError: when a key has too many values.
+    """
+    slices = [slice_drift for key in keys for slice_drift in _list_slices(key, baseline, production, notes)]
+    testable = [drift for drift in slices if min(drift.baseline, drift.production) >= MIN_IMAGES]
+    if not testable:
+        return slices
+    max_permutations *= _SLICE_TESTS * len(testable)
+    values = [_slice_p(drift, baseline, production, rng, max_permutations) for drift in testable]
+    adjusted: list[float] = import_scipy().false_discovery_control(values).tolist()
+    tested = {
+        (drift.key, drift.value): msgspec.structs.replace(drift, p=p, q=q, drifted=q <= alpha)
+        for drift, p, q in zip(testable, values, adjusted, strict=True)
+    }
+    return [tested.get((drift.key, drift.value), drift) for drift in slices]
+
+
+def compare_mix(
+    baseline: Sample,
+    production: Sample,
+    alpha: float,
+    max_tables: float,
+    rng: np.random.Generator,
+    notes: list[str],
+) -> list[MixDrift]:
+    """Test the mix: for each metadata key of both samples, how often each value occurs, such as each camera.
+
+    Images without the key count as a value of their own. Values with fewer than five images in both samples together
+    count as one value. So an id is not tested: all its values are rare. Keys with ISO 8601 times are not tested either.
+    These rules ignore which sample an image belongs to, so the tests stay valid.
+    `alpha` is the maximum probability of a false alarm over all keys, and `max_tables` the maximum number of random
+    tables for a single key. `notes` receives a sentence about keys that are not tested.
+    """
+    keys, other_keys = (Counter(key for entry in sample.metadata for key in entry) for sample in (baseline, production))
+    if unshared := sorted(keys.keys() ^ other_keys.keys()):
+        notes.append(f"Metadata: only one of both has {quote_names(unshared)}; not compared")
+    frequent = sorted(keys.keys() & other_keys.keys(), key=lambda key: (-keys[key] - other_keys[key], key))
+    if len(frequent) > _MAX_KEYS:
+        notes.append(f"Metadata: {quote_names(frequent[_MAX_KEYS:])}: too many keys; not compared")
+    counts = {key: (_count_values(key, baseline), _count_values(key, production)) for key in frequent[:_MAX_KEYS]}
+    tables = {key: table for key in counts if len(table := _categories(*counts[key])) > 1}
+    if untested := sorted(key for key in counts.keys() - tables.keys() if len(counts[key][0] | counts[key][1]) > 1):
+        notes.append(f"Metadata: {quote_names(untested)}: ids or times, not categories; not compared")
+    drifts: list[MixDrift] = []
+    for key, table in tables.items():
+        p = mix_chi_square(np.array(table).T, rng, max_tables * len(tables))
+        drifts.append(
+            MixDrift(
+                key=key, p=p, drifted=p * len(tables) <= alpha, change=describe_change(*counts[key]),
+                values=_value_counts(*counts[key])[:_MAX_VALUES],
+            )
+        )  # fmt: skip
+    return drifts
+
+
+def describe_change(baseline: Mapping[str, int], production: Mapping[str, int]) -> str:
+    """Name the new and the vanished values; without these, the value whose share has changed most."""
+    values = _value_counts(baseline, production)
+    new = [value.value for value in values if not value.baseline]
+    gone = [value.value for value in values if not value.production]
+    if new or gone:
+        return "; ".join(f"{word} {quote_names(names)}" for word, names in (("new", new), ("gone", gone)) if names)
+    first = values[0]
+    share, other_share = first.baseline / sum(baseline.values()), first.production / sum(production.values())
+    return f"{quote_names([first.value])} {share:.0%} -> {other_share:.0%}"
+
+
+def quote_names(names: Sequence[str]) -> str:
+    """List names of clients for one line of a log or terminal: few, shortened, without control characters."""
+    printable = [name if name and name.isprintable() else repr(name) for name in names[:_MAX_NAMES]]
+    quoted = [name if len(name) <= _MAX_LENGTH else f"{name[:_MAX_LENGTH]}..." for name in printable]
+    return ", ".join(quoted) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+
+
+def _compare_number(
+    name: str, baseline_values: NDArray[np.float64], production_values: NDArray[np.float64], level: float
+) -> NumberDrift:
+    distance, distance_p = kolmogorov_smirnov(baseline_values, production_values)
+    statistic, statistic_p = cramer_von_mises(baseline_values, production_values)
+    tails = min(tail_test(baseline_values, production_values), tail_test(-baseline_values, -production_values))
+    psi = population_stability(baseline_values, production_values)
+    return NumberDrift(
+        feature=name,
+        baseline_mean=float(baseline_values.mean()),
+        production_mean=float(production_values.mean()),
+        kolmogorov_smirnov=distance,
+        kolmogorov_smirnov_p=distance_p,
+        cramer_von_mises=statistic,
+        cramer_von_mises_p=statistic_p,
+        tails_p=min(1.0, 2 * tails),
+        psi=psi,
+        psi_level="stable" if psi < 0.1 else "moderate shift" if psi < 0.25 else "large shift",
+        drifted=min(distance_p, statistic_p, 2 * tails) <= level / 3,
+    )
+
+
+def _labels(sample: Sample) -> Mapping[str, int]:
+    totals: list[int] = sample.counts.sum(axis=0).tolist()
+    return {label: total for label, total in zip(sample.labels, totals, strict=True) if total}
+
+
+def _most_common_labels(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the columns of the most common labels, and the sum of the others as one column."""
+    if counts.shape[1] <= _MAX_LABELS:
+        return counts
+    order = np.argsort(-counts.sum(axis=0), kind="stable")
+    others = counts[:, order[_MAX_LABELS:]].sum(axis=1, keepdims=True)
+    return np.concatenate([counts[:, order[:_MAX_LABELS]], others], axis=1)
+
+
+def _outlier_test(
+    baseline: Sample, production: Sample, space: FeatureSpace, rng: np.random.Generator, max_permutations: float
+) -> PValue:
+    """Test for a few outliers among all images or within their cluster: dark images may be usual for one camera."""
+    numbers = np.concatenate([baseline.numbers, production.numbers])
+    cluster = cluster_images(
+        space.main_components(np.concatenate([baseline.embeddings, production.embeddings]), _COMPONENTS)
+    )
+    if cluster.any():
+        numbers = np.concatenate([numbers, standardize_within_clusters(numbers, cluster)], axis=1)
+    column, p = tail_excess(numbers, len(baseline), rng, max_permutations)
+    return PValue("tails", "few images far out in a number", p, baseline.features[column % len(baseline.features)])
+
+
+def _list_slices(key: str, baseline: Sample, production: Sample, notes: list[str]) -> list[SliceDrift]:
+    counted = [Counter(entry[key] for entry in sample.metadata if key in entry) for sample in (baseline, production)]
+    values = sorted({*counted[0], *counted[1]})
+    if not values:
+        notes.append(f"Slices: no image has {key!r} in its metadata")
+    if len(values) > _MAX_SLICES:
+        raise DriftError(f"Expected at most {_MAX_SLICES} values of {key!r} to slice by, got {len(values)}")
+    return [
+        SliceDrift(key=key, value=value, baseline=counted[0][value], production=counted[1][value]) for value in values
+    ]
+
+
+def _slice_p(
+    slice_drift: SliceDrift, baseline: Sample, production: Sample, rng: np.random.Generator, max_permutations: float
+) -> float:
+    first, second = (sample.rows(sample.where(slice_drift.key, slice_drift.value)) for sample in (baseline, production))
+    results = number_tests(compare_numbers(first, second, 1.0))
+    if min(row.p for row in results) <= 1 / max_permutations:
+        max_permutations = 0  # more permutations cannot give a smaller p-value
+    results += sample_tests(first, second, fit_space(first, second), rng, max_permutations, None)
+    return min(holm([row.p for row in results]))
+
+
+def _count_values(key: str, sample: Sample) -> Counter[str]:
+    return Counter(entry.get(key, NO_VALUE) for entry in sample.metadata)
+
+
+def _categories(baseline: Counter[str], production: Counter[str]) -> list[tuple[int, int]]:
+    """Return the counts of each category in both samples; fewer than two categories cannot be compared."""
+    pooled = baseline + production
+    if all(_TIME.fullmatch(value) for value in pooled if value != NO_VALUE):
+        return []
+    frequent = [value for value, count in pooled.most_common(_MAX_VALUES) if count >= _MIN_FREQUENT]
+    pairs = [(baseline[value], production[value]) for value in frequent]
+    rare = baseline.total() - sum(pair[0] for pair in pairs), production.total() - sum(pair[1] for pair in pairs)
+    return [*pairs, rare] if any(rare) else pairs
+
+
+def _value_counts(baseline: Mapping[str, int], production: Mapping[str, int]) -> list[ValueCount]:
+    """Return the counts of each value, by descending change of its share."""
+    totals = max(1, sum(baseline.values())), max(1, sum(production.values()))
+    counts = [
+        ValueCount(value=value, baseline=baseline.get(value, 0), production=production.get(value, 0))
+        for value in sorted({*baseline, *production})
+    ]
+    return sorted(counts, key=lambda count: -abs(count.production / totals[1] - count.baseline / totals[0]))

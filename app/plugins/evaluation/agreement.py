@@ -1,0 +1,128 @@
+"""Compare the answers of two set-ups of one model, without labels."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.plugins.evaluation.answers import PredictedObject, infer_task, parse_records
+from app.plugins.evaluation.dataset import EvaluationError, Item
+from app.plugins.evaluation.runner import Records
+from tasks.vision.contours import mask_of_contours
+from tasks.vision.filtering import ious
+
+_MIN_IOU = 0.5
+_IN_PLACE_IOU = 0.9
+"""Objects with a lower IoU count as moved."""
+_RASTER = 512
+"""Pixels of the longer side of the area in which outlines are compared."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How close answers are to those of the reference.
+
+    Attributes:
+        images: number of compared images.
+        score: 0..1, the share of equal labels or texts; for objects, the share of those with a partner and an IoU of at
+            least 0.9, in the answers with more objects.
+        labels: share of images with the same labels, or the same text.
+        matched: objects with a partner of the same label and an IoU of at least 0.5; None without objects.
+        objects: objects of the reference; None without objects.
+        mean_iou: of the partners.
+        min_iou: of the partners.
+        score_difference: the largest difference between the scores of partners, or of the best class.
+    """
+
+    images: int
+    score: float
+    labels: float
+    matched: int | None = None
+    objects: int | None = None
+    mean_iou: float | None = None
+    min_iou: float | None = None
+    score_difference: float = 0.0
+
+
+def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], found: Mapping[str, Records]) -> Agreement:
+    """Compare the records of each item, by its id, with those of the reference.
+
+    Raises:
+        EvaluationError: when an evaluation cannot measure the answers, such as numbers that are not finite.
+    """
+    labels = float(np.mean([_labels(expected[item.id]) == _labels(found[item.id]) for item in items]))
+    try:
+        task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
+        if task is None or task.returns == "texts":
+            return Agreement(images=len(items), score=labels, labels=labels)
+        parsed = [
+            [parse_records(answers[item.id], item, task).predictions for answers in (expected, found)] for item in items
+        ]
+    except ValueError as error:
+        raise EvaluationError(f"The answers cannot be compared: {error}") from None
+    pairs: list[tuple[float, float]] = []
+    total, references = 0, 0
+    for before, after in parsed:
+        if task.returns == "classes":
+            pairs += _best_class(before, after)
+        else:
+            pairs += _partners(before, after)
+            total, references = total + max(len(before), len(after)), references + len(before)
+    difference = max((abs(difference) for _, difference in pairs), default=0.0)
+    if task.returns == "classes":
+        return Agreement(images=len(items), score=labels, labels=labels, score_difference=difference)
+    ious = [iou for iou, _ in pairs]
+    return Agreement(
+        images=len(items),
+        score=sum(iou >= _IN_PLACE_IOU for iou in ious) / total if total else 1.0,
+        labels=labels,
+        matched=len(ious),
+        objects=references,
+        mean_iou=float(np.mean(ious)) if ious else None,
+        min_iou=min(ious, default=None),
+        score_difference=difference,
+    )
+
+
+def _labels(records: Records) -> list[str]:
+    """Return the label of the best class, the labels of all objects, or the text."""
+    first: Mapping[str, object] = records[0] if records else {}
+    if "answer" in first:
+        return [str(record["answer"]) for record in records]
+    if first.keys() == {"label", "score"}:
+        return [str(first["label"])]
+    return sorted(str(record["label"]) for record in records)
+
+
+def _best_class(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> Sequence[tuple[float, float]]:
+    scores = {prediction.label: prediction.score for prediction in after}
+    return [(1.0, scores.get(best.label, 0.0) - best.score) for best in before[:1]]
+
+
+def _partners(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> Sequence[tuple[float, float]]:
+    """Return IoU and difference of the scores of each pair; each object has at most one partner."""
+    found: list[tuple[float, float]] = []
+    free = list(after)
+    for reference in before:
+        overlaps = [(_iou(reference, other), other) for other in free if other.label == reference.label]
+        best = max(overlaps, key=lambda overlap: overlap[0], default=None)
+        if best is not None and best[0] >= _MIN_IOU:
+            free.remove(best[1])
+            found.append((best[0], best[1].score - reference.score))
+    return found
+
+
+def _iou(first: PredictedObject, second: PredictedObject) -> float:
+    if first.box is not None and second.box is not None:
+        return float(ious(np.array([first.box], np.float32), np.array([second.box], np.float32))[0, 0])
+    outlines = [_rings(first), _rings(second)]
+    points = np.concatenate([point for rings in outlines for point in rings] or [np.zeros((1, 2), np.float32)])
+    low, extent = points.min(axis=0), np.ptp(points, axis=0)
+    scale = np.float32((_RASTER - 1) / max(float(extent.max()), 1e-6))
+    before, after = (mask_of_contours([(ring - low) * scale for ring in rings], _RASTER, _RASTER) for rings in outlines)
+    union = int(np.count_nonzero(before | after))
+    return int(np.count_nonzero(before & after)) / union if union else 0.0
+
+
+def _rings(prediction: PredictedObject) -> list[NDArray[np.float32]]:
+    return [np.array(ring, np.float32) for ring in prediction.rings or () if ring]

@@ -1,0 +1,265 @@
+"""``charioteer evaluate``."""
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
+from cyclopts.validators import Number
+
+from app import __version__
+from app.core.cli.client_options import CredentialsError, TlsOptions, read_headers
+from app.core.cli.interruption import exit_interrupted
+from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
+from app.core.settings.images import ImageSettings, image_limits
+from app.core.settings.model import ModelError
+from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
+from app.plugins.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
+from app.plugins.evaluation.evaluation import (
+    ANSWERED,
+    check_figures,
+    check_slices,
+    check_task,
+    evaluate_records,
+    read_label_map,
+)
+from app.plugins.evaluation.model import (
+    DEFAULT_TOP_K,
+    EvaluatedModel,
+    local_model,
+    parameters_for,
+    served_model,
+)
+from app.plugins.evaluation.rendering import html_report, json_report, print_report
+from app.plugins.evaluation.report import EvaluationReport
+from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
+from tasks.inference.error import InferenceError
+from tasks.task import TaskType
+
+_PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
+_TOO_LOW = 1
+_MAX_CURVE_THRESHOLD = 0.05
+"""Above this score threshold, the report warns that average precision and recall are lower."""
+
+
+def evaluate(
+    dataset: Path,
+    *,
+    name: str | None = None,
+    url: str | None = None,
+    protocol: str = _PROTOCOL,
+    header: list[str] | None = None,
+    header_file: ExistingFile | None = None,
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = _TIMEOUT_S,
+    tls: TlsOptions = TlsOptions(),  # noqa: B008
+    recorded: str | None = None,
+    format: DatasetFormat | None = None,  # noqa: A002
+    images: Path | None = None,
+    split: str | None = None,
+    task: str | None = None,
+    skip_bad: Annotated[bool, Parameter(negative="")] = False,
+    label_map: ExistingFile | None = None,
+    slice: list[str] | None = None,  # noqa: A002
+    confidence: NormFloat = 0.5,
+    top_k: PositiveInt = DEFAULT_TOP_K,
+    parameter: list[str] | None = None,
+    limit: PositiveInt | None = None,
+    concurrency: PositiveInt | None = None,
+    out: Path | None = None,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+    json: Path | None = None,
+    html: Path | None = None,
+    worst: NonNegativeInt = 24,
+    fail_under: list[str] | None = None,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+    image_settings: ImageSettings = ImageSettings(),  # noqa: B008
+) -> None:
+    """Measure a model on labelled data: in this process, through a server, or from recorded predictions.
+
+    Exits with 0 on success, with 1 when a metric is below --fail-under, with 2 when the evaluation cannot run, and with
+    130 when it was interrupted.
+
+    Args:
+        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl.
+        name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
+        url: Evaluate the model of this server instead of a local one; host:port for gRPC.
+        protocol: Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc,
+            grps-grpc.
+        header: Header for authentication or routing, such as "X-Tenant: a"; left out of reports.
+        header_file: File of such headers, one a line, to keep keys out of the process list.
+        timeout: Seconds to wait for a response of the server.
+        tls: TLS files.
+        recorded: Recording store, or its export as JSONL, to read predictions from; no model runs.
+        format: Format of the dataset; detected by default.
+        images: Folder of the images, if they are not at the format's usual location.
+        split: Split of a YOLO dataset; the first of val, test and train by default.
+        task: Task type to measure, such as OBJECT_DETECTION, if the labels fit several.
+        skip_bad: Skip labels and images that cannot be used, and list them in the report.
+        label_map: JSON object from model labels to dataset labels; null ignores a label.
+        slice: Metadata key by whose values to split the metrics; may be repeated.
+        confidence: Score threshold of metrics other than average precision.
+        top_k: Maximum number of objects to request for each image.
+        parameter: Extra parameter of every request, "name=value"; may be repeated.
+        limit: Evaluate only this many images, the first ones.
+        concurrency: Number of parallel requests; 1 for a local model, 4 with --url by default.
+        out: Folder for predictions and reports. The same command resumes an interrupted evaluation from it.
+        fresh: Discard the predictions in --out.
+        json: Write the report to this file as JSON.
+        html: Write the report to this file as a page.
+        worst: Number of images with mistakes to show on the page.
+        fail_under: Minimum value of a metric, "map_coco=0.5"; may be repeated.
+        options: Which models. --score-threshold is the score threshold of requests; 0.001 by default.
+        image_settings: Limits on the images of a local model.
+    """
+    minima = _minima_from(fail_under or ())
+    try:
+        if url is not None and recorded is not None:
+            raise EvaluationError("Name a URL or recordings, not both")
+        if url is None:
+            client = {"--protocol": protocol != _PROTOCOL, "--header": header, "--header-file": header_file}
+            files = {"--ca": tls.ca, "--cert": tls.cert, "--key": tls.key}
+            timeout_option = {"--timeout": timeout != _TIMEOUT_S}
+            reject_unused("without --url, which names the server", {**client, **timeout_option, **files})
+        if recorded is not None:
+            request = {"--parameter": parameter, "--top-k": top_k != DEFAULT_TOP_K, "--concurrency": concurrency}
+            reject_unused("with --recorded, which runs no model; leave it out", {**request, "--fresh": fresh})
+        elif out is None:
+            reject_unused("without --out, the folder of the predictions", {"--fresh": fresh})
+        check_output(json, html)
+        if task not in (None, *TaskType):
+            raise EvaluationError(f"--task: Expected one of {', '.join(TaskType)}, got {task}")
+        task_type = TaskType(task) if task else None
+        dataset_options = DatasetOptions(format=format, images=images, split=split, task=task_type, skip_bad=skip_bad)
+        all_items = read_dataset(dataset, dataset_options)
+        selected = _limited(all_items, limit)
+        if selected.tasks[0].returns != "objects":
+            reject_unused("on these labels, which are no objects", {"--top-k": top_k != DEFAULT_TOP_K})
+        check_slices(selected, slice or ())
+        if selected.tasks[0].returns != "texts":
+            import_optional("valor_lite")
+        if minima:
+            check_figures(selected, minima)
+        label_mapping = read_label_map(label_map, selected.labels) if label_map else None
+        if recorded is not None:
+            from app.plugins.evaluation.recorded_answers import read_recorded
+
+            label, collected, notes = read_recorded(selected, recorded, name)
+        else:
+            parameters = parameters_for(selected, options.score_threshold, top_k, parameter or ())
+            model = (
+                local_model(options, name, parameters, image_limits(image_settings))
+                if url is None
+                else served_model(
+                    url, protocol, name, parameters, read_headers(header or (), header_file), timeout, tls
+                )
+            )
+            # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
+            run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=model.identity)
+            collected = _predict_items(
+                selected, model, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
+            )
+            label, notes = model.label, [*model.notes, *_score_notes(parameters)]
+        with progress("Measuring", len(collected.records)) as bar:
+            report = evaluate_records(
+                selected,
+                collected.records,
+                collected.failures,
+                label,
+                confidence=confidence,
+                slices=slice or (),
+                label_map=label_mapping,
+                notes=notes,
+                progress=bar.show,
+            )
+    except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
+        stop(str(error))
+    except KeyboardInterrupt:
+        resume_hint = (
+            f"; run the same command again to resume from {out}"
+            if out
+            else "; use --out to make an evaluation resumable"
+        )
+        exit_interrupted(f"interrupted{resume_hint}")
+    print_report(report, console())
+    try:
+        _write(report, out, json, html, worst)
+    except OSError as error:
+        stop(f"the report cannot be written: {error}")
+    _check_minima(report, minima)
+
+
+def _limited(dataset: Dataset, limit: int | None) -> Dataset:
+    if limit is None or limit >= len(dataset.items):
+        return dataset
+    note = f"Only the first {limit} of {len(dataset.items)} were evaluated (--limit)."
+    return msgspec.structs.replace(dataset, items=dataset.items[:limit], notes=(*dataset.notes, note))
+
+
+def _predict_items(
+    dataset: Dataset, model: EvaluatedModel, run_header: Header, concurrency: int, out: Path | None, *, fresh: bool
+) -> CollectedAnswers:
+    with tempfile.TemporaryDirectory() as scratch:
+        path = (out or Path(scratch)) / "predictions.jsonl"
+        with (
+            open_checkpoint(path, run_header, fresh=fresh) as predictions,
+            model.open_predictor() as predict,
+            progress(f"Evaluating {model.label}", len(dataset.items)) as bar,
+        ):
+            return collect_answers(
+                dataset.items,
+                check_task(dataset, predict),
+                predictions,
+                concurrency=concurrency,
+                progress=bar.show,
+            )
+
+
+def _score_notes(parameters: Mapping[str, object]) -> list[str]:
+    score_threshold = parameters.get("score_threshold")
+    if not isinstance(score_threshold, int | float) or score_threshold <= _MAX_CURVE_THRESHOLD:
+        return []
+    return [f"Requests had a score threshold of {score_threshold:g}, which lowers average precision and recall."]
+
+
+def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None, worst: int) -> None:
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+    for path in [json, out / "report.json" if out else None]:
+        if path:
+            path.write_bytes(json_report(report))
+    pages = [path for path in (html, out / "report.html" if out else None) if path]
+    page = html_report(report, worst) if pages else b""
+    for path in pages:
+        path.write_bytes(page)
+
+
+def _check_minima(report: EvaluationReport, minima: Mapping[str, float]) -> None:
+    failures: list[str] = []
+    values = {figure.name: figure.value for figure in report.measures.figures}
+    values[ANSWERED] = report.measured / report.images
+    for name, minimum in minima.items():
+        value = values.get(name)
+        if value is None or value < minimum:
+            failures.append(
+                f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}"
+            )
+    if failures:
+        stop("; ".join(failures), _TOO_LOW)
+
+
+def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
+    minima: dict[str, float] = {}
+    for requirement in requirements:
+        name, _, value = requirement.partition("=")
+        try:
+            minima[name.strip()] = float(value)
+        except ValueError:
+            value = "nan"
+        if not math.isfinite(float(value)):
+            stop(f'--fail-under: Expected "figure=value", such as "map_coco=0.5", got {requirement}')
+    return minima

@@ -1,0 +1,234 @@
+"""Helpers of all formats: read images, sizes, numbers, lines and JSON, with locations for errors."""
+
+import contextlib
+import csv
+import io
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+import PIL.Image
+
+from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors
+from tasks.inference.error import InferenceError, quote_value
+from tasks.task import TaskType
+from tasks.vision.header import image_size
+
+_ENDINGS = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"}
+    # Not readable, but reported instead of left out.
+    | {".heic", ".heif"}
+)
+_NAMES = ("file_name", "image", "file", "name")
+_SIDECARS = ("metadata.csv", "metadata.jsonl")
+_HEADER_BYTES = 1 << 18
+_ORIENTATION = 0x0112
+_QUARTERS = frozenset({5, 6, 7, 8})
+_MAX_COORDINATE = 1e6
+"""Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
+DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
+
+_BYTE = re.compile(r"\(byte (\d+)\)$")
+
+
+class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options to read a dataset.
+
+    Attributes:
+        format: the format, instead of detecting it.
+        images: the folder of images (COCO, DOTA, questions), if they are not at their usual location.
+        split: the split (YOLO); by default the first of ``val``, ``test`` and ``train``.
+        task: the task to measure, if labels allow several.
+        skip_bad: skip labels and images that cannot be used.
+    """
+
+    format: DatasetFormat | None = None
+    images: Path | None = None
+    split: str | None = None
+    task: TaskType | None = None
+    skip_bad: bool = False
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Return the image files under `folder`, sorted by name, except in hidden folders."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in _ENDINGS
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+
+
+def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
+    """Return width and height of the upright image in pixels; record an error and return (0, 0) if unreadable."""
+    try:
+        str(path).encode()
+        if path.exists() and not path.is_file():
+            errors.add(str(path), "is no file")
+            return 0, 0
+        with path.open("rb") as file:
+            start = file.read(_HEADER_BYTES)
+            try:
+                width, height = image_size(start, allow_avif_jpeg2000=True)
+            except InferenceError:
+                width, height = image_size(start + file.read(), allow_avif_jpeg2000=True)
+        return (height, width) if _is_rotated(path) else (width, height)
+    except FileNotFoundError:
+        errors.add(str(path), "there is no such file")
+    except OSError as error:
+        errors.add(str(path), f"cannot be read: {error.strerror}")
+    except InferenceError as error:
+        errors.add(str(path), error.message)
+    except ValueError:
+        # The name contains NUL or invalid UTF-8, which a report cannot contain.
+        printable = str(path).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
+        errors.add(printable, "Expected a name in UTF-8, without NUL")
+    return 0, 0
+
+
+def read_item(name: str, path: Path, errors: LabelErrors, **fields: Any) -> Item | None:
+    """Return the item of an image with its size and `fields`; record an error and return None if it is unreadable."""
+    width, height = read_image_size(path, errors)
+    return Item(id=name, image=path, width=width, height=height, **fields) if width else None
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the location, ``file:line``, and the text of each line that is not blank.
+
+    Raises:
+        EvaluationError: when it cannot be read as UTF-8.
+    """
+    # Do not use `splitlines`: a JSON text may contain other line separators.
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        if line.strip():
+            yield f"{path}:{number}", line.strip()
+
+
+def read_json(path: Path) -> object:
+    """Read a JSON file.
+
+    Raises:
+        EvaluationError: naming the line of the syntax error.
+    """
+    text = _text(path)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        byte = _BYTE.search(str(error))
+        line = text.encode()[: int(byte[1])].count(b"\n") + 1 if byte else text.count("\n") + 1
+        raise EvaluationError(f"{path}:{line}: Expected JSON: {error}") from None
+
+
+def read_json_lines(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the location and the object of each JSON line; other lines are errors."""
+    for location, line in read_lines(path):
+        try:
+            yield location, msgspec.json.decode(line, type=dict[str, object])
+        except (msgspec.DecodeError, RecursionError) as error:
+            errors.add(location, f"Expected a JSON object: {error}")
+
+
+def as_list(value: object) -> list[object] | None:
+    """Return `value` if it is a list, otherwise None."""
+    return cast("list[object]", value) if isinstance(value, list) else None
+
+
+def parse_number(value: object) -> float:
+    """Parse a coordinate in pixels, or another number.
+
+    Raises:
+        ValueError: when it is not finite, or too large.
+    """
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"Expected a finite number, got {quote_value(value)}")
+    if abs(number) > _MAX_COORDINATE:
+        raise ValueError(f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(value)}")
+    return number
+
+
+def ring_area(points: Sequence[tuple[float, float]]) -> float:
+    """Return the area of a ring by the shoelace formula, in squared units."""
+    shifted = [*points[1:], *points[:1]]
+    return abs(sum(x * v - u * y for (x, y), (u, v) in zip(points, shifted, strict=True))) / 2
+
+
+def scalar_values(values: Mapping[str, object], excluded: frozenset[str]) -> dict[str, str]:
+    """Return the entries to slice results by: texts, numbers and booleans."""
+    return {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for key, value in values.items()
+        if key not in excluded and isinstance(value, str | int | float | bool)
+    }
+
+
+def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str, str]]:
+    """Read ``metadata.csv`` or ``metadata.jsonl`` in `folder` into rows by image name.
+
+    The image is the column ``file_name`` (Hugging Face's name), ``image``, ``file`` or ``name``.
+    """
+    rows: dict[str, Mapping[str, str]] = {}
+    for path in (folder / name for name in _SIDECARS):
+        if not path.is_file():
+            continue
+        for location, row in _rows(path, errors):
+            name = next((row[column] for column in _NAMES if isinstance(row.get(column), str)), None)
+            if not isinstance(name, str):
+                errors.add(location, f"Expected the image's name as one of {', '.join(_NAMES)}")
+            elif name in rows:
+                errors.add(location, f"Expected each image once, got {quote_value(name)} again")
+            else:
+                rows[name] = scalar_values(row, frozenset(_NAMES))
+    return rows
+
+
+def sidecar_row(
+    metadata: Mapping[str, Mapping[str, str]], name: str, file: Path, names: Counter[str]
+) -> Mapping[str, str]:
+    """Return an image's row in a `read_sidecar`, by its `name` in the dataset, or by a unique file name."""
+    return metadata.get(name) or (metadata.get(file.name, {}) if names[file.name] == 1 else {})
+
+
+def _is_rotated(path: Path) -> bool:
+    """Return whether EXIF rotates the image by 90 degrees."""
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        # Only the header is read, so Pillow's warning about large images does not apply.
+        warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
+        with PIL.Image.open(path) as image:
+            return image.getexif().get(_ORIENTATION) in _QUARTERS
+    return False
+
+
+def _rows(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, object]]]:
+    if path.suffix == ".jsonl":
+        yield from read_json_lines(path, errors)
+        return
+    reader = csv.DictReader(io.StringIO(_text(path)), strict=True)
+    try:
+        for row in reader:
+            location = f"{path}:{reader.line_num}"
+            if None in row:
+                errors.add(location, "Expected as many values as there are columns, got more")
+            else:
+                # pandas writes the numbers of rows into a column without a name.
+                yield location, {key: value for key, value in row.items() if key and value not in (None, "")}
+    except csv.Error as error:
+        errors.add(f"{path}:{reader.reader.line_num}", f"Expected CSV: {error}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise EvaluationError(f"{path}: Expected text in UTF-8, got byte {error.start} of something else") from None
+    except OSError as error:
+        raise EvaluationError(f"{path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,206 @@
+"""Read Ultralytics' text labels: boxes, oriented boxes and polygons in fractions of the image, and ``data.yaml``.
+
+A line is a class number and ``cx cy w h`` (boxes), four corners (oriented boxes) or at least three points (polygons).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from app.plugins.evaluation.dataset import (
+    Dataset,
+    EmptyObjectError,
+    EvaluationError,
+    Item,
+    LabelErrors,
+    LabelledObject,
+    Ring,
+)
+from app.plugins.evaluation.datasets.files import (
+    DatasetOptions,
+    as_list,
+    list_images,
+    parse_number,
+    read_image_size,
+    read_lines,
+    read_sidecar,
+    ring_area,
+    sidecar_row,
+)
+from tasks.inference.error import quote_value
+from tasks.task import TaskType
+
+_SPLITS = ("val", "test", "train")
+_BOX, _ORIENTED_BOX, _SMALLEST_POLYGON = 4, 8, 6
+_DIGITS = 9
+_MARGIN = 0.01
+"""Tolerance of coordinates outside the image, as a fraction, because exporters round."""
+
+
+def find_yolo_file(path: Path) -> Path | None:
+    """Return the ``data.yaml`` in the folder `path`, or None if it is not a YOLO dataset."""
+    for name in ("data.yaml", "data.yml", "dataset.yaml"):
+        if (path / name).is_file():
+            return path / name
+    return None
+
+
+def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
+    """Read one split of the dataset of a ``data.yaml``.
+
+    Lines with four points are oriented boxes, unless the options name another task, or other lines have other counts.
+
+    Raises:
+        EvaluationError: when the description cannot be used.
+    """
+    description = _read_description(path)
+    labels = _labels(path, description.get("names"))
+    split_name = options.split or next((name for name in _SPLITS if description.get(name)), None)
+    if split_name is None or not description.get(split_name):
+        raise EvaluationError(f"{path}: Expected a split {options.split or ', '.join(_SPLITS)}, got none")
+    root = path.parent / str(description.get("path") or "")
+    files = _image_files(path, root if root.is_dir() else path.parent, description[split_name], errors)
+    metadata, names = read_sidecar(path.parent, errors), Counter(file.name for file in files)
+    labelled_files = [(file, *read_image_size(file, errors), _read_label_lines(file, errors)) for file in files]
+    counts = {len(values) for _, _, _, lines in labelled_files for _, _, values in lines}
+    measured_task = options.task or _task(counts)
+    items: list[Item] = []
+    for file, width, height, lines in labelled_files:
+        objects: list[LabelledObject] = []
+        for line in lines:
+            with errors.collected(line[0]):
+                objects.append(_object(line, labels, (width, height), measured_task))
+        if width:
+            name = _name(file, path.parent)
+            row = sidecar_row(metadata, name, file, names)
+            items.append(Item(id=name, image=file, width=width, height=height, objects=tuple(objects), metadata=row))
+    tasks = (measured_task,)
+    if not counts:
+        # Images without objects, as in an export of inferences that found none, fit models of every task.
+        tasks = tuple(task for task in TaskType if task.geometry)
+    elif measured_task is TaskType.IMAGE_SEGMENTATION:
+        tasks = (measured_task, TaskType.OBJECT_DETECTION)
+    unlabelled = sum(not _label_file(file).is_file() for file in files)
+    notes = (f"{unlabelled} of {len(files)} images have no label file: they count as images without objects",)
+    return Dataset(
+        path=path,
+        format="yolo",
+        tasks=tasks,
+        labels=tuple(labels),
+        items=tuple(items),
+        notes=notes if unlabelled else (),
+    )
+
+
+def _read_description(path: Path) -> Mapping[str, Any]:
+    try:
+        description: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, AttributeError, LookupError, RecursionError) as error:
+        raise EvaluationError(f"{path}: Expected YAML: {error}") from None
+    if not isinstance(description, dict):
+        raise EvaluationError(f"{path}: Expected names and splits, got {quote_value(description)}")
+    return cast("dict[str, Any]", description)
+
+
+def _labels(path: Path, names: object) -> list[str]:
+    name_list = as_list(names)
+    if name_list is None and isinstance(names, dict):
+        by_number = {str(key): name for key, name in cast("dict[object, object]", names).items()}
+        name_list = [by_number[str(number)] for number in range(len(by_number)) if str(number) in by_number]
+        name_list = name_list if len(name_list) == len(by_number) else None
+    if name_list is None:
+        raise EvaluationError(f"{path}: names: Expected a list of names, or names by numbers from 0 on")
+    labels = [str(name) for name in name_list]
+    if len(set(labels)) < len(labels):
+        raise EvaluationError(f"{path}: names: Expected each name once, got {quote_value(labels)}")
+    return labels
+
+
+def _image_files(path: Path, root: Path, value: object, errors: LabelErrors) -> list[Path]:
+    files: list[Path] = []
+    for entry in as_list(value) or [value]:
+        location = root / str(entry)
+        if not location.exists() and str(entry).startswith("../"):
+            # Roboflow's paths are relative to a sibling folder of ``data.yaml``; ultralytics reads them so too.
+            location = root / str(entry)[3:]
+        if location.is_dir():
+            images = list_images(location)
+            _report_orphans(location, images, errors)
+            files += images
+        elif location.is_file():
+            files += [location.parent / line for _, line in read_lines(location)]
+        else:
+            raise EvaluationError(f"{path}: Expected a folder of images, or a file that lists some, got {location}")
+    return list(dict.fromkeys(files))
+
+
+def _report_orphans(folder: Path, files: Sequence[Path], errors: LabelErrors) -> None:
+    """Report labels without an image, which the figures would silently omit."""
+    label_folder = _label_file(folder / "any.jpg").parent
+    known = {_label_file(file) for file in files} | {label_folder / "classes.txt"}
+    for orphan in sorted(set(label_folder.rglob("*.txt")) - known) if label_folder != folder else ():
+        errors.add(str(orphan), "there is no image of that name")
+
+
+def _read_label_lines(file: Path, errors: LabelErrors) -> list[tuple[str, str, list[float]]]:
+    """Return location, class and numbers of each line; an image without a label file has no objects."""
+    path = _label_file(file)
+    parsed: list[tuple[str, str, list[float]]] = []
+    for location, line in read_lines(path) if path.is_file() else ():
+        number, *words = line.split()
+        with errors.collected(location):
+            values = [parse_number(word) for word in words]
+            if len(values) != _BOX and (len(values) < _SMALLEST_POLYGON or len(values) % 2):
+                expected = "a class and 4 numbers of a box, 8 of an oriented box, or an even number of a polygon"
+                raise ValueError(f"Expected {expected}, got {len(values)} numbers")
+            parsed.append((location, number, values))
+    return parsed
+
+
+def _label_file(file: Path) -> Path:
+    parts = file.parts
+    for index in reversed(range(len(parts) - 1)):
+        if parts[index] == "images":
+            return Path(*parts[:index], "labels", *parts[index + 1 :]).with_suffix(".txt")
+    return file.with_suffix(".txt")
+
+
+def _task(counts: set[int]) -> TaskType:
+    if counts <= {_BOX}:
+        return TaskType.OBJECT_DETECTION
+    return TaskType.ORIENTED_OBJECT_DETECTION if counts == {_ORIENTED_BOX} else TaskType.IMAGE_SEGMENTATION
+
+
+def _object(
+    line: tuple[str, str, list[float]], labels: Sequence[str], size: tuple[int, int], task: TaskType
+) -> LabelledObject:
+    location, number, values = line
+    if not number.isdecimal() or len(number) > _DIGITS or int(number) >= len(labels):
+        expected = f"a class from 0 to {len(labels) - 1}" if labels else "a class of data.yaml, whose names are empty"
+        raise ValueError(f"Expected {expected}, got {quote_value(number)}")
+    if not all(-_MARGIN <= value <= 1 + _MARGIN for value in values):
+        raise ValueError(f"Expected fractions of the image, 0..1, got {quote_value(values)}")
+    if (len(values) == _BOX) != (task is TaskType.OBJECT_DETECTION):
+        actual = "a box" if len(values) == _BOX else "points"
+        raise ValueError(f"Expected every line to be of {task}, got {actual}")
+    label, (width, height) = labels[int(number)], size
+    if len(values) == _BOX:
+        cx, cy, w, h = values
+        if not w or not h:
+            raise EmptyObjectError
+        box = ((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)
+        return LabelledObject(label=label, box=box, location=location)
+    ring: Ring = tuple((x * width, y * height) for x, y in zip(values[::2], values[1::2], strict=True))
+    if width and not ring_area(ring):
+        raise EmptyObjectError
+    xs, ys = zip(*ring, strict=True)
+    if task is TaskType.ORIENTED_OBJECT_DETECTION:
+        return LabelledObject(label=label, rings=(ring,), location=location)
+    return LabelledObject(label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), location=location)
+
+
+def _name(file: Path, root: Path) -> str:
+    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()

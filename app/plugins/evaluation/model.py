@@ -1,0 +1,189 @@
+"""The model that is evaluated: one in this process, or one on a server."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import httpx
+import msgspec
+
+from app.core.cli.client_options import TlsOptions
+from app.core.cli.inputs import choose_model, predict_records
+from app.core.settings.model import ModelSource
+from app.core.settings.server import ModelOptions
+from app.plugins.evaluation.answers import MEASURED_TASKS
+from app.plugins.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
+from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
+from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+
+PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
+DEFAULT_TOP_K = 100
+_DEFAULT_LIMITS = Limits()
+_DEFAULT_SCORE_THRESHOLD = 0.001
+_DEFAULT_PARAMETERS = frozenset({"action", "score_threshold", "top_k"})
+"""Parameters that `parameters_for` adds. A model that lacks them does not fit the labels, which is another error."""
+
+
+class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, and how to request predictions from it.
+
+    Attributes:
+        label: name for the report.
+        identity: everything that a prediction depends on, for the checkpoint.
+        open_predictor: opens a function that predicts records for one image.
+        notes: notes for the report.
+    """
+
+    label: str
+    identity: Mapping[str, object]
+    open_predictor: Callable[[], AbstractContextManager[InferenceClient]]
+    notes: Sequence[str] = ()
+
+
+def parameters_for(
+    dataset: Dataset, score_threshold: float | None = None, top_k: int = DEFAULT_TOP_K, assignments: Sequence[str] = ()
+) -> Mapping[str, object]:
+    """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
+
+    Args:
+        dataset: its task type decides which defaults apply.
+        score_threshold: for objects; by default a low one, because average precision needs nearly all objects.
+        top_k: maximum number of objects for each image.
+        assignments: ``name=value``, where value is JSON or else text.
+
+    Raises:
+        EvaluationError: when one of `assignments` has another form.
+    """
+    parameters: dict[str, object] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise EvaluationError(f'--parameter: Expected "name=value", got {assignment}')
+        try:
+            parameters[name.strip()] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            parameters[name.strip()] = value
+    match dataset.tasks[0].returns:
+        case "texts":
+            return parameters
+        case "classes":
+            return {"action": "predict_proba", **parameters}
+        case _:
+            threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
+            return {"score_threshold": threshold, "top_k": top_k, **parameters}
+
+
+def local_model(
+    options: ModelOptions, name: str | None, parameters: Mapping[str, object], limits: Limits = _DEFAULT_LIMITS
+) -> EvaluatedModel:
+    """Return the model that the options name, to run in this process.
+
+    Raises:
+        ModelError: when there is no such model.
+    """
+    source = choose_model(options, name)
+    identity: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
+    return EvaluatedModel(
+        label=f"{source.name} {source.version}".strip(),
+        identity={**identity, "files": _files(source)},
+        open_predictor=lambda: nullcontext(local_predictor(source, parameters, limits)),
+    )
+
+
+def served_model(
+    url: str,
+    protocol: str,
+    name: str | None,
+    parameters: Mapping[str, object],
+    headers: Mapping[str, str],
+    timeout: float,
+    tls: TlsOptions,
+) -> EvaluatedModel:
+    """Return the model behind a URL.
+
+    Raises:
+        EvaluationError: when the URL, protocol and name do not fit together.
+    """
+    if protocol not in PROTOCOLS:
+        raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
+    over_http = protocol in HTTP_PROTOCOLS
+    if over_http and "://" not in url:
+        url = f"http://{url}"
+    if over_http and not url.startswith(("http://", "https://")):
+        raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
+    display_url = _without_user_info(url) if over_http else url
+    needs_name = HTTP_PROTOCOLS[protocol].needs_model if over_http else protocol == "v2-grpc"
+    if needs_name and not name:
+        raise EvaluationError(f"--name: {protocol} needs the model's name")
+    notes: list[str] = []
+    if over_http and not HTTP_PROTOCOLS[protocol].takes_parameters:
+        notes.append(
+            f"{protocol} has no request parameters: it leaves out objects below the model's own score threshold. "
+            "Average precision and recall differ from other protocols."
+        )
+
+    @contextmanager
+    def open_client() -> Generator[InferenceClient]:
+        if over_http:
+            with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
+                yield HttpInferenceClient(client, url, protocol, name or "", parameters)
+        else:
+            from app.plugins.evaluation.grpc_client import open_grpc_client
+
+            credentials = tls.credentials() if url.startswith("grpcs://") else None
+            address = url.partition("://")[2] or url
+            with open_grpc_client(address, protocol, name or "", parameters, timeout, headers, credentials) as predict:
+                yield predict
+
+    return EvaluatedModel(
+        label=f"{name or 'the only model'} at {display_url} ({protocol})",
+        identity={"url": display_url, "protocol": protocol, "model": name or "", "parameters": parameters},
+        open_predictor=open_client,
+        notes=notes,
+    )
+
+
+def local_predictor(source: ModelSource, parameters: Mapping[str, object], limits: Limits) -> InferenceClient:
+    """Load a model in this process, and return a function that predicts records.
+
+    Raises:
+        EvaluationError: when an evaluation cannot measure its task.
+        InferenceError: when its task has no parameter of a name in `parameters`.
+        ModelError: when it cannot be loaded.
+    """
+    from app.core.assembly.models import load
+
+    servable = load(source)
+    task_type = servable.description.task_type
+    if task_type not in MEASURED_TASKS:
+        measured = " or ".join(MEASURED_TASKS)
+        raise EvaluationError(f"{source.name} is a model of {task_type}; an evaluation measures {measured}")
+    servable.check_parameters(parameters.keys() - _DEFAULT_PARAMETERS)
+
+    def predict(item: Item, data: bytes) -> Records:
+        try:
+            records = predict_records(servable, source.name, data, item.with_question(parameters), limits)
+        except InferenceError as error:
+            raise InferenceClientError(str(error)) from None
+        return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
+
+    return predict
+
+
+def _without_user_info(url: str) -> str:
+    try:
+        return str(httpx.URL(url).copy_with(userinfo=b""))
+    except httpx.InvalidURL as error:
+        raise EvaluationError(f"--url: {error}") from None
+
+
+def _files(source: ModelSource) -> Sequence[str]:
+    """Return the name, size and modification time of each model file, to identify the model."""
+    folder = source.folder
+    paths = [source.file] if source.file else sorted(path for path in folder.rglob("*") if path.is_file())
+    states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
+    return [
+        f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"
+        for path, state in states.items()
+    ]

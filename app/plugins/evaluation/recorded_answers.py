@@ -1,0 +1,122 @@
+"""Match recorded inferences with the images of a dataset."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import PurePosixPath
+
+from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
+from app.plugins.evaluation.runner import CollectedAnswers
+from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
+from app.plugins.recording.query.reader import open_recordings
+from app.plugins.recording.stores.store import parse_dsn
+
+_Index = Mapping[str, Sequence[Item]]
+_CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
+_NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
+"""Metadata keys that clients use for the name of an image."""
+
+
+def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
+    """Return a label for the report, the recorded answers, and notes.
+
+    Raises:
+        EvaluationError: when the store has no answers for the dataset, or answers of several models.
+        InferenceError: when the store cannot be read.
+        SettingsError: when the address of the store is invalid.
+    """
+    reader, name = open_recordings(store), parse_dsn(store).display_name
+    recorded = chain.from_iterable(reader.batches(InferenceQuery(model=model, error=NO_ERROR)))
+    collected, recorded_model, repeated = match_recorded(dataset, recorded, model)
+    notes = [
+        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
+    ]
+    if repeated:
+        notes.append(f"Images recorded more than once: {repeated}; their latest predictions count.")
+    return f"{recorded_model}, as recorded in {name}", collected, notes
+
+
+def match_recorded(
+    dataset: Dataset, recorded: Iterable[RecordedInference], model: str | None = None
+) -> tuple[CollectedAnswers, str, int]:
+    """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
+
+    Args:
+        dataset: the dataset.
+        recorded: inferences in any order; rejected requests and explanations are skipped.
+        model: use only recordings of this model.
+
+    Returns:
+        The answers, the model as ``name:version``, and how many images were recorded repeatedly; the latest counts.
+
+    Raises:
+        EvaluationError: when there are no recordings of the images, or recordings of several models.
+    """
+    by_digest, by_id, by_name = _index(dataset.items)
+    latest: dict[str, RecordedInference] = {}
+    repeated: set[str] = set()
+    models: set[str] = set()
+    for record in recorded:
+        if record.records is None or record.explanation or (model is not None and record.model != model):
+            continue
+        digest = record.image.digest if record.image else ""
+        for item in by_digest.get(digest) or _find_by_name(record, by_id, by_name):
+            if item.question and not _answers_question(item, record):
+                continue
+            models.add(f"{record.model}:{record.version}")
+            if item.id in latest:
+                repeated.add(item.id)
+            if item.id not in latest or latest[item.id].started <= record.started:
+                latest[item.id] = record
+    if not latest:
+        of_model = "" if model is None else f" with the model {model}"
+        shared_names = any(item.image.name not in by_name for item in dataset.items)
+        way_on = "; file names that several images have need their folder there" if shared_names else ""
+        reason = f"None of the {len(dataset.items)} images was recorded{of_model}"
+        raise EvaluationError(f"{reason}, by file or by name in the metadata{way_on}")
+    if len(models) > 1:
+        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else _CHOOSE_VERSION
+        raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")
+    records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
+    reasons = {True: "was not recorded", False: "was not recorded by file, or by name with folder"}
+    missing = (item for item in dataset.items if item.id not in latest)
+    failures = {item.id: reasons[item.image.name in by_name] for item in missing}
+    return CollectedAnswers(records, failures), models.pop(), len(repeated)
+
+
+def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
+    """Index items by the digest of their image, by id, and by file name without folders."""
+    by_digest: dict[str, list[Item]] = {}
+    by_id = {item.id: [item] for item in items}
+    by_name: dict[str, list[Item]] = {}
+    digests: dict[str, str] = {}
+    for item in items:
+        path = str(item.image)
+        if path not in digests:
+            digests[path] = hashlib.sha256(item.image.read_bytes()).hexdigest()
+        by_digest.setdefault(digests[path], []).append(item)
+        by_name.setdefault(item.image.name, []).append(item)
+    # A file name that occurs in several folders is ambiguous.
+    unambiguous = {
+        name: same_name for name, same_name in by_name.items() if len({item.image for item in same_name}) == 1
+    }
+    return by_digest, by_id, unambiguous
+
+
+def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
+    for entry in recorded.metadata:
+        if entry.key.lower() in _NAMES and isinstance(entry.value, str):
+            items = by_id.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
+            if items:
+                return items
+    return ()
+
+
+def _answers_question(item: Item, recorded: RecordedInference) -> bool:
+    return any(answer.get("prompt") == item.question for answer in recorded.records or ())
+
+
+def _records(item: Item, recorded: RecordedInference) -> Sequence[Mapping[str, object]]:
+    records = recorded.records or ()
+    return [answer for answer in records if answer.get("prompt") == item.question] if item.question else records

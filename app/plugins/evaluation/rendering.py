@@ -1,0 +1,247 @@
+"""Render a report for browsers, programs and terminals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pybase64
+from jinja2 import Environment, StrictUndefined
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from app import __version__
+from app.core.engine.error_text import printable_text
+from app.plugins.evaluation.dataset import LabelledObject, Ring
+from app.plugins.evaluation.masks import decode_mask
+from app.plugins.evaluation.report import Confusion, EvaluationReport, Mistake, Table
+from tasks.inference.error import InferenceError
+from tasks.vision.contours import contours_of_mask
+from tasks.vision.image import decode_image, small_jpeg
+
+_MAX_LABELS = 25
+"""Maximum size of a drawn matrix. The largest cells are always listed."""
+_MAX_CELLS = 30
+_MAX_PAGE_FAILURES = 50
+_COLOURS = ("#2a78d6", "#d9602b", "#2a9d5c", "#b43fb0", "#c8a200", "#11a3a8", "#8a5bd6", "#d63f62", "#7a8794")
+_MAX_JSON_MISTAKES = 100
+_MAX_PRINTED_ROWS = 40
+_MAX_PRINTED_FAILURES = 5
+
+_SIDE = 480
+_QUALITY = 78
+_MAX_PIXELS = 200_000_000
+_LETTERS = 24
+"""Width of an image divided by the height of its labels."""
+_LETTER_WIDTH = 0.65
+"""Maximum width of a letter, as a share of its height."""
+
+
+def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
+    """Render a self-contained page: curves, tables, confusion, and the worst images. All texts are escaped."""
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
+    )
+    measures = report.measures
+    return template.render(
+        report=report,
+        version=__version__,
+        figures=[(figure.name, figure.title, format_cell(figure.value)) for figure in measures.figures],
+        tables=measures.tables,
+        charts=measures.charts,
+        colours=_COLOURS,
+        matrix=_matrix(measures.confusion),
+        cells=_cells(measures.confusion),
+        worst=_worst_images(measures.mistakes, worst),
+        mistakes=len({mistake.result.item.image for mistake in measures.mistakes}),
+        failures=list(report.failures.items())[:_MAX_PAGE_FAILURES],
+        words=format_cell,
+        zip=zip,
+    ).encode()
+
+
+def json_report(report: EvaluationReport) -> bytes:
+    """Return the complete report without images as JSON. It lists the worst hundred images with mistakes."""
+    measures = report.measures
+    general = ("task", "dataset", "format", "source", "images", "measured")
+    plain = {
+        "charioteer": __version__,
+        **{name: getattr(report, name) for name in general},
+        "figures": {figure.name: figure.value for figure in measures.figures},
+        "tables": [
+            {"title": table.title, "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
+            for table in measures.tables
+        ],
+        "charts": measures.charts,
+        "confusion": measures.confusion,
+        "mistakes": [_mistake(mistake) for mistake in measures.mistakes[:_MAX_JSON_MISTAKES]],
+        "failures": report.failures,
+        "notes": report.notes,
+    }
+    return msgspec.json.format(msgspec.json.encode(plain))
+
+
+def print_report(report: EvaluationReport, console: Console) -> None:
+    """Print the report. Long tables are truncated."""
+    items = "questions" if report.measures.figures[0].name == "exact_match" else "images"
+    console.print(f"{_printable(report.source)} on {_printable(report.dataset)} ({report.format}): {report.task}")
+    console.print(f"{report.measured} of {report.images} {items} measured")
+    figures = RichTable("figure", "value", "")
+    for figure in report.measures.figures:
+        figures.add_row(figure.name, format_cell(figure.value), _printable(figure.title))
+    console.print(figures)
+    for table in report.measures.tables:
+        _print_table(table, console)
+    for name, reason in list(report.failures.items())[:_MAX_PRINTED_FAILURES]:
+        console.print(f"[red]not answered[/red] {_printable(name)}: {_printable(reason)}")
+    for note in report.notes:
+        console.print(f"- {_printable(note)}")
+
+
+def format_cell(value: str | float | int | None) -> str:
+    """Format a cell: four digits for a share, a dash for an undefined value."""
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
+    """Return a small JPEG in base 64, the size of the image in pixels, and the shapes over it for the template.
+
+    It is None if the image cannot be shown.
+    """
+    item, predictions = mistake.result.item, mistake.result.predictions
+    if item.width * item.height > _MAX_PIXELS:
+        return None
+    try:
+        pixels = decode_image(item.image.read_bytes()).pixels
+    except (OSError, InferenceError):
+        return None
+    height, width = pixels.shape[:2]
+    outlines = [("missed", item.objects[index].label, _truth_rings(item.objects[index])) for index in mistake.missed]
+    for kind, indexes in (("right", mistake.right), ("wrong", mistake.wrong)):
+        found = [predictions[index] for index in indexes]
+        outlines += [(kind, f"{one.label} {one.score:.2f}", one.outlines) for one in found]
+    shapes = [_shape(kind, text, [ring for ring in rings if ring], width, height) for kind, text, rings in outlines]
+    jpeg = pybase64.b64encode(small_jpeg(pixels, _SIDE, _QUALITY)).decode()
+    return {"jpeg": jpeg, "width": width, "height": height, "shapes": [shape for shape in shapes if shape]}
+
+
+def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, dict[str, Any] | None, list[str]]]:
+    """Return the worst images, each once: its name, a drawing of its worst mistake, and all its mistakes."""
+    by_image: dict[Path, list[Mistake]] = {}
+    for mistake in mistakes:
+        by_image.setdefault(mistake.result.item.image, []).append(mistake)
+    return [
+        (
+            image_mistakes[0].result.item.id,
+            draw_mistake(image_mistakes[0]),
+            [mistake.description for mistake in image_mistakes],
+        )
+        for image_mistakes in list(by_image.values())[:count]
+    ]
+
+
+def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
+    """Return rows of cells, each with its count and its share of the row; labels without objects share a column."""
+    true = _true_indexes(confusion)
+    if confusion is None or not 1 <= len(true) <= _MAX_LABELS:
+        return None
+    labels, others = confusion.labels, [index for index in range(len(confusion.labels)) if index not in true]
+
+    def folded(counts: Sequence[int]) -> list[int]:
+        return [*(counts[index] for index in true), *([sum(counts[index] for index in others)] if others else [])]
+
+    rows = [(labels[index], [*folded(confusion.counts[index]), *confusion.missed[index : index + 1]]) for index in true]
+    if confusion.extra:
+        rows.append(("nothing", folded(confusion.extra)))
+    names = [labels[index] for index in true]
+    columns = [*names, *(["other labels"] if others else []), *(["missed"] if confusion.missed else [])]
+    shares = [(name, [(count, count / (sum(counts) or 1)) for count in counts]) for name, counts in rows]
+    return {"columns": columns, "rows": shares, "objects": bool(confusion.missed)}
+
+
+def _true_indexes(confusion: Confusion | None) -> list[int]:
+    """Return the indexes of the labels that images or objects have."""
+    if confusion is None:
+        return []
+    missed = confusion.missed or (0,) * len(confusion.labels)
+    return [index for index, counts in enumerate(confusion.counts) if sum(counts) + missed[index]]
+
+
+def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
+    """Return the largest cells off the diagonal: truth, prediction, count, and some images."""
+    if confusion is None:
+        return []
+    labels = confusion.labels
+    cells = [
+        (truth, predicted, confusion.counts[row][column])
+        for row, truth in enumerate(labels)
+        for column, predicted in enumerate(labels)
+        if row != column
+    ]
+    cells += [(label, "", count) for label, count in zip(labels, confusion.missed, strict=False)]
+    if confusion.extra:
+        cells += [("", labels[index], confusion.extra[index]) for index in _true_indexes(confusion)]
+    largest = sorted((cell for cell in cells if cell[2]), key=lambda cell: -cell[2])[:_MAX_CELLS]
+    return [
+        (true or "nothing", guess or "missed", count, ", ".join(confusion.examples.get(f"{true} -> {guess}", ())))
+        for true, guess, count in largest
+    ]
+
+
+def _mistake(mistake: Mistake) -> dict[str, Any]:
+    objects, predictions = mistake.result.item.objects, mistake.result.predictions
+    return {
+        "id": mistake.result.item.id,
+        "description": mistake.description,
+        "missed": [{"label": objects[index].label, "location": objects[index].location} for index in mistake.missed],
+        "wrong": [{"label": predictions[index].label, "score": predictions[index].score} for index in mistake.wrong],
+    }
+
+
+def _printable(text: str) -> str:
+    return escape(printable_text(text))
+
+
+def _print_table(table: Table, console: Console) -> None:
+    rich_table = RichTable(*table.columns, title=_printable(table.title), title_justify="left")
+    for row in table.rows[:_MAX_PRINTED_ROWS]:
+        rich_table.add_row(*(_printable(format_cell(cell)) for cell in row))
+    if console.measure(rich_table).maximum >= console.width:
+        # Without lines, a narrow terminal cuts off no numbers.
+        rich_table.box, rich_table.padding, rich_table.collapse_padding = SIMPLE_HEAD, (0, 1), True
+        rich_table.columns[0].overflow = "fold"
+        for column in rich_table.columns[1:]:
+            column.no_wrap = True
+    console.print(rich_table)
+    if len(table.rows) > _MAX_PRINTED_ROWS:
+        console.print(f"... and {len(table.rows) - _MAX_PRINTED_ROWS} more rows; --json or --html has all")
+
+
+def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int) -> dict[str, Any] | None:
+    if not rings:
+        return None
+    path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ring) + "Z" for ring in rings)
+    letter = width / _LETTERS
+    left, y = _label_position(kind, rings[0], letter)
+    x = max(0.0, min(left, width - _LETTER_WIDTH * letter * len(text)))
+    y = min(max(letter, y), height - letter / 4)
+    return {"kind": kind, "path": path, "x": x, "y": y, "letter": letter, "text": text}
+
+
+def _label_position(kind: str, ring: Ring, letter: float) -> tuple[float, float]:
+    if kind == "missed":
+        # Place it below, because a prediction of the same object has its label above.
+        left, bottom = max(ring, key=lambda point: (point[1], -point[0]))
+        return left, bottom + 1.25 * letter
+    left, top = min(ring, key=lambda point: (point[1], point[0]))
+    return left, top - letter / 4
+
+
+def _truth_rings(truth: LabelledObject) -> Sequence[Ring]:
+    if truth.mask is not None:
+        return [tuple(map(tuple, contour.tolist())) for contour in contours_of_mask(decode_mask(truth.mask))]
+    return truth.outlines

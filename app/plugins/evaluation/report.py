@@ -1,0 +1,147 @@
+"""The results of an evaluation, the same for every task: figures, tables, charts, mistakes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from app.plugins.evaluation.answers import EvaluatedItem
+from tasks.task import TaskType
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of the result.
+
+    Attributes:
+        name: its name in options and JSON.
+        title: its title in reports.
+        value: higher is better; None if it is undefined.
+    """
+
+    name: str
+    title: str
+    value: float | None
+
+
+def figures_of(values: Mapping[str, float | None], titles: Mapping[str, str]) -> tuple[Figure, ...]:
+    """Return a figure for each title, by its name; its value is None if `values` lacks it."""
+    return tuple(Figure(name=name, title=title, value=values.get(name)) for name, title in titles.items())
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A table; the first cell of a row names its subject."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+
+
+_NO_VALUE = "(none)"
+"""The value of items without the metadata key."""
+
+
+def slice_tables(
+    results: Sequence[EvaluatedItem],
+    keys: Sequence[str],
+    columns: Sequence[str],
+    measure: Callable[[Sequence[int]], Iterable[float | None]],
+) -> list[Table]:
+    """Return a table of the results with each value of each metadata key; none without keys.
+
+    `measure` returns the values of the results with these indexes, for all `columns` but the first, their number.
+    """
+    rows: list[tuple[str | float | int | None, ...]] = []
+    for key in keys:
+        indexes: dict[str, list[int]] = {}
+        for index, result in enumerate(results):
+            indexes.setdefault(result.item.metadata.get(key, _NO_VALUE), []).append(index)
+        rows += [(f"{key} = {value}", len(indexes[value]), *measure(indexes[value])) for value in sorted(indexes)]
+    return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows))] if keys else []
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a chart."""
+
+    name: str
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A line chart with 0..1 on both axes."""
+
+    title: str
+    x: str
+    y: str
+    lines: tuple[Line, ...]
+
+
+class Confusion(msgspec.Struct, frozen=True, kw_only=True):
+    """A confusion matrix.
+
+    Attributes:
+        labels: the labels of rows (truth) and columns (prediction).
+        counts: ``counts[truth][predicted]``.
+        missed: for each label, the number of missed objects.
+        extra: for each label, the number of predictions without an object.
+        examples: a few image ids by ``"truth -> predicted"``; an empty name means no object.
+    """
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    missed: tuple[int, ...] = ()
+    extra: tuple[int, ...] = ()
+    examples: Mapping[str, tuple[str, ...]] = {}
+
+
+class Mistake(msgspec.Struct, frozen=True, kw_only=True):
+    """The mistakes in one image.
+
+    Attributes:
+        result: the image and its predictions.
+        severity: higher is worse.
+        description: a readable description.
+        missed: indexes of missed objects in `result.item.objects`.
+        wrong: indexes of wrong predictions in `result.predictions`.
+        right: indexes of correct predictions in `result.predictions`.
+    """
+
+    result: EvaluatedItem
+    severity: float
+    description: str
+    missed: tuple[int, ...] = ()
+    wrong: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+
+
+class Measures(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of one task on one dataset."""
+
+    figures: tuple[Figure, ...]
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    confusion: Confusion | None = None
+    mistakes: tuple[Mistake, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of an evaluation.
+
+    Attributes:
+        dataset: the path of the dataset.
+        source: a readable description of the model.
+        images: number of items in the dataset.
+        measured: number of answered items.
+        failures: reasons for unanswered items, by the id of the item.
+        notes: sentences required to interpret the figures.
+    """
+
+    task: TaskType
+    dataset: str
+    format: str
+    source: str
+    images: int
+    measured: int
+    failures: Mapping[str, str]
+    measures: Measures
+    notes: Sequence[str]

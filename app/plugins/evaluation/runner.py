@@ -1,0 +1,230 @@
+"""Request an answer for every item, several at once, and write each as a JSON line, so that a run can resume."""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import FileIO
+from itertools import islice
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+
+import msgspec
+
+from app.plugins.evaluation.dataset import EvaluationError, Item
+
+Records = Sequence[Mapping[str, object]]
+
+InferenceClient = Callable[[Item, bytes], Records]
+"""Returns the records for an item and the bytes of its image. Several threads call it.
+
+Raises:
+    InferenceClientError: when there is no answer.
+"""
+
+_Outcome = tuple[Item, Records | BaseException]
+_GRACE_SECONDS = 2.0
+"""Seconds to wait for requests in flight after an interruption."""
+_MAX_FAILURES = 10
+"""Number of failures before the first success that end the evaluation."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a checkpoint, which identifies the evaluation.
+
+    Attributes:
+        charioteer: the version that wrote the file.
+        dataset: `fingerprint` of the dataset.
+        source: the model and the parameters.
+    """
+
+    charioteer: str
+    dataset: str
+    source: Mapping[str, object]
+
+
+class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, in every other line of a checkpoint. `digest` is the SHA-256 of its image file, in hexadecimal."""
+
+    id: str
+    digest: str
+    records: Records
+
+
+class Checkpoint:
+    """Append answers atomically. Several threads may use it.
+
+    Args:
+        file: the file, unbuffered, which already has its header.
+        entries: the answers in the file, by the id of the item.
+    """
+
+    def __init__(self, file: FileIO, entries: Mapping[str, CheckpointEntry]) -> None:
+        self.entries = entries
+        self._file = file
+        self._lock = Lock()
+
+    def add(self, entry: CheckpointEntry) -> None:
+        """Append an answer.
+
+        Raises:
+            OSError: when the write fails; the file is then unchanged.
+        """
+        line = msgspec.json.encode(entry) + b"\n"
+        with self._lock:
+            size_before = os.fstat(self._file.fileno()).st_size
+            try:
+                written = 0
+                while written < len(line):
+                    written += self._file.write(line[written:])
+            except BaseException:
+                # Remove a partial line, for example on a full disk: it would corrupt the next line.
+                self._file.truncate(size_before)
+                raise
+
+
+@contextmanager
+def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Generator[Checkpoint]:
+    """Open the checkpoint at `path`, or create it. Truncate an incomplete last line.
+
+    Raises:
+        EvaluationError: when the file belongs to another evaluation.
+    """
+    entries: Mapping[str, CheckpointEntry] = {}
+    if path.is_file() and path.stat().st_size and not fresh:
+        entries = _read(path, header)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode(header) + b"\n")
+    with path.open("ab", buffering=0) as file:
+        yield Checkpoint(file, entries)
+
+
+class InferenceClientError(Exception):
+    """One item was not answered, with the reason."""
+
+
+@dataclass(slots=True)
+class CollectedAnswers:
+    """The answers for a dataset.
+
+    Attributes:
+        records: records by the id of the item.
+        failures: reasons by the id of the item.
+    """
+
+    records: dict[str, Records] = field(default_factory=dict[str, Records])
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def collect_answers(
+    items: Sequence[Item],
+    client: InferenceClient,
+    checkpoint: Checkpoint,
+    *,
+    concurrency: int = 1,
+    progress: Callable[[int], None] = lambda _: None,
+) -> CollectedAnswers:
+    """Request answers for items without an answer in the checkpoint, and for items whose image has changed.
+
+    After an interruption, the checkpoint contains all answers so far, and those that arrive within two seconds.
+
+    Raises:
+        EvaluationError: when the first requests or all requests fail. Other errors of `client` propagate.
+    """
+    collected = CollectedAnswers()
+    pending, outcomes, stopping = SimpleQueue[Item | None](), SimpleQueue[_Outcome](), Event()
+    remaining = iter(items)
+    for item in islice(remaining, 2 * concurrency):
+        pending.put(item)
+
+    def work() -> None:
+        while (item := pending.get()) is not None and not stopping.is_set():
+            try:
+                outcomes.put((item, _answer_item(item, client, checkpoint)))
+            except InferenceClientError as error:
+                outcomes.put((item, error))
+            except BaseException as error:  # noqa: BLE001  the main thread raises it
+                stopping.set()
+                outcomes.put((item, error))
+
+    # Daemon threads, so that a hung server does not prevent the exit.
+    threads = [Thread(target=work, daemon=True) for _ in range(min(concurrency, len(items)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in items:
+            _record_outcome(*outcomes.get(), collected)
+            progress(len(collected.records) + len(collected.failures))
+            pending.put(next(remaining, None))
+    finally:
+        stopping.set()
+        for _ in threads:
+            pending.put(None)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for thread in threads:
+            # An interruption may come before all threads have started.
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+    if not collected.records and collected.failures:
+        name, reason = next(iter(collected.failures.items()))
+        raise EvaluationError(f"Not one of {len(items)} images was answered; {name}: {reason}")
+    return collected
+
+
+def _answer_item(item: Item, client: InferenceClient, checkpoint: Checkpoint) -> Records:
+    try:
+        data = item.image.read_bytes()
+    except OSError as error:
+        raise InferenceClientError(f"{item.image} cannot be read: {error.strerror}") from None
+    digest = hashlib.sha256(data).hexdigest()
+    entries: Mapping[str, CheckpointEntry] = checkpoint.entries
+    if item.id in entries and entries[item.id].digest == digest:
+        return entries[item.id].records
+    records = client(item, data)
+    checkpoint.add(CheckpointEntry(id=item.id, digest=digest, records=records))
+    return records
+
+
+def _record_outcome(item: Item, outcome: Records | BaseException, collected: CollectedAnswers) -> None:
+    if isinstance(outcome, InferenceClientError):
+        collected.failures[item.id] = str(outcome)
+        if not collected.records and len(collected.failures) >= _MAX_FAILURES:
+            raise EvaluationError(f"The first {_MAX_FAILURES} images all failed; the last one: {outcome}") from None
+    elif isinstance(outcome, BaseException):
+        raise outcome
+    else:
+        collected.records[item.id] = outcome
+
+
+def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:
+    content = path.read_bytes()
+    complete = content[: content.rfind(b"\n") + 1]
+    header_line, *lines = complete.splitlines() or [b""]
+    try:
+        existing = msgspec.json.decode(header_line, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise EvaluationError(
+            f"{path}: Expected answers of an evaluation, got something else; --fresh replaces it"
+        ) from None
+    if existing.dataset != header.dataset:
+        raise EvaluationError(
+            f"{path} has answers about another dataset, or this one has other images by now; --fresh starts again"
+        )
+    source = msgspec.json.decode(msgspec.json.encode(header.source), type=dict[str, object])
+    if changed := sorted(key for key in {*existing.source, *source} if existing.source.get(key) != source.get(key)):
+        raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh starts again")
+    entries: dict[str, CheckpointEntry] = {}
+    for number, line in enumerate(lines, 2):
+        try:
+            answer = msgspec.json.decode(line, type=CheckpointEntry)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh starts again") from None
+        entries[answer.id] = answer
+    if len(complete) < len(content):
+        with path.open("r+b") as file:
+            file.truncate(len(complete))
+    return entries

@@ -1,0 +1,195 @@
+"""``charioteer explain``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
+from cyclopts.validators import Number
+from rich.table import Table
+
+from app.core.cli.drawing import check_image_path, overlay_heat_map, write_image
+from app.core.cli.drawing import draw as draw_records
+from app.core.cli.inputs import choose_model, input_tensor, read_image
+from app.core.cli.terminal import console, error_console, printable, progress, table
+from app.core.engine.models.servable import Servable
+from app.core.settings.images import ImageSettings, image_limits
+from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.server import ModelOptions
+from app.plugins.explanations.pixels import Explanation, ExplanationMethod
+from app.plugins.explanations.words import WordImportance
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.vision.filtering import SCORE_DECIMALS
+from tasks.vision.image import decode_image
+
+_DEFAULT_OBJECTS = 10
+_MAX_OBJECTS = 100
+"""The maximum that `ExplanationParameters` accepts."""
+
+
+def explain(
+    image: ExistingFile | None = None,
+    *,
+    text: str | None = None,
+    name: str | None = None,
+    prompt: list[str] | None = None,
+    label: str | None = None,
+    candidate_labels: list[str] | None = None,
+    method: ExplanationMethod = ExplanationMethod.RISE,
+    samples: PositiveInt | None = None,
+    grid: PositiveInt | None = None,
+    seed: NonNegativeInt = 0,
+    max_seconds: PositiveFloat | None = None,
+    object: Annotated[int, Parameter(validator=Number(gte=1, lte=_MAX_OBJECTS))] = 1,  # noqa: A002
+    draw: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+    images: ImageSettings = ImageSettings(),  # noqa: B008
+) -> None:
+    """Show which parts of an image, or which words of a text, led to a model's prediction.
+
+    A model with a method of its own for explanations prints what that method returns, as JSON.
+
+    Args:
+        image: Image file, for models that take images.
+        text: Text, for models that take texts.
+        name: Which model, if there are several.
+        prompt: Question, for models that answer questions; may be repeated.
+        label: Class to explain; by default, the best class, or every object.
+        candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
+        method: Random masks (rise), or a sliding window (occlusion).
+        samples: Number of masked images, or of texts without a word, to run the model on.
+        grid: Cells of a mask along the longer side.
+        seed: Seed of the random masks.
+        max_seconds: Stop after this time, and use the samples so far.
+        object: Which object to draw; 1 is the one with the highest score.
+        draw: Write the image with the heat map to this file.
+        json: Print JSON instead of a table: the objects and the peaks of their heat maps, or the words.
+        options: Which models.
+        images: Limits on the image.
+    """
+    terminal = console()
+    if draw is not None:
+        check_image_path(draw)
+    limits = image_limits(images)
+    data = None if image is None else read_image(image, limits)
+    sent = text if data is None else data
+    if sent is None or (data is not None and text is not None):
+        raise ModelError("explain takes an image file, or --text with a text")
+    source = choose_model(options, name)
+    parameters = {
+        "label": label,
+        "method": method if text is None else None,
+        "samples": samples,
+        "grid": grid,
+        "seed": seed,
+        "max_seconds": max_seconds,
+        "max_objects": max(_DEFAULT_OBJECTS, object),
+    }
+    servable, explained = _explain(
+        source,
+        input_tensor(sent, {"candidate_labels": candidate_labels, "prompts": prompt}),
+        {key: value for key, value in parameters.items() if value is not None},
+        limits,
+        draws=draw is not None,
+    )
+    if servable.explained_by == "model":
+        terminal.print_json(msgspec.json.encode(explained).decode())
+        return
+    explanations: Sequence[Any] = explained
+    if json:
+        terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
+    elif not explanations:
+        terminal.print(f"{printable(source.name)}: no objects to explain")
+    elif servable.explained_by == "words":
+        for explanation in explanations:
+            terminal.print(_word_table(explanation))
+    else:
+        terminal.print(_table(source, explanations))
+    if draw is not None and data is not None and explanations:
+        if object > len(explanations):
+            raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
+        drawn: Explanation = explanations[object - 1]
+        overlay = overlay_heat_map(decode_image(data).pixels, drawn.saliency)
+        geometry = servable.description.task_type.geometry
+        write_image(draw, draw_records(overlay, [drawn.record], geometry, filled=False))
+        error_console().print(f"Wrote {printable(draw)}: {printable(drawn.label)}")
+
+
+def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: bool) -> None:
+    """Reject an input that the model does not take, or a heat map that does not exist."""
+    task_type, takes = servable.description.task_type, servable.description.takes
+    if takes == "tensor":
+        advice = "explain its rows with :explain of KServe V1"
+        raise ModelError(
+            f"{source.name}: explain sends an image or a text; a model of {task_type} takes tensors: {advice}"
+        )
+    if (takes == "text") != (sent == "args"):
+        expected = "--text with a text" if takes == "text" else "an image file"
+        raise ModelError(f"{source.name}: Expected {expected}, which a model of {task_type} takes")
+    if draws and servable.explained_by not in ("pixels", None):
+        raise ModelError(f"{source.name}: --draw draws a heat map, which explanations of this model do not have")
+
+
+def _explain(
+    source: ModelSource, tensor: BytesTensor, parameters: Mapping[str, object], limits: Limits, *, draws: bool
+) -> tuple[Servable, Any]:
+    from app.core.assembly.models import load
+    from app.plugins.explanations.request import explain_request
+
+    request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
+    limits = msgspec.structs.replace(limits, max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
+    with error_console().status(f"Loading {printable(source.name)}"):
+        servable = load(source)
+    _check_takes(source, servable, tensor.name, draws=draws)
+    with progress(f"Explaining {source.name}") as bar:
+        result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
+    return servable, result.explanations[0][0]
+
+
+def _summary(explanation: Explanation | WordImportance) -> dict[str, object]:
+    if isinstance(explanation, WordImportance):
+        return {
+            "label": explanation.label,
+            "score": explanation.score,
+            "words": explanation.words,
+            "spans": explanation.spans,
+            "importance_scores": explanation.importances.round(SCORE_DECIMALS).tolist(),
+            "method": "occlusion",
+            "samples": explanation.samples,
+        }
+    x, y = _peak(explanation)
+    return {
+        "label": explanation.label,
+        "score": explanation.score,
+        "peak": {"x": x, "y": y},
+        "method": explanation.method,
+        "samples": explanation.samples,
+    }
+
+
+def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
+    first = explanations[0]
+    title = f"{source.name}: {len(explanations)} explained with {first.samples} samples ({first.method})"
+    peaks = table("label", "score", "peak", title=title)
+    for explanation in explanations:
+        x, y = _peak(explanation)
+        peaks.add_row(printable(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
+    return peaks
+
+
+def _peak(explanation: Explanation) -> tuple[int, int]:
+    """Return x and y of the pixel with the highest saliency."""
+    y, x = divmod(int(explanation.saliency.argmax()), explanation.width)
+    return x, y
+
+
+def _word_table(explanation: WordImportance) -> Table:
+    words = table("word", "importance", title=f"{explanation.label}: {explanation.score:.4g}")
+    for word, importance in zip(explanation.words, explanation.importances.tolist(), strict=True):
+        words.add_row(printable(word), f"{importance:+.4g}")
+    return words

@@ -1,0 +1,241 @@
+"""Explain predictions for an image: run the model on many masked copies, and compute saliency maps."""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Generic, TypeVar, cast
+
+import cv2
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.plugins.explanations.masks import MaskSource, OcclusionMasks, RandomMasks, WeightedMasks, normalize
+from tasks.inference.request import Positive
+from tasks.inference.response import Prediction, Record
+from tasks.task import ExplainableTask, ScoredTask, Task
+from tasks.vision.filtering import SCORE_DECIMALS
+from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
+
+DEFAULT_SAMPLES = 400
+
+MAX_SIDE = 1280
+"""Larger images are downscaled once, because the model would do so for every masked copy."""
+
+_CHUNK_PIXELS = 4_000_000
+_MAX_CHUNK_SIZE = 16
+
+Pixels = NDArray[np.uint8]
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+
+class ExplanationMethod(StrEnum):
+    """The method that creates the masks.
+
+    RISE draws random masks (Petsiuk, Das, Saenko 2018; for objects D-RISE, Petsiuk et al. 2021). OCCLUSION slides a
+    window over the image (Zeiler and Fergus 2014).
+    """
+
+    RISE = "rise"
+    OCCLUSION = "occlusion"
+
+
+class TargetParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of explanations of images and texts.
+
+    Attributes:
+        label: the class to explain. By default the best class, or all classes of objects and entities.
+        max_objects: maximum number of explained objects or entities; those with the highest scores are used.
+        max_seconds: time after which the explanation ends with the samples so far; the server's limit also applies.
+    """
+
+    label: str | None = None
+    max_objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class ExplanationParameters(TargetParameters, frozen=True, kw_only=True):
+    """Parameters of a request for explanations.
+
+    Attributes:
+        method: the method that creates the masks.
+        samples: masked copies of each image. By default `DEFAULT_SAMPLES`, or fewer if the server's limit divided by
+            the number of images is lower. OCCLUSION ignores it and derives the number from `grid`.
+        grid: cells along the longer side of the image, the resolution of the masks. The window of OCCLUSION is two
+            cells wide and moves by one.
+        seed: seed of the random masks; the same seed gives the same explanation.
+    """
+
+    method: ExplanationMethod = ExplanationMethod.RISE
+    samples: Positive | None = None
+    grid: Annotated[int, msgspec.Meta(ge=2, le=32)] = 8
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The saliency map of one prediction in an image.
+
+    Attributes:
+        label: the class, or the answer.
+        score: the model's score on the unmasked image, 0..1; the log-likelihood of an answer, in nats.
+        record: the record of the prediction in the answer, with its box or contour.
+        coarse: (rows, columns) float32, 0..1: the saliency at the resolution of the masks. All zero if no part of the
+            image changed the score.
+        width: width of the upright original image in pixels.
+        height: height of the upright original image in pixels.
+        method: the method that created the masks.
+        samples: masked copies that the model processed; fewer than requested if time ran out.
+        seed: seed of the masks.
+    """
+
+    label: str
+    score: float
+    record: Record
+    coarse: NDArray[np.float32]
+    width: int
+    height: int
+    method: ExplanationMethod
+    samples: int
+    seed: int
+
+    @property
+    def saliency(self) -> NDArray[np.float32]:
+        """Return (height, width) float32, 0..1, over the upright original image. Not cached: it may be large."""
+        enlarged = cv2.resize(self.coarse, (self.width, self.height), interpolation=cv2.INTER_LINEAR)
+        return np.asarray(enlarged, np.float32)
+
+
+class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
+    """One image or text, and its predictions to explain.
+
+    Attributes:
+        task: the task of the model, which is explainable.
+        model: returns, for a batch, predictions if the task is a `ScoredTask`; else the (K,) log-likelihoods of the
+            answers to explain.
+        item: the input of the model.
+        predictions: the K predictions to explain.
+    """
+
+    task: Task[InputT, PredictionT]
+    model: Callable[[Sequence[InputT]], Sequence[Any]]
+    item: InputT
+    predictions: Any
+
+    @property
+    def image(self) -> Image:
+        """Return the original image, of an item with an image."""
+        return cast("ImageItem[Any]", self.item).image
+
+    @property
+    def prediction_count(self) -> int:
+        """Return the number of predictions to explain."""
+        return len(self.predictions.labels)
+
+    def scores(self, contents: Sequence[object], changes: Sequence[object]) -> NDArray[np.float32]:
+        """Return (n, K): the score of each target for n other images or texts.
+
+        It is the similarity 0..1 to the predictions for that content, or the log-likelihood of the answer in nats.
+
+        Args:
+            contents: the images or texts.
+            changes: how each differs from the original, as `ScoredTask.similarity` takes it.
+
+        Raises:
+            InferenceError: MODEL_FAILED if the model fails.
+        """
+        task = cast("ExplainableTask[InputT]", self.task)
+        probes = [task.probe(self.item, content, self.predictions) for content in contents]
+        outputs = self.model(probes)
+        if not isinstance(task, ScoredTask):
+            return np.stack(outputs).astype(np.float32)
+        predictions = [self.task.postprocess(probe, output) for probe, output in zip(probes, outputs, strict=True)]
+        return np.stack(
+            [
+                task.similarity(self.predictions, prediction, change)
+                for prediction, change in zip(predictions, changes, strict=True)
+            ]
+        )
+
+
+def sample_count(image: Image, parameters: ExplanationParameters, default: int) -> int:
+    """Return the number of masked copies of one image that `parameters` require; `default` if they set none."""
+    return masks_for(parameters, image.width, image.height).count or parameters.samples or default
+
+
+def explain_target(
+    target: ExplanationTarget[InputT, PredictionT],
+    parameters: ExplanationParameters,
+    samples: int,
+    should_continue: Callable[[], bool],
+) -> list[Explanation]:
+    """Explain each prediction for one image by the given number of masked copies; fewer if `should_continue` ends it.
+
+    Memory holds one chunk of a few masked copies, regardless of the number of samples.
+
+    Raises:
+        InferenceError: MODEL_FAILED if the model fails on a masked copy.
+    """
+    image = target.image
+    masks = masks_for(parameters, image.width, image.height)
+    weighted_masks = WeightedMasks(target.prediction_count, *masks.shape, hides=masks.hides)
+    downscaled, scale = _downscale(image.pixels)
+    chunk_size = max(1, min(_MAX_CHUNK_SIZE, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
+    # RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
+    backdrop = np.empty_like(downscaled)
+    backdrop[:] = np.rint(downscaled.mean(axis=(0, 1)))
+    while target.prediction_count and weighted_masks.samples < samples:
+        drawn = masks.draw(min(chunk_size, samples - weighted_masks.samples))
+        copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
+        scores = target.scores([Image(copy) for copy in copies], [scale] * len(copies))
+        weighted_masks.add(drawn, scores)
+        if not should_continue():
+            break
+    predictions, saliency = target.predictions, weighted_masks.mean()
+    return [
+        Explanation(
+            label=label,
+            score=round(float(score), SCORE_DECIMALS),
+            record=record,
+            coarse=normalize(coarse),
+            width=image.width,
+            height=image.height,
+            method=parameters.method,
+            samples=weighted_masks.samples,
+            seed=parameters.seed,
+        )
+        for label, score, record, coarse in zip(
+            predictions.labels, predictions.scores, predictions.records(), saliency, strict=True
+        )
+    ]
+
+
+def apply_mask(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> Pixels:
+    """Return (height, width, 3) pixels in which `backdrop` of that shape replaces those that the mask hides.
+
+    The mask is (rows, columns), 0..1, over the whole image.
+    """
+    # uint8 is six times as fast as floating point, and rounding errors of one level do not matter.
+    levels = cv2.resize(np.rint(mask * 255).astype(np.uint8), pixels.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+    weights = cv2.merge((levels, levels, levels))
+    blended = cv2.add(
+        cv2.multiply(pixels, weights, scale=1 / 255), cv2.multiply(backdrop, 255 - weights, scale=1 / 255)
+    )
+    return np.asarray(blended, np.uint8)
+
+
+def _downscale(pixels: Pixels) -> tuple[Pixels, float]:
+    scale = MAX_SIDE / max(pixels.shape[:2])
+    if scale >= 1:
+        return pixels, 1.0
+    size = (max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale)))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8), scale
+
+
+def masks_for(parameters: ExplanationParameters, width: int, height: int) -> MaskSource:
+    """Return the masks for an image, with `grid` cells along its longer side and nearly square cells."""
+    longer = max(width, height)
+    cell_rows = max(1, round(parameters.grid * height / longer))
+    cell_columns = max(1, round(parameters.grid * width / longer))
+    source = OcclusionMasks if parameters.method is ExplanationMethod.OCCLUSION else RandomMasks
+    return source(cell_rows, cell_columns, parameters.seed)

@@ -1,0 +1,285 @@
+"""Answer a request, and explain the answers."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from app.core.engine.models.servable import Servable, call_model
+from app.plugins.explanations.pixels import (
+    DEFAULT_SAMPLES,
+    ExplanationMethod,
+    ExplanationParameters,
+    ExplanationTarget,
+    explain_target,
+    sample_count,
+)
+from app.plugins.explanations.rows import RowExplanationParameters, RowTarget, explain_rows, order_cost
+from app.plugins.explanations.words import TextExplanationParameters, copy_count, explain_words
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.request import InferenceRequest, read_parameters
+from tasks.inference.response import InferenceResult
+from tasks.task import ExplainableTask, InputGroup, LikelihoodModel, Model, ScoredTask, SelfExplainingModel
+
+_SHARE_OF_SAMPLES = 0.9
+
+
+class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A result with its explanations.
+
+    Attributes:
+        result: the result; its timings include those of the explanations.
+        explanations: for each output, for each of its samples, one for each explained image object or row.
+        samples: masked copies of images, or copies of rows, that the model processed.
+    """
+
+    result: InferenceResult
+    explanations: Sequence[Sequence[Any]]
+    samples: int
+
+
+class _Method(msgspec.Struct, frozen=True, kw_only=True):
+    """How images or texts are explained.
+
+    Attributes:
+        parameters_type: the parameters of the explanation.
+        count: copies that a target needs with these parameters; at most the given default if they set no number.
+        explain: explains a target with that many copies.
+        inputs: name of the inputs in messages.
+        copies: name of the copies in messages.
+    """
+
+    parameters_type: type[Any]
+    count: Callable[[ExplanationTarget[Any, Any], Any, int], int]
+    explain: Callable[[ExplanationTarget[Any, Any], Any, int, Callable[[], bool]], Sequence[Any]]
+    inputs: str
+    copies: str
+
+
+_PIXELS = _Method(
+    parameters_type=ExplanationParameters,
+    count=lambda target, parameters, default: sample_count(target.image, parameters, default),
+    explain=explain_target,
+    inputs="images",
+    copies="masked copies",
+)
+_WORDS = _Method(
+    parameters_type=TextExplanationParameters,
+    count=copy_count,
+    explain=explain_words,
+    inputs="texts",
+    copies="copies of texts",
+)
+
+
+def explain_request(
+    servable: Servable,
+    request: InferenceRequest,
+    limits: Limits,
+    should_continue: Callable[[], bool],
+    remaining_seconds: float | None = None,
+    on_samples: Callable[[int, int], None] = lambda _, __: None,
+) -> ExplainedResult:
+    """Answer every input of `request`, and explain the answers by the method of the model.
+
+    The samples get most of the `remaining_seconds` until the deadline, divided evenly among the remaining images or
+    texts. When `should_continue` returns False, the explanations use the samples taken so far. `on_samples` gets the
+    number of copies that the model has just processed, and that of all. A model that explains itself ignores the time.
+
+    Raises:
+        InferenceError: as `Servable.check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
+            parameters; TOO_LARGE for more samples than one request may take.
+    """
+    servable.check_explained(request.model_name)
+    started = time.monotonic()
+
+    def deadline(max_seconds: float | None) -> float:
+        share = None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES
+        budgets = (max_seconds, limits.max_explanation_seconds, share)
+        return started + min(seconds for seconds in budgets if seconds is not None)
+
+    match servable.explained_by:
+        case "model":
+            return _explain_by_model(servable, request, limits)
+        case "numbers":
+            return _explain_rows(servable, request, limits, should_continue, deadline)
+        case kind:
+            method = _WORDS if kind == "words" else _PIXELS
+            return _explain_parts(method, servable, request, limits, should_continue, deadline, on_samples)
+
+
+def explanation_targets(
+    servable: Servable, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int
+) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget[Any, Any]]]]:
+    """Answer a request. Return the result and, for each output, the target to explain in each of its images or texts.
+
+    With `label`, only this class is explained; `max_objects` limits the objects of each image.
+
+    Raises:
+        InferenceError: as `Servable.predict`, and INVALID_REQUEST for an unknown label.
+    """
+    task = cast("ExplainableTask[Any]", servable.task)
+    result, groups, predictions = _answer(servable, request, limits, servable.model)
+    raw_predictions = iter(predictions)
+    return result, [
+        [
+            _target(servable, item, task.targets(next(raw_predictions), filtered, label, max_objects))
+            for item, filtered in zip(group.items, output.predictions, strict=True)
+        ]
+        for group, output in zip(groups, result.outputs, strict=True)
+    ]
+
+
+def _answer(
+    servable: Servable, request: InferenceRequest, limits: Limits, model: Model[Any, Any]
+) -> tuple[InferenceResult, Sequence[InputGroup[Any]], Sequence[Any]]:
+    """Return the result, the decoded inputs and the raw predictions."""
+    started = time.perf_counter_ns()
+    groups = servable.task.decode(request, servable.defaults, limits)
+    result, predictions = servable.run(groups, model, time.perf_counter_ns() - started)
+    return result, groups, predictions
+
+
+def _target(servable: Servable, item: Any, predictions: Any) -> ExplanationTarget[Any, Any]:
+    model: Callable[[Sequence[Any]], Sequence[Any]] = partial(call_model, servable.model)
+    if not isinstance(servable.task, ScoredTask):
+        log_likelihoods = cast("LikelihoodModel[Any]", servable.model).log_likelihoods
+        answer = predictions.prediction
+        model = partial(call_model, lambda items: log_likelihoods(items, [answer] * len(items)))
+        predictions = msgspec.structs.replace(predictions, scores=model([item])[0])
+    return ExplanationTarget(task=servable.task, model=model, item=item, predictions=predictions)
+
+
+def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Limits) -> ExplainedResult:
+    model = cast("SelfExplainingModel[Any, Any]", servable.model)
+    explanations: list[Any] = []
+
+    def explain(items: Sequence[Any], /) -> Sequence[Any]:
+        explained = model.explain(items)
+        explanations.extend(explanation for _, explanation in explained)
+        return [prediction for prediction, _ in explained]
+
+    result, groups, _ = _answer(servable, request, limits, explain)
+    remaining = iter(explanations)
+    of_outputs = [[next(remaining) for _ in group.items] for group in groups]
+    return ExplainedResult(result=result, explanations=of_outputs, samples=0)
+
+
+def _explain_parts(
+    method: _Method,
+    servable: Servable,
+    request: InferenceRequest,
+    limits: Limits,
+    should_continue: Callable[[], bool],
+    deadline: Callable[[float | None], float],
+    on_samples: Callable[[int, int], None],
+) -> ExplainedResult:
+    """Explain images by their pixels, or texts by their words."""
+    parameters = read_parameters(method.parameters_type, request.parameters)
+    try:
+        result, targets_of_outputs = explanation_targets(
+            servable, request, limits, parameters.label, parameters.max_objects
+        )
+    except InferenceError as error:
+        if error.path != "label":
+            raise
+        raise error.with_prefix("parameters") from None
+    targets = [target for output in targets_of_outputs for target in output]
+    counts = _sample_counts(method, targets, parameters, limits)
+    end = deadline(parameters.max_seconds)
+    explanations: list[Sequence[Any]] = []
+    calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
+    for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
+        now = time.monotonic()
+        until = now + (end - now) / remaining
+        timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
+        explanations.append(
+            method.explain(
+                timed_target, parameters, count, lambda until=until: should_continue() and time.monotonic() < until
+            )
+        )
+    remaining_explanations = iter(explanations)
+    return ExplainedResult(
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
+        explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
+        samples=calls.inputs,
+    )
+
+
+def _sample_counts(
+    method: _Method, targets: Sequence[ExplanationTarget[Any, Any]], parameters: Any, limits: Limits
+) -> list[int]:
+    max_samples = limits.max_explanation_samples
+    share = max(1, min(DEFAULT_SAMPLES, max_samples // len(targets)))
+    counts = [method.count(target, parameters, share) for target in targets]
+    if sum(counts) > max_samples:
+        requested = f"{sum(counts)} for {len(targets)} {method.inputs}" if len(targets) > 1 else str(sum(counts))
+        occluded_images = method is _PIXELS and parameters.method is ExplanationMethod.OCCLUSION
+        path = "parameters.grid" if occluded_images else "parameters.samples"
+        message = f"Expected at most {max_samples} {method.copies} in one request, got {requested}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, path)
+    return counts
+
+
+def _explain_rows(
+    servable: Servable,
+    request: InferenceRequest,
+    limits: Limits,
+    should_continue: Callable[[], bool],
+    deadline: Callable[[float | None], float],
+) -> ExplainedResult:
+    """Explain each row of a request to a TENSOR model."""
+    parameters = read_parameters(RowExplanationParameters, request.parameters)
+    result, groups, predictions = _answer(servable, request, limits, servable.model)
+    end = deadline(parameters.max_seconds)
+    calls = _ModelCalls()
+    model = partial(calls.run, partial(call_model, servable.model))
+    target = RowTarget(
+        model=model, item=groups[0].items[0], prediction=predictions[0], labels=servable.description.labels
+    )
+    importances = explain_rows(
+        target,
+        parameters,
+        _order_count(order_cost(target), target.row_count, parameters, limits),
+        lambda: should_continue() and time.monotonic() < end,
+    )
+    return ExplainedResult(
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
+        explanations=[[importances]],
+        samples=sum(importance.samples for importance in importances),
+    )
+
+
+def _order_count(cost: int, row_count: int, parameters: RowExplanationParameters, limits: Limits) -> int:
+    """Return the number of orders for the requested samples. The default is reduced to fit the limit."""
+    if cost <= 0:
+        return 1
+    max_samples = limits.max_explanation_samples
+    if parameters.samples is None:
+        orders = max(1, min(DEFAULT_SAMPLES * row_count, max_samples) // cost)
+    else:
+        orders = -(-parameters.samples * row_count // cost)
+    if orders * cost > max_samples:
+        raise too_large(max_samples, "copies of rows in one request", orders * cost, "parameters.samples")
+    return orders
+
+
+class _ModelCalls:
+    """Count the inputs of a model and the time of its calls, and report the inputs."""
+
+    def __init__(self, on_inputs: Callable[[int], None] = lambda _: None) -> None:
+        self._on_inputs = on_inputs
+        self.inputs = 0
+        self.nanoseconds = 0
+
+    def run(self, model: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any]) -> Sequence[Any]:
+        """Return the predictions of `model` for `inputs`."""
+        started = time.perf_counter_ns()
+        predictions = model(inputs)
+        self.nanoseconds += time.perf_counter_ns() - started
+        self.inputs += len(inputs)
+        self._on_inputs(len(inputs))
+        return predictions

@@ -1,0 +1,254 @@
+"""`GrpsMessage` in JSON: proto3's JSON mapping by protobuf itself, with original field names, plus `ndarray`."""
+
+import math
+import re
+from bisect import bisect_left
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message_factory import GetMessageClass
+from numpy.typing import NDArray
+
+from app.core.wire.json_body import read_json
+from app.core.wire.json_tensors import MAX_DIMENSIONS, index_path, shape_and_values
+from app.plugins.grps.messages import GenericTensor, GrpsMessage, entry_path, with_success_status
+from app.plugins.grps.tensors import FLAT_FIELDS
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
+
+_LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
+_STEPS = re.compile(r"^(Failed to parse \w+ field: )+")
+_EXPECTED_VALUES = {
+    FieldDescriptor.TYPE_STRING: "a text",
+    FieldDescriptor.TYPE_BYTES: "base64",
+    FieldDescriptor.TYPE_INT32: "an integer of 32 bits",
+    FieldDescriptor.TYPE_UINT32: "an unsigned integer of 32 bits",
+    FieldDescriptor.TYPE_INT64: "an integer of 64 bits",
+    FieldDescriptor.TYPE_FLOAT: "a number within the range of FP32",
+    FieldDescriptor.TYPE_DOUBLE: "a number",
+}
+_MAX_DIAGNOSED_BYTES = 1_000_000
+"""For larger invalid bodies, the error has protobuf's words: the search costs several times the body's size."""
+
+_MAX_SENTENCE = 160
+
+
+class _Streaming(msgspec.Struct):
+    streaming: bool = False
+
+
+_STREAMING = msgspec.json.Decoder(_Streaming)
+
+
+def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
+    """Decode a body within `limits`; also return whether its tensor came as `ndarray`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST with the reason of protobuf, and the field if protobuf names it; as
+            `check_json`.
+    """
+    content = read_json(body, dict[str, Any], limits=limits)
+    if content.get("bin_data", content.get("binData")) is not None:
+        raise invalid("Expected binary data as the body, with the content type application/octet-stream", "bin_data")
+    if not isinstance(streaming := content.pop("streaming", False), bool):
+        raise invalid(f"Expected true or false, got {quote_value(streaming)}", "streaming")
+    ndarray = content.pop("ndarray", None)
+    plain_tensors = [_pop_numbers(tensor) for tensor in _tensors(content)]
+    try:
+        message = ParseDict(content, GrpsMessage())
+    except (ParseError, OverflowError) as error:
+        found = _find_invalid(content, GrpsMessage) if len(body) <= _MAX_DIAGNOSED_BYTES else None
+        raise found or _parse_error(str(error)) from None
+    for tensor, numbers in zip(message.gtensors.tensors if plain_tensors else (), plain_tensors, strict=True):
+        tensor.MergeFrom(numbers)
+    if ndarray is None:
+        return message, False
+    if kind := message.WhichOneof("data_oneof"):
+        raise invalid(f"Expected one kind of data, got {kind} as well", "ndarray")
+    array = nested_numbers(ndarray, "ndarray")
+    message.gtensors.tensors.add(dtype=7, shape=array.shape, flat_float32=array.ravel().tolist())
+    return message, True
+
+
+def asks_to_stream(body: bytes) -> bool:
+    """Return whether a body has ``"streaming": true``. `read_json_message` reports invalid bodies."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _STREAMING.decode(body).streaming
+    return False
+
+
+def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
+    """Return a message as JSON, with `ndarray` as its only data if requested.
+
+    Args:
+        message: the message; its arrays are removed.
+        as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null. The status
+            names the other tensors, which are left out.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
+    """
+    nested_values = _first_as_ndarray(message) if as_ndarray else None
+    content = _content(message)
+    if nested_values is not None:
+        content["ndarray"] = nested_values
+    return msgspec.json.encode(content)
+
+
+def encode_streamed(message: Any) -> bytes:
+    """Return a message of a stream as indented JSON; the indentation is the only separator between messages."""
+    return msgspec.json.format(msgspec.json.encode(_content(message)), indent=2)
+
+
+def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
+    """Return nested rows of equal length, or a single number, as an FP32 array.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
+    """
+    rows = cast("list[Any]", value)
+    shape, values = shape_and_values(rows, path) if isinstance(value, list) else ((), [value])
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if not set(map(type, values)) <= {int, float}:
+        position = next(index for index, number in enumerate(values) if type(number) not in (int, float))
+        raise invalid(f"Expected a number, got {quote_value(values[position])}", path + index_path(position, shape))
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.array(values, np.float64).astype(np.float32)
+    except OverflowError:
+        raise invalid("Expected FP32 numbers, got one out of range", path) from None
+    invalid_positions = np.flatnonzero(~np.isfinite(numbers))
+    if invalid_positions.size:
+        position = int(invalid_positions[0])
+        raise invalid(f"Expected FP32 numbers, got {quote_value(values[position])}", path + index_path(position, shape))
+    return numbers.reshape(shape)
+
+
+def _tensors(content: dict[str, Any]) -> list[Any]:
+    gtensors = content.get("gtensors")
+    tensors = cast("dict[str, Any]", gtensors).get("tensors") if isinstance(gtensors, dict) else None
+    return cast("list[Any]", tensors) if isinstance(tensors, list) else []
+
+
+def _pop_numbers(tensor: Any) -> Any:
+    """Remove the arrays of numbers that fit their fields, and return a tensor with them.
+
+    `ParseDict` converts number by number, which takes seconds for an image. It reports the arrays that do not fit.
+    """
+    numbers = GenericTensor()
+    if not isinstance(tensor, dict):
+        return numbers
+    fields = cast("dict[str, Any]", tensor)
+    for field in FLAT_FIELDS:
+        values = cast("list[Any]", fields[field]) if isinstance(fields.get(field), list) else []
+        types = set(map(type, values))
+        with suppress(TypeError, ValueError, OverflowError):
+            if types == {str} and field == "flat_int64":
+                values, types = list(map(int, values)), {int}
+            if values and types <= {int, float}:
+                part = GenericTensor(**{field: values})
+                # protobuf stores a float out of range as infinity.
+                if not any(map(math.isinf, getattr(part, field))):
+                    numbers.MergeFrom(part)
+                    del fields[field]
+    return numbers
+
+
+def _find_invalid(content: object, message_type: Any, path: str = "") -> InferenceError | None:
+    """Return an error that names the first field with an invalid value, and what it takes; None without one.
+
+    `content` is the decoded JSON at `path` of a message of the class `message_type`.
+    """
+    if not isinstance(content, dict):
+        return invalid(f"Expected an object, got {quote_value(content)}", path)
+    descriptor = message_type.DESCRIPTOR
+    for name, value in cast("dict[str, Any]", content).items():
+        field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
+        if field is None or _fits(message_type, field, value):
+            continue
+        return _value_error(value, message_type, field, f"{path}.{field.name}" if path else field.name)
+    return None
+
+
+def _value_error(value: Any, message_type: Any, field: Any, path: str) -> InferenceError | None:
+    """Return the error for a `value` of a field that does not fit."""
+    element = field
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        if not isinstance(value, dict):
+            return invalid(f"Expected an object, got {quote_value(value)}", path)
+        entries = cast("dict[str, Any]", value)
+        key = next(key for key, entry in entries.items() if not _fits(message_type, field, {key: entry}))
+        value, path, element = entries[key], entry_path(field.name, key), field.message_type.fields_by_name["value"]
+    elif field.is_repeated:
+        if not isinstance(value, list):
+            return invalid(f"Expected a list, got {quote_value(value)}", path)
+        values = cast("list[Any]", value)
+        # Parts of the list are parsed at once, because it may have many numbers.
+        end = bisect_left(range(len(values)), 1, key=lambda end: not _fits(message_type, field, values[: end + 1]))
+        value, path = values[end], f"{path}[{end}]"
+    if element.message_type is not None:
+        return _find_invalid(value, GetMessageClass(element.message_type), path)
+    expected = _EXPECTED_VALUES.get(element.type)
+    if expected is None:
+        expected = f"one of {', '.join(member.name for member in element.enum_type.values)}"
+    return invalid(f"Expected {expected}, got {quote_value(value)}", path)
+
+
+def _fits(message_type: Any, field: Any, value: object) -> bool:
+    try:
+        ParseDict({field.name: value}, message_type())
+    except (ParseError, OverflowError):
+        return False
+    return True
+
+
+def _parse_error(text: str) -> InferenceError:
+    """Return protobuf's sentence as an error, with the path if the sentence has one."""
+    sentence = text.partition("\n")[0]
+    location = _LOCATION.search(sentence)
+    if location is not None:
+        sentence = _STEPS.sub("", sentence[: location.start()])
+    shown = sentence.rstrip(".") if len(sentence) <= _MAX_SENTENCE else f"{sentence[:_MAX_SENTENCE]}..."
+    return invalid(shown, location["path"] if location is not None else "")
+
+
+def _content(message: Any) -> dict[str, Any]:
+    """Return a message as plain values. Long arrays do not pass `MessageToDict`, which converts number by number."""
+    arrays: list[dict[str, list[Any]]] = []
+    for tensor in message.gtensors.tensors if message.HasField("gtensors") else ():
+        flat: dict[str, list[Any]] = {}
+        for field, wire in FLAT_FIELDS.items():
+            values = list(getattr(tensor, field))
+            if values and (wire.stored_dtype.kind != "f" or all(map(math.isfinite, values))):
+                flat[field] = list(map(str, values)) if field == "flat_int64" else values
+                tensor.ClearField(field)
+        arrays.append(flat)
+    content = MessageToDict(message, preserving_proto_field_name=True)
+    for tensor, flat in zip(content.get("gtensors", {}).get("tensors", ()), arrays, strict=True):
+        tensor.update(flat)
+    # Sort maps, because protobuf's map order varies between runs.
+    if "gmap" in content:
+        maps: dict[str, dict[str, Any]] = content["gmap"]
+        content["gmap"] = {name: dict(sorted(values.items())) for name, values in maps.items()}
+    return content
+
+
+def _first_as_ndarray(message: Any) -> object:
+    tensors = message.gtensors.tensors
+    if len(tensors) == 0 or tensors[0].dtype != 7:
+        expected = "Expected a DT_FLOAT32 tensor as the first output"
+        actual = f"{tensors[0].name!r} of another dtype" if len(tensors) else "no tensors"
+        raise invalid(f"{expected}, got {actual}", "return-ndarray")
+    first = tensors[0]
+    numbers: NDArray[np.float32] = np.fromiter(first.flat_float32, np.float32, len(first.flat_float32))
+    nested = numbers.reshape(tuple(first.shape)).tolist()
+    if others := [tensor.name for tensor in tensors[1:]]:
+        names = ", ".join(map(quote_value, others))
+        with_success_status(message, f"OK; ndarray is {quote_value(first.name)} and leaves out {names}")
+    message.ClearField("gtensors")
+    return nested

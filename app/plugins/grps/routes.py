@@ -1,0 +1,206 @@
+"""The REST routes of GRPS, under ``/grps/v1``."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from litestar import Response
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.http_inference import (
+    answer_call,
+    read_body,
+    read_head,
+    read_inference_body,
+    stream_call,
+)
+from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
+from app.core.protocols.protocol import (
+    Endpoint,
+    HttpProtocol,
+    HttpRequest,
+    Method,
+    QueryParameter,
+    infer_endpoint,
+    json_response,
+    report_refusals,
+)
+from app.core.protocols.request_info import read_request_info
+from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
+from app.plugins.grps.codec import PredictCodec
+from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
+from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRefusal
+from metadata.request import METADATA_PARAMETER as METADATA
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
+from tasks.inference.response import InferenceResponse
+
+_JSON = "application/json"
+_BINARY = "application/octet-stream"
+_STREAMING = "streaming"
+_MAX_SEARCHED_BYTES = 1024 * 1024
+"""Longer bodies are not searched in the event loop."""
+
+_QUERY = (
+    QueryParameter(name="model", summary="The model; the only or default model if absent"),
+    QueryParameter(name=_STREAMING, summary="Whether to stream the response", schema={"type": "boolean"}),
+    QueryParameter(name="return-ndarray", summary="Whether to respond with an ndarray", schema={"type": "boolean"}),
+)
+_METHODS: Mapping[bool, Sequence[Method]] = {False: ("GET", "POST"), True: ("POST",)}
+"""The methods of a call, by whether it reads a message."""
+
+
+class _Query(msgspec.Struct, frozen=True):
+    """The query of a request.
+
+    Attributes:
+        model: the model; empty for the only or default model.
+        streaming: whether it asks to stream the response.
+        as_ndarray: whether it asks for an ndarray.
+        parameters: numbers, booleans and texts; repeated parameters are lists of texts.
+    """
+
+    model: str = ""
+    streaming: bool = False
+    as_ndarray: bool = False
+    parameters: Mapping[str, object] = {}
+
+
+class Grps(HttpProtocol):
+    """GRPS with the conventions of its Python server: errors have the HTTP status that their message contains."""
+
+    name = "grps"
+    prefixes = ("/grps/v1",)
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall | None:
+            query = _read_query(head.query)
+            if query.streaming or _may_stream(head, body):
+                return None
+            return _start(_codec(engine, head, body, query), query)
+
+        plain_endpoints = [
+            Endpoint(
+                f"/grps/v1/{call.path}",
+                call.summary,
+                method=method,
+                handle=partial(_answer_plain, engine, call),
+                body=WireMessage if method == "POST" else None,
+                body_required=call.reads_message,
+                answer=WireMessage,
+                refusal=WireRefusal,
+                failures=call.failures,
+                permission=call.permission,
+            )
+            for call in PLAIN_CALLS.values()
+            for method in _METHODS[call.reads_message]
+        ]
+        inference = infer_endpoint(
+            "/grps/v1/infer/predict",
+            "Infer with a model",
+            handle=partial(self._predict, engine),
+            start=start,
+            query=_QUERY,
+            body=WireMessage,
+            answer=WireMessage,
+            refusal=WireRefusal,
+            media_types=(_BINARY,),
+        )
+        return [*plain_endpoints, inference]
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return encode_json(error_message(error))
+
+    def routing_error(self, status: int, message: str, /) -> bytes:
+        return encode_json(failure_message(status, message))
+
+    async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
+        context, head = read_request_info(request, self.name), read_head(request)
+        query = _read_query(head.query)
+        body = await read_inference_body(request, engine, context, query.model)
+        streaming = query.streaming or head.headers.get(_STREAMING, "").lower() == "true"
+        if not streaming and _may_stream(head, body):
+            streaming = await asyncio.to_thread(asks_to_stream, body)
+        with report_refusals(engine, context, query.model):
+            if streaming and query.as_ndarray:
+                raise invalid("Expected streaming or return-ndarray, got both", "query")
+            codec = _codec(engine, head, body, query)
+        call = _start(codec, query)
+        if not streaming:
+            return await answer_call(engine, context, call)
+        outputs = codec.stream(engine, context, query.model, encode_streamed)
+        return await stream_call(call, outputs, lambda error: encode_streamed(error_message(error)), media_type=_BINARY)
+
+
+async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -> Response[bytes]:
+    body = await read_body(request, engine) if call.reads_message else b""
+    return json_response(await call.respond(engine, lambda: read_json_message(body, engine.limits)[0], encode_json))
+
+
+def _codec(engine: Engine, head: InferenceHead, body: bytes, query: _Query) -> PredictCodec:
+    """Return the codec of a request.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for another media type, an empty body, or metadata in the query, which could not
+            be returned.
+    """
+    if METADATA in query.parameters:
+        raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")
+    read_message = _message_reader(head.headers.get("content-type", ""), body, engine.limits)
+    return PredictCodec(engine.registry, read_message, query.model, query.parameters)
+
+
+def _start(codec: PredictCodec, query: _Query) -> CodecCall:
+    """Return an inference. Bytes without a type are the answer of a model that returns bytes."""
+
+    def encode(response: InferenceResponse) -> HttpAnswer:
+        message = codec.encode(response)
+        if message.WhichOneof("data_oneof") == "bin_data" and not query.as_ndarray:
+            return HttpAnswer(content=message.bin_data, media_type=_BINARY)
+        return HttpAnswer(content=encode_json(message, as_ndarray=query.as_ndarray))
+
+    return CodecCall(model_name=query.model, decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
+
+
+def _read_query(encoded: str) -> _Query:
+    texts: dict[str, list[str]] = {}
+    for name, text in parse_qsl(encoded, keep_blank_values=True):
+        texts.setdefault(name, []).append(text)
+    model, streaming, as_ndarray = (texts.pop(parameter.name, [""])[0] for parameter in _QUERY)
+    return _Query(
+        model=model,
+        streaming=streaming.lower() == "true",
+        as_ndarray=as_ndarray.lower() == "true",
+        parameters={name: _value(values[0]) if len(values) == 1 else values for name, values in texts.items()},
+    )
+
+
+def _may_stream(head: InferenceHead, body: bytes) -> bool:
+    """Return whether the body may ask to stream the response, by a quick search if it is not too long for that."""
+    is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
+    return is_json and (len(body) > _MAX_SEARCHED_BYTES or _STREAMING.encode() in body)
+
+
+def _value(text: str) -> object:
+    try:
+        return msgspec.json.decode(text, type=bool | int | float)
+    except msgspec.DecodeError:
+        return text
+
+
+def _message_reader(content_type: str, body: bytes, limits: Limits) -> Callable[[], tuple[Any, bool]]:
+    media_type = media_type_of(content_type)
+    if media_type not in (_JSON, _BINARY):
+        raise invalid(
+            f"Expected {_JSON} or {_BINARY}, got {quote_value(content_type) if content_type else 'none'}",
+            "Content-Type",
+        )
+    if not body:
+        raise invalid("Expected a body, got an empty one")
+    if media_type == _JSON:
+        return lambda: read_json_message(body, limits)
+    return lambda: (GrpsMessage(bin_data=body), False)

@@ -1,0 +1,194 @@
+"""Decode DETR models with one row for each query. Boxes are cx, cy, w, h as fractions of the input.
+
+Models of transformers (``post_process_object_detection`` of each model's image processor) have ``logits`` [b, N, slots]
+and ``pred_boxes`` [b, N, 4]. The logits have one of two forms, which shapes do not distinguish:
+
+- ``detr``: softmax over the slots, where the last slot means no object; the result is the best class of each query.
+- ``detr-sigmoid``: independent slots; the result is the best pairs of query and class.
+
+RF-DETR as its own project exports it (``rfdetr/export`` and ``rfdetr/models/postprocess.py``) has another layout:
+
+- ``rf-detr``: ``dets`` [b, N, 4], ``labels`` [b, N, slots], logits of independent classes, and optionally ``masks``
+  [b, N, h, w], also logits. If there is one slot more than labels, the last slot is the background. Images are
+  stretched, RGB, and normalised with the ImageNet statistics.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.runtimes.onnxruntime.graph import RawOutputs
+from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, IMAGENET_MEAN, IMAGENET_STD, STRETCHED
+from app.core.runtimes.onnxruntime.layouts.layout import (
+    Candidates,
+    GraphView,
+    Layout,
+    Match,
+    Outline,
+    Output,
+    best_indices,
+    sigmoid,
+    softmax,
+)
+from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
+from metadata.model import Fact, Origin
+from tasks.image_segmentation import SegmentationInput
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+from tasks.vision.filtering import xywh_to_xyxy
+
+_SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
+_EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
+_TASKS = (TaskType.OBJECT_DETECTION,)
+
+_LAYOUTS_BY_MODEL_TYPE = {
+    "detr": _SOFTMAX,
+    "table-transformer": _SOFTMAX,
+    "yolos": _SOFTMAX,
+    "conditional_detr": _SIGMOID,
+    "dab-detr": _SIGMOID,
+    "d_fine": _SIGMOID,
+    "deformable_detr": _SIGMOID,
+    "lw_detr": _SIGMOID,
+    "rf_detr": _SIGMOID,
+    "rt_detr": _SIGMOID,
+    "rt_detr_v2": _SIGMOID,
+}
+"""By ``model_type`` in config.json."""
+
+
+def _are_queries(boxes: Output, logits: Output) -> bool:
+    """Return whether the outputs are boxes and scores of the same queries."""
+    return logits.blank.ndim == 3 and logits.is_float and boxes.is_float and boxes.shape == (*logits.shape[:2], 4)
+
+
+def _recognise(view: GraphView, *, name: str) -> Match | None:
+    outputs = view.outputs_named("pred_boxes", "logits")
+    if outputs is None or not _are_queries(*outputs):
+        return None
+    is_softmax = name == _SOFTMAX
+    classes = outputs[1].shape[2] - is_softmax
+    if classes < 1:
+        return None
+    config = view.model_files.config
+    known_layout = _LAYOUTS_BY_MODEL_TYPE.get((config.model_type if config else None) or "")
+    if view.declared_layout is None and (known_layout or name) != name:
+        return None
+    if view.declared_layout is None and known_layout is None and view.classes not in (None, classes):
+        return None
+    return Match(
+        layout=name,
+        task_type=TaskType.OBJECT_DETECTION,
+        decode=_decode_best_class if is_softmax else _decode_pairs,
+        outputs=outputs,
+        by_names=True,
+        origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
+        classes=classes,
+        preprocessing=msgspec.structs.replace(STRETCHED, mean=IMAGENET_MEAN, std=IMAGENET_STD)
+        if is_softmax
+        else STRETCHED,
+    )
+
+
+def _recognise_rf_detr(view: GraphView) -> Match | None:
+    outputs = view.outputs_named("dets", "labels", "masks") or view.outputs_named("dets", "labels")
+    if outputs is None:
+        return None
+    boxes, logits, *masks = outputs
+    if not _are_queries(boxes, logits) or logits.shape[2] < 1:
+        return None
+    for mask in masks:
+        if not mask.is_float or mask.blank.ndim != 4 or mask.shape[:2] != logits.shape[:2] or not mask.blank.size:
+            return None
+    slots, metadata = logits.shape[2], view.model_files.metadata.rf_detr
+    named_classes = sorted(metadata.class_id_to_name) if metadata else []
+    has_named_classes = (
+        bool(named_classes)
+        and view.classes == len(named_classes)
+        and named_classes[0] >= 0
+        and named_classes[-1] < slots
+    )
+    background = not has_named_classes and view.classes == slots - 1
+    class_numbers = named_classes if has_named_classes else range(slots - background)
+    fact = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
+    return Match(
+        layout=_RF_DETR,
+        task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
+        decode=partial(_decode_masks if masks else _decode_pairs, class_numbers=class_numbers),
+        outputs=outputs,
+        by_names=True,
+        origin=Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        classes=len(class_numbers),
+        preprocessing=msgspec.structs.replace(
+            STRETCHED,
+            # `predict` antialiased until version 1.11; since then it resizes as in training.
+            antialias=False,
+            resizes_floats=True,
+            scale=BYTE,
+            mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
+            std=(metadata.stds if metadata else None) or IMAGENET_STD,
+        ),
+        facts=(fact,) if background else (),
+    )
+
+
+def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+    boxes, logits = answer.outputs
+    probabilities = softmax(logits, axis=1)[:, :-1]
+    best: NDArray[np.float32] = probabilities.max(axis=1)
+    chosen = best_indices(best, parameters.score_threshold, len(best))
+    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
+    return Candidates(
+        boxes=corners, scores=best[chosen], class_ids=probabilities[chosen].argmax(axis=1), extras=corners[:, :0]
+    ).finite()
+
+
+def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
+    candidates = _decode_pairs(answer, item.parameters, class_numbers=class_numbers)
+    grid = MaskGrid(answer.outputs[2], answer)
+    contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
+    return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
+
+
+def _decode_pairs(
+    answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int] | None = None
+) -> Candidates:
+    """Return the best pairs of query and class, best first, as DETR models without suppression do.
+
+    There are at most N pairs for N queries, with the query number in `extras`. `class_numbers` are the slots of the
+    classes, by default all.
+    """
+    boxes, logits, *_ = answer.outputs
+    logits = logits if class_numbers is None else logits[:, list(class_numbers)]
+    boxes, scores = _fractions_to_xyxy(boxes, answer.width, answer.height), sigmoid(logits)
+    # A query with an invalid box must not displace a valid one.
+    flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
+    chosen = best_indices(flat, parameters.score_threshold, len(logits))
+    chosen = chosen[(-flat[chosen]).argsort(kind="stable")]
+    queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
+    return Candidates(
+        boxes=boxes[queries],
+        scores=flat[chosen].astype(np.float32, copy=False),
+        class_ids=class_ids,
+        extras=queries[:, np.newaxis].astype(np.float32),
+    )
+
+
+def _fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """Convert (n, 4) boxes cx, cy, w, h as fractions of the input to xyxy in input pixels."""
+    return xywh_to_xyxy(boxes) * np.array([width, height, width, height], np.float32)
+
+
+DETR = Layout((_SOFTMAX,), _TASKS, _EXPECTED, partial(_recognise, name=_SOFTMAX), ((3, 3),))
+DETR_SIGMOID = Layout((_SIGMOID,), _TASKS, _EXPECTED, partial(_recognise, name=_SIGMOID), ((3, 3),))
+RF_DETR = Layout(
+    (_RF_DETR,),
+    (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
+    "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+    _recognise_rf_detr,
+    ((3, 3), (3, 3, 4)),
+)

@@ -1,0 +1,296 @@
+"""Decode chat completions and completions, and encode their answers. Pure functions of one request."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registration
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.engine.streams.text_stream import Chunk
+from app.core.protocols.inference_call import HttpAnswer
+from app.core.wire.bytes_elements import StringElement
+from app.core.wire.json_body import event, read_json
+from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
+from app.plugins.openai.wire import (
+    WireChatRequest,
+    WireCompletionRequest,
+    WireGenerationRequest,
+    WireImagePart,
+    WireMessage,
+    WireModelName,
+    WireUsage,
+)
+from metadata.request import METADATA_PARAMETER
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tasks.task import TextPrediction, TokenUsage
+from tasks.text.request import TEXT_INPUT
+from tasks.vision.request import IMAGE_INPUT
+
+_SEEDS = 1 << 64
+_NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\])?(?:\.data(?:\[(?P<index>\d+)\])?|\.parameters\.(?P<name>\w+))?")
+_JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}
+
+WireT = TypeVar("WireT", bound=WireGenerationRequest)
+ValueT = TypeVar("ValueT")
+
+
+class _Codec(Generic[WireT]):
+    """One request and its answer: an `InferenceCall` that can also be streamed.
+
+    Args:
+        engine: has the models and the limits.
+        body: the JSON body, whose size is checked already.
+        model_name: the model that it names; empty if it names none or is invalid.
+        context: the request, for the id and the time of the answer.
+
+    Attributes:
+        last_events: the events at the end of a streamed answer: why it ends and, if requested, the number of tokens.
+    """
+
+    wire_type: type[WireT]
+    content_name: str
+    id_prefix: str
+    answer_object: str
+    part_object: str
+    first_delta: Mapping[str, object] = {}
+
+    def __init__(self, engine: Engine, body: bytes, model_name: str, context: RequestContext) -> None:
+        self.model_name = model_name
+        self._engine = engine
+        self._body = body
+        self._context = context
+        self._length_name = "max_tokens"
+        self._image_paths: list[str] = []
+        self._includes_usage = False
+        self._has_chunk = False
+        self.last_events = b""
+
+    def decode(self) -> InferenceRequest:
+        limits = self._engine.limits
+        if not self.model_name:
+            # An invalid body is reported before a missing name.
+            read_json(self._body, WireModelName, limits=limits)
+        registration, _ = find_model(self._engine, self.model_name, "answers with text", _returns_texts)
+        wire = read_json(self._body, self.wire_type, limits=limits)
+        check_supported(wire)
+        self._includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
+        tensor = self._input(wire, self._parameters(wire, registration), registration)
+        return InferenceRequest(id=self._context.request_id, model_name=registration.source.name, inputs=(tensor,))
+
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        """Return `error` with its path in terms of this body."""
+        match = _NEUTRAL_PATH.match(error.path)
+        if match is None or isinstance(error, UnsupportedError):
+            return error
+        index, name = match["index"], match["name"]
+        if name is not None and name not in ("messages", "prompts"):
+            path = self._length_name if name == "max_new_tokens" else name
+        elif index is not None and int(index) < len(self._image_paths):
+            path = self._image_paths[int(index)]
+        else:
+            path = self.content_name
+        return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
+
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+        """Return the complete answer."""
+        (answer,) = cast("TextPrediction", response.predictions[0]).chunks()
+        choice = {"index": 0, **self._content(answer.text), "logprobs": None, "finish_reason": answer.finish}
+        content = self._encode(self.answer_object, response.model_name, [choice], usage=_usage(answer.usage))
+        return HttpAnswer(content=content)
+
+    def encode_chunk(self, chunk: Chunk) -> bytes:
+        """Return the events of a chunk, empty if it adds nothing to the answer. The last chunk sets `last_events`."""
+        events = self._encode_part(chunk, self.first_delta) if self.first_delta and not self._has_chunk else b""
+        self._has_chunk = True
+        if chunk.text:
+            events += self._encode_part(chunk, self._delta(chunk.text))
+        if chunk.final:
+            self.last_events = self._encode_part(chunk, self._delta(None), chunk.finish)
+            if self._includes_usage:
+                self.last_events += self._encode_event(chunk, [], usage=_usage(chunk.usage))
+        return events
+
+    def _content(self, text: str) -> Mapping[str, object]:
+        raise NotImplementedError
+
+    def _delta(self, delta: str | None) -> Mapping[str, object]:
+        """Return the part of a choice with the text `delta`; None in the last part, which has the reason."""
+        raise NotImplementedError
+
+    def _input(self, wire: WireT, parameters: dict[str, object], registration: Registration) -> BytesTensor:
+        raise NotImplementedError
+
+    def _parameters(self, wire: WireT, registration: Registration) -> dict[str, object]:
+        parameters: dict[str, object] = {
+            name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(wire, name)) is not None
+        }
+        max_tokens = wire.max_tokens
+        if isinstance(wire, WireChatRequest) and wire.max_completion_tokens is not None:
+            self._length_name, max_tokens = "max_completion_tokens", wire.max_completion_tokens
+        if max_tokens is not None:
+            parameters["max_new_tokens"] = max_tokens
+        elif "max_new_tokens" not in registration.source.settings.parameters:
+            parameters["max_new_tokens"] = self._engine.limits.max_new_tokens
+        if wire.seed is not None:
+            # OpenAI's seeds may be negative.
+            parameters["seed"] = wire.seed % _SEEDS
+        if wire.stop:
+            parameters["stop"] = [wire.stop] if isinstance(wire.stop, str) else wire.stop
+        if wire.metadata:
+            parameters[METADATA_PARAMETER] = _metadata(wire.metadata)
+        return parameters
+
+    def _encode_part(self, chunk: Chunk, delta: Mapping[str, object], finish: str | None = None) -> bytes:
+        return self._encode_event(chunk, [{"index": 0, **delta, "logprobs": None, "finish_reason": finish}])
+
+    def _encode_event(self, chunk: Chunk, choices: Sequence[object], **members: object) -> bytes:
+        return event(self._encode(self.part_object, chunk.model_name, choices, **members))
+
+    def _encode(self, kind: str, model: str, choices: Sequence[object], **members: object) -> bytes:
+        created = self._context.timestamp // 1_000_000_000
+        answer = {"id": f"{self.id_prefix}-{self._context.request_id}", "object": kind, "created": created}
+        return msgspec.json.encode({**answer, "model": model, "choices": choices, **members})
+
+
+class ChatCodec(_Codec[WireChatRequest]):
+    """A chat completion: a conversation with a vision-language model or a text model."""
+
+    wire_type = WireChatRequest
+    content_name = "messages"
+    id_prefix = "chatcmpl"
+    answer_object = "chat.completion"
+    part_object = "chat.completion.chunk"
+    first_delta: Mapping[str, object] = {"delta": {"role": "assistant", "content": ""}}
+
+    def _content(self, text: str) -> Mapping[str, object]:
+        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+
+    def _delta(self, delta: str | None) -> Mapping[str, object]:
+        return {"delta": {} if delta is None else {"content": delta}}
+
+    def _input(self, wire: WireChatRequest, parameters: dict[str, object], registration: Registration) -> BytesTensor:
+        images: list[StringElement] = []
+        messages = [self._message(message, images, f"messages[{index}]") for index, message in enumerate(wire.messages)]
+        parameters["messages"] = messages
+        if registration.ready_servable().description.task_type.takes == "question":
+            return BytesTensor(name=IMAGE_INPUT.name, shape=(len(images),), elements=images, parameters=parameters)
+        if images:
+            message = f"Model {registration.source.name!r} takes no images"
+            raise UnsupportedError(message, self._image_paths[0], "unsupported_image_url")
+        texts = [part["text"] for part in messages[-1]["content"]] if messages else []
+        elements = [StringElement("\n".join(texts))]
+        return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
+
+    def _message(self, message: WireMessage, images: list[StringElement], path: str) -> dict[str, Any]:
+        if message.tool_calls:
+            raise UnsupportedError("This server does not support tools", f"{path}.tool_calls", UNSUPPORTED_PARAMETER)
+        role = "system" if message.role == "developer" else message.role
+        if message.content is None or isinstance(message.content, str):
+            return {"role": role, "content": [{"type": "text", "text": message.content or ""}]}
+        parts: list[dict[str, str]] = []
+        for index, part in enumerate(message.content):
+            if isinstance(part, WireImagePart):
+                image_path = f"{path}.content[{index}].image_url.url"
+                check_data_uri(part.image_url.url, image_path)
+                images.append(StringElement(part.image_url.url))
+                self._image_paths.append(image_path)
+                parts.append({"type": "image"})
+            else:
+                parts.append({"type": "text", "text": part.text})
+        return {"role": role, "content": parts}
+
+
+class CompletionCodec(_Codec[WireCompletionRequest]):
+    """A completion: the continuation of a text."""
+
+    wire_type = WireCompletionRequest
+    content_name = "prompt"
+    id_prefix = "cmpl"
+    answer_object = part_object = "text_completion"
+
+    def _content(self, text: str) -> Mapping[str, object]:
+        return {"text": text}
+
+    def _delta(self, delta: str | None) -> Mapping[str, object]:
+        return {"text": delta or ""}
+
+    def _input(
+        self, wire: WireCompletionRequest, parameters: dict[str, object], registration: Registration
+    ) -> BytesTensor:
+        if registration.ready_servable().description.task_type.takes == "question":
+            name = registration.source.name
+            raise UnsupportedError(
+                f"Model {name!r} answers questions about images: use chat/completions", "model", "unsupported_model"
+            )
+        prompts = [wire.prompt] if isinstance(wire.prompt, str) else wire.prompt
+        if len(prompts) != 1 or not isinstance(prompts[0], str):
+            raise invalid("Expected a text, or a list of one text", "prompt")
+        elements = [StringElement(prompts[0])]
+        return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
+
+
+def find_model(
+    engine: Engine, name: str, expected: str, read: Callable[[Servable], ValueT | None]
+) -> tuple[Registration, ValueT]:
+    """Return the model `name`, and what `read` returns for it. An empty name is the only model or the default.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY; INVALID_REQUEST for a model that does not do what is
+            `expected`.
+    """
+    if not name:
+        try:
+            name = engine.registry.default_name()
+        except InferenceError as error:
+            message = "Expected the name of a model: this server has several"
+            raise InferenceError(error.kind, message, "model") from None
+    registration = engine.registry.find(name)
+    servable = registration.ready_servable()
+    value = read(servable)
+    if not value:
+        message = f"Expected a model that {expected}, {name!r} has the task {servable.description.task_type}"
+        raise UnsupportedError(f"{message}; use /v2/models/{name}", "model", "unsupported_model")
+    return registration, value
+
+
+def check_data_uri(url: str, path: str) -> None:
+    """Reject an image that is not in a data URI.
+
+    Raises:
+        UnsupportedError: naming `path`.
+    """
+    if not url.startswith("data:image/"):
+        message = "Expected a data URI, data:image/<type>;base64,<data>: this server does not download images"
+        raise UnsupportedError(message, path, "unsupported_image_url")
+
+
+def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
+    """Return OpenAI's pairs of texts as entries; metadata in Chariot's form as it is.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the member.
+    """
+    values = {name: read_json(value, object, f"metadata.{name}") for name, value in members.items()}
+    if "extended_metadata" in values or "standard_metadata" in values:
+        return values
+    return [
+        {"key": name, "type": kind, "value": value}
+        if (kind := _JSON_TYPES.get(type(value))) is not None
+        else {"key": name, "type": "str", "value": bytes(members[name]).decode()}
+        for name, value in values.items()
+    ]
+
+
+def _returns_texts(servable: Servable) -> bool:
+    return servable.description.task_type.returns == "texts"
+
+
+def _usage(usage: TokenUsage | None) -> WireUsage | None:
+    return usage and WireUsage(usage.prompt, usage.completion, usage.prompt + usage.completion)

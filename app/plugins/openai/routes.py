@@ -1,0 +1,170 @@
+"""The routes of OpenAI's API, under ``/openai/v1`` and ``/v1``."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+from litestar import Response
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.http_inference import EVENT_STREAM, answer_call, read_inference_body, stream_call
+from app.core.protocols.inference_call import InferenceHead
+from app.core.protocols.kserve_v1.model_list import WireModel, is_listed, listed_models
+from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
+from app.core.protocols.request_info import read_request_info
+from app.core.protocols.status import http_status
+from app.core.wire.json_body import event
+from app.plugins.openai.codec import ChatCodec, CompletionCodec, find_model
+from app.plugins.openai.embeddings import EmbeddingsCall
+from app.plugins.openai.unsupported import UnsupportedError
+from app.plugins.openai.wire import (
+    WireAnswer,
+    WireChatRequest,
+    WireCompletionRequest,
+    WireEmbeddings,
+    WireEmbeddingsRequest,
+    WireError,
+    WireModelList,
+    WireModelName,
+    WireRefusal,
+)
+from tasks.inference.error import ErrorKind, InferenceError
+
+_MAX_INLINE_BYTES = 256 * 1024
+"""Longer bodies are not scanned in the event loop, so that other requests do not wait."""
+
+_DONE = event(b"[DONE]")
+_HEAD = msgspec.json.Decoder(WireModelName)
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_CODES = {
+    ErrorKind.MODEL_NOT_FOUND: "model_not_found",
+    ErrorKind.MODEL_NOT_READY: "model_not_ready",
+    ErrorKind.UNAUTHENTICATED: "invalid_api_key",
+}
+_WITHOUT_FIELD = (ErrorKind.UNAUTHENTICATED, ErrorKind.PERMISSION_DENIED)
+
+Codec = ChatCodec | CompletionCodec
+
+
+class OpenAI(HttpProtocol):
+    """OpenAI's chat completions, completions, embeddings and models, for models that answer with text or vectors."""
+
+    name = "openai"
+    prefixes = ("/openai", "/v1/chat", "/v1/completions", "/v1/embeddings")
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def models(_: HttpRequest) -> WireModelList:
+            return WireModelList(data=listed_models(engine))
+
+        def model(request: HttpRequest) -> WireModel:
+            name = request.path_params["target"]
+            registration, _ = find_model(engine, name, "answers with text or vectors", is_listed)
+            return WireModel(id=registration.source.name)
+
+        def start(codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext) -> Codec | None:
+            if len(body) > _MAX_INLINE_BYTES:
+                return None
+            name, is_streamed = _read_head(engine, body)
+            return None if is_streamed else codec_type(engine, body, name, context)
+
+        def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
+            return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
+
+        infer = partial(infer_endpoint, refusal=WireRefusal)
+        stream = partial(infer, answer_media_types=(EVENT_STREAM,))
+        inferences = [
+            endpoint
+            for prefix in ("/openai/v1", "/v1")
+            for endpoint in (
+                stream(
+                    f"{prefix}/chat/completions",
+                    "Continue a conversation",
+                    handle=partial(self._answer, engine, ChatCodec),
+                    start=partial(start, ChatCodec),
+                    body=WireChatRequest,
+                    answer=WireAnswer,
+                ),
+                stream(
+                    f"{prefix}/completions",
+                    "Continue a text",
+                    handle=partial(self._answer, engine, CompletionCodec),
+                    start=partial(start, CompletionCodec),
+                    body=WireCompletionRequest,
+                    answer=WireAnswer,
+                ),
+                infer(
+                    f"{prefix}/embeddings",
+                    "Embed texts or images",
+                    start=embed,
+                    body=WireEmbeddingsRequest,
+                    answer=WireEmbeddings,
+                ),
+            )
+        ]
+        read = partial(read_endpoint, refusal=WireRefusal)
+        return [
+            *inferences,
+            read(
+                "/openai/v1/models", "The models that answer with text or vectors", handle=models, answer=WireModelList
+            ),
+            read(
+                "/openai/v1/models/{target:str}",
+                "A model that answers with text or vectors",
+                handle=model,
+                answer=WireModel,
+                failures=(400, 404, 503),
+            ),
+        ]
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return _error_body(error)
+
+    def routing_error(self, status: int, message: str, /) -> bytes:
+        return _encode_error(status, message)
+
+    async def _answer(self, engine: Engine, codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
+        context = read_request_info(request, self.name)
+        body = await read_inference_body(request, engine, context, "")
+        if len(body) <= _MAX_INLINE_BYTES:
+            name, is_streamed = _read_head(engine, body)
+        else:
+            name, is_streamed = await asyncio.to_thread(_read_head, engine, body)
+        codec = codec_type(engine, body, name, context)
+        if not is_streamed:
+            return await answer_call(engine, context, codec)
+        events = engine.stream_outputs(context, name, codec.decode, None, codec.encode_chunk)
+        return await stream_call(
+            codec, events, lambda error: event(_error_body(error)) + _DONE, lambda: codec.last_events + _DONE
+        )
+
+
+def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
+    """Return the model in whose queue a request waits, empty if unknown, and whether its answer is streamed.
+
+    Invalid bodies are reported when they are decoded.
+    """
+    name, is_streamed = None, False
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        head = _HEAD.decode(body)
+        name, is_streamed = head.model, bool(head.stream)
+    if not name:
+        with suppress(InferenceError):
+            name = engine.registry.default_name()
+    return name or "", is_streamed
+
+
+def _error_body(error: InferenceError) -> bytes:
+    code = error.code if isinstance(error, UnsupportedError) else _CODES.get(error.kind)
+    path = "model" if error.kind is ErrorKind.MODEL_NOT_FOUND else error.path
+    param = None if error.kind in _WITHOUT_FIELD else path or None
+    return _encode_error(http_status(error.kind), str(error), param, code)
+
+
+def _encode_error(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
+    error_type = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return msgspec.json.encode(WireRefusal(WireError(message=message, type=error_type, param=param, code=code)))

@@ -1,0 +1,92 @@
+"""What to do with the files of frameworks that no runtime reads by itself."""
+
+import ast
+from pathlib import Path
+
+from app.core.settings.model import SETTINGS_FILE, ModelError, read_bounded
+
+_PAGE = "docs/python_models.md"
+
+
+def _recipe(description: str, kind: str, anchor: str) -> str:
+    """Return the advice for a value of ``charioteer init --from``; `anchor` is the heading of the recipe."""
+    command = f"run `charioteer init NAME --from {kind} --file {{file}}`"
+    if kind != "sklearn":
+        command += ", with --task for another task than IMAGE_CLASSIFICATION"
+    return f"is {description}, which a Python class can serve: {command}, or see {_PAGE}#{anchor}"
+
+
+def _other(description: str) -> str:
+    return f"is {description}: convert it to ONNX, or write a Python class that loads it: see {_PAGE}#recipes"
+
+
+_CHECKPOINT = (
+    "is a PyTorch file: export the model to ONNX (torch.onnx.export, or `yolo export format=onnx`); for "
+    f"TorchScript run `charioteer init NAME --from torchscript --file {{file}}`, or see {_PAGE}#torchscript"
+)
+_ADVICE = {
+    ".tflite": _recipe("a TFLite model", "tflite", "tflite"),
+    ".pt2": _recipe("a program of torch.export", "torch-export", "torchexport"),
+    ".joblib": _recipe("a joblib file, such as scikit-learn's", "sklearn", "scikit-learn"),
+    **dict.fromkeys((".ts", ".torchscript"), _recipe("TorchScript", "torchscript", "torchscript")),
+    **dict.fromkeys((".pkl", ".pickle"), _recipe("a pickle, such as scikit-learn's", "sklearn", "scikit-learn")),
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"), _CHECKPOINT),
+    **dict.fromkeys((".h5", ".keras"), _other("a Keras model")),
+    ".pb": _other("a TensorFlow graph"),
+    ".engine": _other("a TensorRT engine"),
+    **dict.fromkeys((".mlmodel", ".mlpackage"), _other("a Core ML model")),
+    ".pdmodel": _other("a Paddle model"),
+}
+"""By suffix."""
+
+
+_MODEL_FILE = "model.py"
+_MAX_CODE_BYTES = 1024 * 1024
+
+
+def advice_for(file: Path) -> str:
+    """Return what a file is and how to serve it, after its path in an error; "" for unknown formats."""
+    if file.name == _MODEL_FILE:
+        return _class_advice(file)
+    return _ADVICE.get(file.suffix.lower(), "").format(file=file)
+
+
+def advice_in(folder: Path) -> str:
+    """Return the end of an error about a folder: advice for its first file of another framework; "" if none has one."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else ()
+    # A class that loads one of the other files needs only its settings.
+    for file in sorted(files, key=lambda file: file.name != _MODEL_FILE):
+        if advice := advice_for(file):
+            return f"; {file} {advice}"
+    return ""
+
+
+def _class_advice(file: Path) -> str:
+    """Return which settings the first class with ``predict`` in a file needs; "" without one. The file is not run."""
+    settings = file.with_name(SETTINGS_FILE)
+    try:
+        module = ast.parse(read_bounded(file, _MAX_CODE_BYTES))
+    except (ModelError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and "predict" in map(_defined_name, node.body):
+            declares_task = "task_type" in map(_defined_name, node.body)
+            task = "" if declares_task else ', "task_type": "OBJECT_DETECTION"'
+            other_task = "" if declares_task else " or another task type"
+            verb = "add" if settings.is_file() else "write"
+            return (
+                f"has a Python class, which needs a line in its settings: {verb} "
+                f'{{"implementation": "model:{node.name}"{task}}}{other_task} to {settings}, see {_PAGE}'
+            )
+    return ""
+
+
+def _defined_name(statement: ast.stmt) -> str:
+    """Return the name that a statement of a class defines; "" if it defines none."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case _:
+            return ""

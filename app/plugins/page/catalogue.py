@@ -1,0 +1,189 @@
+"""Describe the server for the page: its models with their inputs and outputs, and its other ports."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from app import __version__
+from app.core.engine.models.registry import Registration, Registry
+from app.plugins.page.page_files import PageSample, samples
+from app.plugins.page.request_history import HistoryWindow, Resolution, quantiles
+from app.plugins.page.trends import Trends
+from metadata.model import Fact
+from tasks.inference.tensor import TensorSpec
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of one model.
+
+    Attributes:
+        latest: whether it answers requests without a version.
+        state: a `ModelState`.
+        reason: why it is not ready; empty if it is.
+        chariot_id: id of the model in Chariot's path, after ``m-``.
+        default: whether the bare ``/infer`` uses it.
+        task_type: task type; empty while the model is not loaded, as are all following fields.
+        platform: the runtime's name for the model's format.
+        layout: the name of its output layout.
+        labels: class names by class number.
+        streams: whether it can stream generated text.
+        explained_by: what explains its answers: `pixels`, `words`, `numbers` or the `model` itself; empty if nothing
+            does.
+        inputs: input tensors, as tensor protocols report them.
+        outputs: output tensors, into which its predictions are stacked.
+        memory: bytes of memory that it uses, as `Servable.resident_bytes`; None if unknown.
+        facts: detected properties of the model and their sources.
+        parameters: JSON Schema of each parameter by name; the default is the model's own if its settings define one.
+    """
+
+    name: str
+    version: str
+    latest: bool
+    state: str
+    reason: str
+    chariot_id: str
+    default: bool
+    task_type: str = ""
+    platform: str = ""
+    layout: str = ""
+    labels: Sequence[str] = ()
+    streams: bool = False
+    explained_by: str = ""
+    inputs: Sequence[TensorSpec] = ()
+    outputs: Sequence[TensorSpec] = ()
+    memory: int | None = None
+    facts: Sequence[Fact] = ()
+    parameters: Mapping[str, Any] = {}
+
+
+class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of one model, all versions together.
+
+    Attributes:
+        requests: finished requests of the last 30 days, since the start of the server.
+        latency: median latency of successful requests of the last 24 hours in milliseconds; None without any.
+        last_used: seconds since the last request ended, as exact as the trends; None without requests.
+    """
+
+    requests: int = 0
+    latency: float | None = None
+    last_used: int | None = None
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """The models and ports of the server.
+
+    Attributes:
+        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        ports: other ports by the name of their protocol; None if it is disabled.
+        memory: resident memory of the server in bytes.
+        usage: the use of each model, by name.
+        models: every version of every model, by name, latest version first.
+        requires_credentials: whether clients must authenticate.
+    """
+
+    version: str
+    requires_credentials: bool
+    chariot_protocol: str
+    ports: Mapping[str, int | None]
+    samples: Sequence[PageSample]
+    memory: float
+    usage: Mapping[str, ModelUsage]
+    models: Sequence[ModelEntry]
+
+
+def make_catalogue(
+    registry: Registry,
+    trends: Trends,
+    chariot_protocol: str,
+    ports: Mapping[str, int | None],
+    *,
+    requires_credentials: bool = False,
+) -> Catalogue:
+    """Return the current catalogue."""
+    return Catalogue(
+        version=__version__,
+        requires_credentials=requires_credentials,
+        chariot_protocol=chariot_protocol,
+        ports=ports,
+        samples=samples(),
+        memory=trends.readings.memory,
+        usage={name: model_usage(trends, name) for name in {model.source.name for model in registry.registrations}},
+        models=describe_models(registry),
+    )
+
+
+def describe_models(registry: Registry) -> Sequence[ModelEntry]:
+    """Return every version of every model, by name, latest version first."""
+    names = dict.fromkeys(registration.source.name for registration in registry.registrations)
+    entries: list[ModelEntry] = []
+    for versions in map(registry.versions, names):
+        ready_versions = [version for version in versions if version.servable is not None]
+        default_version = next(iter([*ready_versions, *versions]), None)
+        entries += [_entry(version, latest=version is default_version) for version in versions]
+    return entries
+
+
+def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
+    source, servable = registration.source, registration.servable
+    entry = ModelEntry(
+        name=source.name,
+        version=source.version,
+        latest=latest,
+        state=registration.state,
+        reason=registration.reason,
+        chariot_id=registration.chariot_id,
+        default=source.settings.default,
+    )
+    if servable is None:
+        return entry
+    description = servable.description
+    return msgspec.structs.replace(
+        entry,
+        task_type=description.task_type,
+        platform=description.platform,
+        layout=description.layout,
+        labels=description.labels,
+        streams=servable.streams,
+        explained_by=servable.explained_by or "",
+        inputs=servable.inputs,
+        outputs=servable.outputs,
+        memory=servable.resident_bytes,
+        facts=description.facts,
+        parameters=_parameters(
+            servable.parameters_type, servable.defaults, open_vocabulary=description.open_vocabulary
+        ),
+    )
+
+
+def _parameters(
+    parameters_type: type[msgspec.Struct], defaults: Mapping[str, object], *, open_vocabulary: bool
+) -> Mapping[str, Any]:
+    """Return the JSON Schema of every field that the model accepts, with `defaults` instead of those of the type."""
+    (_,), components = msgspec.json.schema_components([parameters_type])
+    schema = components[parameters_type.__name__]
+    return {
+        name: {**field, "default": defaults[name]} if name in defaults else field
+        for name, field in schema["properties"].items()
+        if name != "candidate_labels" or open_vocabulary
+    }
+
+
+def model_usage(trends: Trends, name: str) -> ModelUsage:
+    """Return the use of the model called `name`."""
+    days, hours = trends.for_model(name, Resolution.DAYS), trends.for_model(name, Resolution.HOURS)
+    requests = int(days.requests.sum())
+    if not requests:
+        return ModelUsage()
+    latencies = hours.latencies.sum(axis=0)
+    median = float(quantiles(latencies, (0.5,))[0]) / 1e6 if latencies.any() else None
+    ages = (_age(trends.for_model(name, resolution), resolution) for resolution in Resolution)
+    return ModelUsage(requests=requests, latency=median, last_used=next(age for age in ages if age is not None))
+
+
+def _age(window: HistoryWindow, resolution: Resolution) -> int | None:
+    """Return the seconds since the last interval with requests, None without any."""
+    (used,) = np.nonzero(window.requests)
+    return (resolution.size - 1 - int(used[-1])) * resolution.interval if used.size else None

@@ -1,0 +1,197 @@
+"""Serve the page: its routes, and the collection of its metrics."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Response, asgi, get, post
+from litestar.exceptions import NotFoundException
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.memory import resident_bytes
+from app.core.protocols.http_inference import read_body
+from app.core.protocols.protocol import HttpRequest
+from app.core.server.auth.http_access import HttpAccess, requires
+from app.core.server.process_setup import running
+from app.plugins.page.admin_api import AdminApi
+from app.plugins.page.catalogue import make_catalogue
+from app.plugins.page.event_stream import EventStream
+from app.plugins.page.page_files import HEADERS, file_response, read_files, read_sample, render_shell, wants_html
+from app.plugins.page.protocol_proxy import ProtocolProxy
+from app.plugins.page.request_history import Readings
+from app.plugins.page.series import read_series
+from app.plugins.page.trends import Trends
+from tasks.inference.limits import Limits
+from tasks.vision.image import decode_image, small_jpeg
+from tasks.vision.request import PixelBudget
+
+EVENTS_PATH = "/page/events"
+
+
+class WebPage:
+    """Provide the routes of the page, including the metrics under the paths of GRPS.
+
+    Args:
+        trends: source of the metrics; one of the engine's observers.
+        admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
+        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        full: False for only the metrics, under the paths of GRPS.
+        data: the content of ``/page/<name>.json`` for each optional view.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        trends: Trends,
+        admin: bool | None = None,
+        *,
+        proxy: ProtocolProxy | None = None,
+        chariot_protocol: str = "chariot-v2-kserve",
+        full: bool = True,
+        show_recordings: bool = False,
+        data: Mapping[str, Callable[[], object]] | None = None,
+        access: HttpAccess | None = None,
+    ) -> None:
+        self.event_stream = EventStream(engine, trends)
+        self.proxy = proxy or ProtocolProxy()
+        self._engine = engine
+        self._trends = trends
+        self._chariot_protocol = chariot_protocol
+        self._full = full
+        self._access = access or HttpAccess(None)
+        self._admin_api = AdminApi(engine.repository, admin, access)
+        self._files = read_files()
+        self._data = {f"{name}.json": read for name, read in (data or {}).items() if full}
+        optional = [*(["recorded"] if show_recordings else []), *(data or {})]
+        views = ["all", *optional] if full else ["metrics"]
+        self._shell = render_shell("", views)
+        self._grps_shell = render_shell("../../../", views, initial_view="metrics")
+
+    def response(self, request: HttpRequest) -> Response[bytes] | None:
+        """Return the page if the request to ``/`` comes from a browser, otherwise None."""
+        return file_response(self._shell, request) if self.wants_page(request) else None
+
+    def wants_page(self, request: HttpRequest) -> bool:
+        """Return whether a request to ``/`` comes from a browser that should get the page."""
+        return self._full and wants_html(request.headers.get("accept", ""))
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
+        """Return the handlers of all paths except ``/``, which also serves other clients."""
+        files, engine, grps_shell = self._files, self._engine, self._grps_shell
+
+        @get("/page/{name:str}", sync_to_thread=False, opt=requires("read"))
+        def show_file(request: HttpRequest) -> Response[bytes]:
+            name = request.path_params["name"]
+            if read := self._data.get(name):
+                return Response(msgspec.json.encode(read()), media_type="application/json", headers=HEADERS)
+            file = files.get(name)
+            if file is None:
+                raise NotFoundException
+            return file_response(file, request)
+
+        @get("/grps/v1/monitor/metrics", sync_to_thread=False, opt=requires("read"))
+        def show_page_of_grps(request: HttpRequest) -> Response[bytes]:
+            return file_response(grps_shell, request)
+
+        @get("/grps/v1/monitor/series", sync_to_thread=True, opt=requires("read"))
+        def show_series(request: HttpRequest) -> Response[Any]:
+            engine.batched_observers.flush()
+            series = read_series(self._trends, request.query_params.get("name", ""))
+            if series is None:
+                return Response("key not found", media_type="text/html")
+            return Response(msgspec.json.encode(series), media_type="application/json;charset=utf-8")
+
+        events = asgi(EVENTS_PATH, copy_scope=True, opt=requires("read"))(self.event_stream)
+        metrics = [show_file, show_page_of_grps, show_series, events]
+        return (
+            [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.proxy.handlers] if self._full else metrics
+        )
+
+    @property
+    def _view_handlers(self) -> list[HTTPRouteHandler]:
+        """Return the handlers for the views other than the metrics."""
+
+        @get("/page/models.json", sync_to_thread=True, opt=requires("read"))
+        def show_catalogue() -> Response[bytes]:
+            self._engine.batched_observers.flush()
+            catalogue = make_catalogue(
+                self._engine.registry,
+                self._trends,
+                self._chariot_protocol,
+                self.proxy.ports,
+                requires_credentials=self._access.requires_credentials,
+            )
+            return Response(msgspec.json.encode(catalogue), media_type="application/json", headers=HEADERS)
+
+        @get("/page/samples/{name:str}", sync_to_thread=True, opt=requires("read"))
+        def show_sample(request: HttpRequest) -> Response[bytes]:
+            file = read_sample(request.path_params["name"])
+            if file is None:
+                raise NotFoundException
+            return file_response(file, request)
+
+        return [show_catalogue, show_sample, preview_handler(self._engine)]
+
+    @asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
+        """While entered, sample the process metrics once a second."""
+        async with running(self._sample_process()):
+            try:
+                yield
+            finally:
+                self.event_stream.stop()
+
+    async def _sample_process(self) -> None:
+        engine, clock, used = self._engine, time.monotonic(), time.process_time()
+        while True:
+            await asyncio.sleep(seconds_until_sample(self._trends.age))
+            clock_before, used_before, clock, used = clock, used, time.monotonic(), time.process_time()
+            # Processor time per second since the last reading: 1.0 is one busy core.
+            cpu = (used - used_before) / max(clock - clock_before, 1e-3)
+            self._trends.add_readings(
+                Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=cpu, memory=resident_bytes())
+            )
+
+
+def seconds_until_sample(age: float) -> float:
+    """Return the seconds until the middle of the next second, so that timer jitter never samples a second twice."""
+    return int(age) + 1.5 - age
+
+
+PREVIEW_PATH = "/page/preview"
+
+MAX_SIDE = 2048
+"""Maximum width and height of a preview in pixels."""
+
+
+def make_preview(data: bytes, limits: Limits) -> tuple[bytes, int, int]:
+    """Return an encoded image as an upright JPEG, with the width and height of the upright original in pixels.
+
+    Raises:
+        InferenceError: as for the image of an inference request.
+    """
+    PixelBudget(limits).admit(data)
+    pixels = decode_image(data).pixels
+    height, width = pixels.shape[:2]
+    return small_jpeg(pixels, MAX_SIDE), width, height
+
+
+def preview_handler(engine: Engine) -> HTTPRouteHandler:
+    """Return the handler that converts the image in the body of a request."""
+    # Decode one image at a time: previews must not take the processors from inferences.
+    turn = asyncio.Semaphore(1)
+
+    @post(PREVIEW_PATH, status_code=200, opt=requires("infer"))
+    async def show_preview(request: HttpRequest) -> Response[bytes]:
+        body = await read_body(request, engine)
+        async with turn:
+            content, width, height = await asyncio.to_thread(make_preview, body, engine.limits)
+        headers = {**HEADERS, "Image-Size": f"{width}x{height}"}
+        return Response(content, media_type="image/jpeg", headers=headers)
+
+    return show_preview

@@ -1,0 +1,139 @@
+"""Read the files of the page and its sample images, and send them with security headers."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import msgspec
+from litestar import Response
+
+from app.core.protocols.protocol import HttpRequest
+from app.core.settings.server import DEMO_IMAGES
+from tasks.task import Geometry, TaskType
+
+# Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
+# from dropped files are blobs.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+    # The page may use the camera with the user's consent, and no other device.
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=(), display-capture=(), usb=(), serial=()",
+}
+
+_FOLDER = Path(__file__).parent / "static"
+_SHELL = "index.html"
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
+_SAMPLE_GEOMETRIES: Mapping[str, Sequence[Geometry | None]] = {
+    "scene.jpg": ("box", "contour"),
+    "shape.jpg": (None, "box", "contour"),
+    "oriented.jpg": ("oriented",),
+    "photo.jpg": ("box", "contour", None, "oriented"),
+}
+"""The geometries of the image tasks that each sample suits. The page opens with the first that suits the model."""
+
+
+class PageFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with its response headers.
+
+    Attributes:
+        content: its bytes; the application compresses them for clients that accept gzip.
+        etag: entity tag of the content, without quotes.
+    """
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def read_files() -> Mapping[str, PageFile]:
+    """Return every file of the page by its name, except the shell."""
+    return {path.name: _read(path) for path in _FOLDER.iterdir() if path.suffix in _TYPES and path.name != _SHELL}
+
+
+def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: str = "try") -> PageFile:
+    """Return the HTML that holds all views.
+
+    Args:
+        root: relative path from the address of the page to the server's root, empty or ending in a slash. The page uses
+            only relative addresses, so that a proxy can serve it under any path.
+        views: ids of the enabled views; "all" stands for every view except the optional ones.
+        initial_view: the view that opens when the address names none.
+    """
+    tasks = {
+        task_type: {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
+        for task_type in TaskType
+    }
+    html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
+    html = html.replace("{root}", root).replace("{views}", " ".join(views)).replace("{opens}", initial_view)
+    html = html.replace("{tasks}", escape(msgspec.json.encode(tasks).decode()))
+    return _page_file(html.encode(), ".html")
+
+
+def file_response(file: PageFile, request: HttpRequest) -> Response[bytes]:
+    """Return a response with `file`, or 304 if the client has it already."""
+    etag = f'"{file.etag}"'
+    headers = {**HEADERS, "ETag": f"W/{etag}", "Vary": "Accept, Accept-Encoding"}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
+    return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+def wants_html(accept: str) -> bool:
+    """Return whether `Accept` prefers HTML to JSON, as browsers do and health checks do not."""
+    qualities = dict(_quality(part) for part in accept.lower().split(","))
+    return qualities.get("text/html", 0) > qualities.get("application/json", 0)
+
+
+def _quality(text: str) -> tuple[str, float]:
+    media_type, *parameters = (part.strip() for part in text.split(";"))
+    quality = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
+    try:
+        return media_type, float(quality)
+    except ValueError:
+        return media_type, 0
+
+
+def _read(path: Path) -> PageFile:
+    return _page_file(path.read_bytes(), path.suffix)
+
+
+def _page_file(content: bytes, suffix: str) -> PageFile:
+    etag = hashlib.sha256(content).hexdigest()[:20]
+    return PageFile(content=content, media_type=(_TYPES | _IMAGE_TYPES)[suffix], etag=etag)
+
+
+class PageSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A sample image.
+
+    Attributes:
+        task_types: task types that this image suits.
+    """
+
+    name: str
+    task_types: Sequence[TaskType]
+
+
+def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
+    """Return the available samples."""
+    of_images = [task_type for task_type in TaskType if task_type.takes in ("image", "question")]
+    return [
+        PageSample(name=name, task_types=[task_type for task_type in of_images if task_type.geometry in geometries])
+        for name, geometries in _SAMPLE_GEOMETRIES.items()
+        if (folder / name).is_file()
+    ]
+
+
+def read_sample(name: str, folder: Path = DEMO_IMAGES) -> PageFile | None:
+    """Return the sample image called `name`, or None if it does not exist."""
+    if name not in _SAMPLE_GEOMETRIES or not (folder / name).is_file():
+        return None
+    return _read(folder / name)

@@ -1,0 +1,176 @@
+"""``charioteer inferences``."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import NonNegativeInt, PositiveInt
+from rich.table import Table
+
+from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
+from app.core.settings.server import SettingsError
+from app.plugins.recording.export.line_formats import best_prediction
+from app.plugins.recording.export.writing import Format, export, format_of
+from app.plugins.recording.inference import RecordedInference, format_timestamp
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.reader import RecordingReader, ResultPage, SqlResult, open_recordings
+from tasks.inference.error import truncate
+from tasks.task import BEST_ONLY
+
+_NO_FILTER = InferenceQuery()
+_WIDE = 120
+"""Columns of a terminal from which times and ids fit on one line."""
+_SKIPPED = {
+    "coco": "COCO holds only objects in images of known size",
+    "yolo": "YOLO holds only objects of one task, and each stored, readable image once",
+}
+
+
+def inferences(
+    store: Annotated[str, Parameter(env_var="CHARIOTEER_RECORD")],
+    *,
+    query: InferenceQuery = _NO_FILTER,
+    sql: str | None = None,
+    id: str | None = None,  # noqa: A002
+    limit: PositiveInt | None = None,
+    after: NonNegativeInt | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    to: Path | None = None,
+    format: Format | None = None,  # noqa: A002
+    images: Annotated[Path | None, Parameter(env_var="CHARIOTEER_RECORD_IMAGES")] = None,
+) -> None:
+    """Search recorded inferences, or export them.
+
+    Args:
+        store: Recording store (the value of --record): a file, or postgresql://USER@HOST/DATABASE; or a JSONL export.
+        query: Which inferences.
+        sql: SELECT over the views recorded, recorded_labels and recorded_metadata, instead of filters. With --to, its
+            column id chooses the inferences.
+        id: Print only the inference with this id, as JSON.
+        limit: Maximum number of inferences, the newest first; by default 20 to print, all to export or with --sql.
+        after: Start of the page: the value that the previous page ended with.
+        json: Print a page as JSON instead of a table.
+        to: Export to this file: .parquet, .jsonl, .json for COCO, or .csv, which no command reads back; with --format
+            yolo, to this new folder.
+        format: Format of the export, if the file name does not show it.
+        images: Folder of recorded images (--record-images), for --format yolo.
+    """
+    if to is not None and (json or id is not None or after is not None):
+        raise SettingsError("--to exports all matches and cannot be combined with --json, --id or --after")
+    if sql is not None and (query != _NO_FILTER or id is not None or after is not None):
+        raise SettingsError("--sql cannot be combined with filters, --id or --after; put them into its WHERE")
+    if to is None:
+        reject_unused("without --to, the file to export to", {"--format": format})
+    if id is not None and (query != _NO_FILTER or limit is not None or after is not None):
+        raise SettingsError("--id prints one inference and cannot be combined with filters, --limit or --after")
+    reader = open_recordings(store)
+    if id is not None:
+        _print_one(reader, id)
+    elif to is not None:
+        _export(reader.batches(query, limit) if sql is None else _chosen(reader, sql, limit), to, format, images)
+    elif sql is not None:
+        _print_result(reader.sql(sql, limit), json=json)
+    else:
+        _print_page(reader.page(query, limit or 20, after), json=json)
+
+
+def _print_one(reader: RecordingReader, name: str) -> None:
+    inference = reader.get(name)
+    if inference is None:
+        sys.exit(f"charioteer: id: There is no inference {name}")
+    console().print_json(msgspec.json.encode(inference).decode())
+
+
+def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Sequence[RecordedInference]]:
+    result = reader.sql(sql, limit)
+    if "id" not in result.columns:
+        raise SettingsError(f"--sql with --to needs a column id, got {', '.join(result.columns)}")
+    position = result.columns.index("id")
+    ids = list(dict.fromkeys(str(row[position]) for row in result.rows))
+    found = 0
+    for batch in reader.batches_of(ids):
+        yield batch
+        found += len(batch)
+    if found < len(ids):
+        error_console().print(f"No inference has {counted(len(ids) - found, 'value')} of the column id")
+
+
+def _print_result(result: SqlResult, *, json: bool) -> None:
+    if json:
+        objects = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        console().print_json(msgspec.json.encode(objects, enc_hook=str).decode())
+        return
+    rows = table(*result.columns)
+    for row in result.rows:
+        rows.add_row(*("" if value is None else printable(value) for value in row))
+    console().print(rows)
+
+
+def _print_page(page: ResultPage, *, json: bool) -> None:
+    terminal = console()
+    if json:
+        document = {"inferences": page.inferences, "next": None if page.next is None else str(page.next)}
+        terminal.print_json(msgspec.json.encode(document).decode())
+        return
+    if not page.inferences:
+        terminal.print("No inference matches")
+        return
+    terminal.print(_table(page.inferences, wide=terminal.width >= _WIDE))
+    if page.next is not None:
+        terminal.print(f"There are more: --after {page.next}")
+
+
+def _table(inferences: Sequence[RecordedInference], *, wide: bool) -> Table:
+    found = table("time (UTC)", "model", "protocol", "ms", "found", "metadata", "id")
+    found.columns[3].justify = "right"
+    found.columns[0].no_wrap = found.columns[6].no_wrap = wide
+    for inference in inferences:
+        found.add_row(
+            format_timestamp(inference.started)[:19].replace("T", " "),
+            printable(inference.model),
+            printable(inference.protocol),
+            f"{inference.duration / 1000:.1f}",
+            printable(_summary(inference)) if inference.error is None else f"[red]{printable(inference.error)}[/red]",
+            printable(truncate(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
+            printable(inference.id),
+        )
+    return found
+
+
+def _summary(inference: RecordedInference) -> str:
+    """Summarize the records: "3 car, 1 dog" for objects, the best class, or the start of a text."""
+    records = inference.records or ()
+    if inference.task_type in BEST_ONLY and records:
+        label, score = best_prediction(records)
+        return f"{label} {score:.2f}" if score is not None else str(label)
+    labels = Counter(str(record[name]) for record in records for name in ("label", "entity_group") if name in record)
+    if labels:
+        return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
+    texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
+    return truncate(texts[0]) if texts else counted(len(records), "record") if records else "nothing"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Format | None, images: Path | None) -> None:
+    export_format = name or format_of(to)
+    stderr = error_console()
+    with stderr.status("Exporting ...") as status:
+        result = export(
+            batches,
+            to,
+            export_format,
+            lambda count: status.update(f"Exporting ... {counted(count, 'inference')}"),
+            images,
+        )
+    stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
+    if result.left_out:
+        stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")
+    for change, count in result.changed_objects.items():
+        stderr.print(f"{counted(count, 'object')} {change}")

@@ -1,0 +1,269 @@
+"""Serve recorded inferences over HTTP: pages, single inferences and their images."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, get_type_hints
+
+import msgspec
+from litestar import Response, get
+from litestar.handlers import HTTPRouteHandler
+
+from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter
+from app.core.protocols.request_info import RETRY_AFTER
+from app.core.protocols.status import http_status
+from app.core.server.auth.http_access import requires
+from app.core.server.http.openapi import read_operation
+from app.core.server.transport.load_shedding import Route
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query_pool import QueryPool
+from tasks.inference.error import InferenceError, invalid, quote_value
+
+_logger = logging.getLogger(__name__)
+_PATH = "/inferences"
+_TOO_MANY_REQUESTS = 429
+_MAX_LIMIT = 500
+_DEFAULT_LIMIT = 50
+_MAX_DIGITS = 18
+_SCORE = {"type": "number", "minimum": 0, "maximum": 1}
+_SCHEMAS = {
+    "where": {"type": "array", "items": {"type": "string"}},
+    "min-score": _SCORE,
+    "max-score": _SCORE,
+    "limit": {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": _DEFAULT_LIMIT},
+}
+_SUMMARIES = {
+    name.replace("_", "-"): hint.__metadata__[0].help
+    for name, hint in get_type_hints(InferenceQuery, include_extras=True).items()
+} | {
+    "limit": "Maximum number of inferences on a page.",
+    "after": "Start of the page: the value of next in the previous page.",
+}
+_PARAMETERS = [
+    QueryParameter(name=name, summary=summary, schema=_SCHEMAS.get(name, {"type": "string"}))
+    for name, summary in _SUMMARIES.items()
+]
+
+# Browsers must treat data from clients as an image and nothing else.
+_IMAGE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, max-age=3600",
+}
+_DATA_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class InferenceReader(Protocol):
+    """A reader of recorded inferences. Its methods block, and raise `InferenceError`."""
+
+    def page(self, query: InferenceQuery, limit: int, after: int | None) -> tuple[Sequence[object], int | None]:
+        """Return the newest matches, or those that follow the cursor `after`, and the cursor of the next page."""
+        ...
+
+    def get(self, inference_id: str) -> Any | None:
+        """Return the inference with this id, or None if there is none."""
+        ...
+
+    def image(self, inference: Any) -> bytes | None:
+        """Return the image of an inference, or None if it is not stored."""
+        ...
+
+
+class Inferences:
+    """Provide the routes under ``/inferences``; they answer 404 with a reason if recordings cannot be read.
+
+    The first request opens the store with `open_reader`. `record_type` is the type of one inference, for OpenAPI.
+    """
+
+    def __init__(
+        self,
+        open_reader: Callable[[], InferenceReader] | None,
+        unavailable_reason: str = "",
+        query_pool: QueryPool | None = None,
+        record_type: Any = dict[str, object],
+    ) -> None:
+        self._open_reader = open_reader
+        self._unavailable_reason = unavailable_reason
+        self._query_pool = query_pool or QueryPool()
+        self._record_type = record_type
+        self._reader: InferenceReader | None = None
+        self._open_lock = threading.Lock()
+
+    @property
+    def is_available(self) -> bool:
+        """Return whether recordings can be read."""
+        return self._open_reader is not None
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler]:
+        """Return the handlers of ``GET /inferences``, ``/inferences/<id>`` and ``/inferences/<id>/image``."""
+
+        @get(_PATH, opt=requires("read"))
+        async def show_page(request: HttpRequest) -> Response[bytes]:
+            return await self._answer(lambda reader: _page(reader, list(request.query_params.multi_items())))
+
+        @get(f"{_PATH}/{{id:str}}", opt=requires("read"))
+        async def show_one(request: HttpRequest) -> Response[bytes]:
+            name = request.path_params["id"]
+            return await self._answer(
+                lambda reader: _json(inference) if (inference := reader.get(name)) else _not_found(name)
+            )
+
+        @get(f"{_PATH}/{{id:str}}/image", opt=requires("read"))
+        async def show_image(request: HttpRequest) -> Response[bytes]:
+            name = request.path_params["id"]
+            return await self._answer(lambda reader: _image_response(reader, name))
+
+        return [show_page, show_one, show_image]
+
+    @property
+    def operations(self) -> Sequence[Endpoint]:
+        """Return the OpenAPI operations of the handlers."""
+        page = msgspec.defstruct("InferencePage", [("inferences", list[self._record_type]), ("next", str | None)])
+        item_path, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
+        summary = "Recorded inferences, the newest first"
+        image_types: Any = {"answer": bytes, "media_types": _MEDIA_TYPES}
+        return (
+            read_operation(_PATH, summary, query=_PARAMETERS, answer=page, failures=failures),
+            read_operation(item_path, "One recorded inference", answer=self._record_type, failures=failures),
+            read_operation(
+                f"{item_path}/image", "The image of one recorded inference", failures=failures, **image_types
+            ),
+        )
+
+    def close(self) -> None:
+        """Reject further queries."""
+        self._query_pool.close()
+
+    @property
+    def sheddable_routes(self) -> Sequence[Route]:
+        """Return the routes of queries, which are rejected by their headers while too many are in flight."""
+        if not self.is_available:
+            return ()
+
+        def report(message: str, _: str, request_id: str, count: int) -> None:
+            self._query_pool.count_refused(count)
+            fields = {"requests": count, "request_id": request_id, "error": message}
+            _logger.warning("queries of recordings refused", extra=fields)
+
+        return [
+            Route(
+                method=b"GET",
+                pattern=f"{_PATH}(?:/[^/%]+(?:/image)?)?()",
+                overload=lambda _: self._query_pool.overload(),
+                body=lambda error: _error_body(error.message),
+                report=report,
+            )
+        ]
+
+    async def _answer(self, respond: Callable[[InferenceReader], Response[bytes]]) -> Response[bytes]:
+        open_reader = self._open_reader
+        if open_reader is None:
+            return _error(404, self._unavailable_reason)
+
+        def query() -> Response[bytes]:
+            with self._open_lock:
+                if self._reader is None:
+                    self._reader = open_reader()
+                reader = self._reader
+            return respond(reader)
+
+        try:
+            return await self._query_pool.run(query)
+        except InferenceError as error:
+            return _error(http_status(error.kind), str(error))
+
+
+def _page(reader: InferenceReader, parameters: list[tuple[str, Any]]) -> Response[bytes]:
+    values: dict[str, Any] = {}
+    where: list[str] = []
+    for raw_name, value in parameters:
+        name = raw_name.replace("_", "-")
+        if name not in _SUMMARIES:
+            raise invalid(f"Expected one of {', '.join(sorted(_SUMMARIES))}", quote_value(raw_name))
+        if name == "where":
+            where.append(str(value))
+        elif name in values:
+            raise invalid("Expected it once; only where may be repeated", name)
+        else:
+            values[name] = _score(str(value), name) if name in ("min-score", "max-score") else str(value)
+    limit = _whole_number(values, "limit", f"a whole number from 1 to {_MAX_LIMIT}", 1, _MAX_LIMIT) or _DEFAULT_LIMIT
+    after = _whole_number(values, "after", "the value of next from the previous page", 0, 10**_MAX_DIGITS)
+    query = InferenceQuery(where=where, **{name.replace("-", "_"): value for name, value in values.items()})
+    inferences, following = reader.page(query, limit, after)
+    return _json({"inferences": inferences, "next": None if following is None else str(following)})
+
+
+def _whole_number(values: dict[str, Any], name: str, expected: str, smallest: int, largest: int) -> int | None:
+    """Remove a parameter, and return its value; None without it."""
+    text: str | None = values.pop(name, None)
+    if text is None:
+        return None
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    if not (is_number and smallest <= int(text) <= largest):
+        raise invalid(f"Expected {expected}, got {quote_value(text)}", name)
+    return int(text)
+
+
+def _score(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise invalid(f"Expected a score within 0..1, got {quote_value(text)}", name) from None
+
+
+def _image_response(reader: InferenceReader, name: str) -> Response[bytes]:
+    inference = reader.get(name)
+    if inference is None:
+        return _not_found(name)
+    data = reader.image(inference)
+    if data is None:
+        return _error(404, f"The image of {quote_value(name)} is not stored")
+    media_type = _media_type(data)
+    headers = dict(_IMAGE_HEADERS)
+    if media_type is None:
+        headers["Content-Disposition"] = "attachment"
+    return Response(data, media_type=media_type or "application/octet-stream", headers=headers)
+
+
+def _media_type(data: bytes) -> str | None:
+    """Return the media type by the first bytes; None for a format that browsers do not show."""
+    for start, media_type in _MAGIC_BYTES.items():
+        if data.startswith(start):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return "image/avif" if data[4:12] in (b"ftypavif", b"ftypavis") else None
+
+
+_MAGIC_BYTES = {
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"GIF8": "image/gif",
+    b"BM": "image/bmp",
+}
+
+
+_MEDIA_TYPES = (*_MAGIC_BYTES.values(), "image/webp", "image/avif", "application/octet-stream")
+
+
+def _not_found(name: str) -> Response[bytes]:
+    return _error(404, f"There is no inference {quote_value(name)}")
+
+
+def _json(content: object) -> Response[bytes]:
+    return Response(msgspec.json.encode(content), media_type="application/json", headers=_DATA_HEADERS)
+
+
+def _error(status: int, message: str) -> Response[bytes]:
+    headers = {**_DATA_HEADERS, RETRY_AFTER: "1"} if status == _TOO_MANY_REQUESTS else _DATA_HEADERS
+    return Response(_error_body(message), status_code=status, media_type="application/json", headers=headers)
+
+
+def _error_body(message: str) -> bytes:
+    return msgspec.json.encode({"error": message})

@@ -1,0 +1,231 @@
+"""Read recordings in a store or an export: pages, all matches in batches, one inference, its image, results of SQL."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy.engine import RowMapping
+
+from app.core.engine.error_text import needs_extra
+from app.core.settings.server import SettingsError
+from app.plugins.recording.images import read_image
+from app.plugins.recording.inference import RecordedInference, check_numbers, image_from_columns
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.connection import QueryRunner
+from app.plugins.recording.query.filters import query_filters
+from app.plugins.recording.query.search import newest_numbers
+from app.plugins.recording.stores.migrations import MIGRATIONS
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import ResultT, StoreDsn, StoreError, parse_dsn
+from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version
+from metadata.request import MetadataEntry
+from tasks.inference.error import ErrorKind, InferenceError
+
+_BATCH_SIZE = 500
+
+_DIALECTS = {
+    "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "TEXT"},
+    "postgresql": {"time": "to_timestamp(started / 1000000.0)", "json": "JSONB"},
+}
+# The user's SQL is a subquery, so that it can only read.
+_STATEMENT = """
+WITH recorded AS NOT MATERIALIZED (
+  SELECT number, id, {time} AS time, started, duration / 1000.0 AS milliseconds, model, version, task_type, protocol,
+    request_id, base_id, error, message, explanation, image_digest, image_width, image_height, latitude, longitude,
+    CAST(parameters AS {json}) AS parameters, CAST(metadata AS {json}) AS metadata, CAST(records AS {json}) AS records
+  FROM inferences
+), recorded_labels AS NOT MATERIALIZED (
+  SELECT number, label, score, count FROM inference_labels
+), recorded_metadata AS NOT MATERIALIZED (
+  SELECT number, key, iv AS int_value, fv AS float_value, tv AS text_value, jv AS dict_value FROM inference_metadata
+)
+SELECT * FROM (
+{sql}
+) AS result
+"""
+
+
+class ResultPage(NamedTuple):
+    """A page of matches, newest first, and the cursor of the next page; None for the last page."""
+
+    inferences: Sequence[RecordedInference]
+    next: int | None
+
+
+class SqlResult(NamedTuple):
+    """The names of the columns of a result, and its rows in the types of the driver."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+class RecordingReader:
+    """A read-only view of one store. All methods block, and may be called from any thread.
+
+    Args:
+        dsn: the address of the store.
+        images: the folder of stored images, if there is one.
+        seconds: timeout of one query; None for no timeout.
+
+    Raises:
+        SettingsError: when the driver of the store is not installed.
+        InferenceError: when the store cannot be read, or is not a store of recordings. So do the methods.
+    """
+
+    def __init__(self, dsn: StoreDsn, images: Path | None = None, seconds: float | None = None) -> None:
+        if dsn.dialect == "sqlite" and not dsn.file.is_file():
+            message = f"There are no recordings at {dsn.display_name}: there is no such file"
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+        self._runner = QueryRunner(dsn, seconds)
+        self._images = images
+        self._checked = False
+
+    def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> ResultPage:
+        """Return the newest matches, or those that follow the cursor `after`.
+
+        Raises:
+            InferenceError: also for an invalid filter, with its name.
+        """
+        filters = query_filters(query)
+        numbers = self._run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
+        matches = self._fetch(inferences.c.number, numbers[:limit])
+        return ResultPage(matches, numbers[limit - 1] if len(numbers) > limit else None)
+
+    def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
+        """Yield all matches, or the newest `limit`, newest first. One batch is in memory.
+
+        Inferences that are deleted meanwhile may be missing.
+
+        Raises:
+            InferenceError: as `page`.
+        """
+        filters = query_filters(query)
+        numbers = self._run(lambda connection: newest_numbers(connection, filters, limit=limit))
+        yield from self._batches(inferences.c.number, numbers)
+
+    def batches_of(self, ids: Sequence[str]) -> Iterator[Sequence[RecordedInference]]:
+        """Yield the inferences with these ids in batches, in the order of the ids except within a batch.
+
+        Each id occurs once in `ids`.
+        """
+        yield from self._batches(inferences.c.id, ids)
+
+    def get(self, inference_id: str) -> RecordedInference | None:
+        """Return the inference with this id, or None if there is none."""
+        found = self._fetch(inferences.c.id, [inference_id[:INDEXED_CHARACTERS]]) if inference_id.isprintable() else ()
+        return found[0] if found else None
+
+    def image(self, inference: RecordedInference) -> bytes | None:
+        """Return the file that the client sent, or None if it was not stored or was deleted."""
+        return read_image(self._images, inference.image)
+
+    def sql(self, sql: str, limit: int | None = None) -> SqlResult:
+        """Return at most `limit` rows of a user's SELECT over documented views and the tables."""
+
+        def query(connection: Connection) -> SqlResult:
+            statement = _STATEMENT.format(**_DIALECTS[connection.dialect.name], sql=sql.rstrip().rstrip(";"))
+            result = connection.exec_driver_sql(statement)
+            return SqlResult(list(result.keys()), result.fetchall() if limit is None else result.fetchmany(limit))
+
+        return self._run(query)
+
+    def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
+        for start in range(0, len(values), _BATCH_SIZE):
+            yield self._fetch(column, values[start : start + _BATCH_SIZE])
+
+    def _fetch(self, column: ColumnElement[Any], values: Sequence[Any]) -> Sequence[RecordedInference]:
+        statement = select(inferences).where(column.in_(values)).order_by(inferences.c.number.desc())
+        return [_inference(row) for row in self._run(lambda connection: connection.execute(statement).mappings().all())]
+
+    def _run(self, query: Callable[[Connection], ResultT]) -> ResultT:
+        if not self._checked:
+            self._runner(_check_version)
+            self._checked = True
+        return self._runner(query)
+
+
+def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
+    """Open a store, or a file that ``charioteer inferences --to`` wrote as JSONL or Parquet.
+
+    Args:
+        source: the address of a store, or a file that ends in ``.jsonl``, ``.ndjson`` or ``.parquet``.
+        images: the folder of stored images, if there is one.
+
+    Raises:
+        SettingsError: when the address is invalid, or the file is not such an export.
+        InferenceError: when the store cannot be read.
+    """
+    file = Path(source)
+    read = _READERS.get(file.suffix.lower())
+    if read is None or not file.is_file():
+        return RecordingReader(parse_dsn(source), images)
+    # An export begins with the newest inference, a store with the oldest. Exports may overlap in a joined file.
+    inferences = list({inference.id: inference for inference in reversed(read(file))}.values())
+    folder = tempfile.mkdtemp(prefix="charioteer-")
+    store = SqliteStore(Path(folder) / "recordings.db")
+    store.open()
+    reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
+    weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
+    try:
+        for start in range(0, len(inferences), _BATCH_SIZE):
+            store.write([to_rows(inference) for inference in inferences[start : start + _BATCH_SIZE]])
+    except StoreError as error:
+        raise SettingsError(f"{file} cannot be searched: {error}") from None
+    finally:
+        store.close()
+    return reader
+
+
+def _check_version(connection: Connection) -> None:
+    version, newest = connection.execute(select(schema_version.c.version)).scalar_one(), len(MIGRATIONS) + 1
+    if version != newest:
+        reason = "a later Charioteer wrote them" if version > newest else "serve once with --record to upgrade them"
+        message = f"The recordings have version {version}, this Charioteer reads {newest}: {reason}"
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+
+
+_DECODERS = {
+    "metadata": msgspec.json.Decoder(list[MetadataEntry]),
+    "records": msgspec.json.Decoder(list[dict[str, object]]),
+    "parameters": msgspec.json.Decoder(dict[str, object]),
+}
+
+
+def _inference(row: RowMapping) -> RecordedInference:
+    values = {name: row[name] for name in RecordedInference.__struct_fields__ if name != "image"}
+    for name, decoder in _DECODERS.items():
+        values[name] = None if values[name] is None else decoder.decode(values[name])
+    return RecordedInference(**values, image=image_from_columns(row))
+
+
+def _read_lines(file: Path) -> Sequence[RecordedInference]:
+    inferences: list[RecordedInference] = []
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                if line.strip():
+                    inferences.append(check_numbers(msgspec.json.decode(line, type=RecordedInference)))
+            except (RecursionError, ValueError) as error:
+                raise SettingsError(
+                    f"{file}: line {number}: Expected one recorded inference on each line: {error}"
+                ) from None
+    return inferences
+
+
+def _read_parquet(file: Path) -> Sequence[RecordedInference]:
+    with needs_extra("Parquet", "parquet", SettingsError):
+        from app.plugins.recording.export.parquet import read_parquet
+    return read_parquet(file)
+
+
+def _reject_csv(file: Path) -> NoReturn:
+    raise SettingsError(f"{file}: CSV is for spreadsheets and does not hold everything; export .jsonl or .parquet")
+
+
+_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject_csv}

@@ -1,0 +1,72 @@
+"""Record the inferences of the engine."""
+
+import logging
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from app.core.engine.request_context import RequestContext
+from app.plugins.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
+from app.plugins.recording.row_converter import RowConverter
+from app.plugins.recording.writer import Writer
+
+_logger = logging.getLogger(__name__)
+_SAMPLING_DIGITS = 8
+
+
+def is_sampled(event_id: str, fraction: float) -> bool:
+    """Return whether an event is in a sample of `fraction` (0..1). A larger sample includes every smaller one."""
+    return int(event_id[-_SAMPLING_DIGITS:], 16) < fraction * 16**_SAMPLING_DIGITS
+
+
+@dataclass(frozen=True, eq=False)
+class Recorder:
+    """Record every inference once, for every protocol and outcome.
+
+    Args:
+        row_converter: converts an inference into rows.
+        writer: writes the rows, and decides whether answers wait for it.
+        metrics: counts requests that are not recorded.
+        fraction: share of requests to record, 0..1.
+    """
+
+    row_converter: RowConverter
+    writer: Writer
+    metrics: RecordingMetrics
+    fraction: float
+
+    def start(self) -> None:
+        """Open the store.
+
+        Raises:
+            SettingsError: when a later version wrote the store.
+            StoreError: when the store cannot be opened and answers wait for it.
+        """
+        self.writer.start()
+
+    @property
+    def unavailable_reason(self) -> str:
+        """The error that every request gets now; empty if the store works or answers do not wait for it."""
+        fault = self.writer.unavailable_reason
+        return "" if fault is None else str(not_recorded(fault))
+
+    def record(self, event: RequestContext, /) -> "Future[None] | None":
+        if not is_sampled(event.id, self.fraction):
+            return None
+        recorded: Future[None] | None = Future() if self.writer.acknowledge else None
+        try:
+            request = self.row_converter(event)
+        except Exception:
+            _logger.exception("an inference cannot be recorded")
+            reason = UNWRITABLE
+        else:
+            request.recorded = recorded
+            reason = self.writer.submit(request)
+        if reason is not None:
+            self.metrics.dropped(reason)
+            if recorded is not None:
+                recorded.set_exception(not_recorded(reason))
+        return recorded
+
+    def close(self, timeout: float) -> None:
+        """Record the waiting requests, for at most `timeout` seconds, and close the store."""
+        self.writer.close(timeout)

@@ -1,0 +1,222 @@
+"""Convert inference events into database rows."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import cast
+
+import cv2
+import msgspec
+import numpy as np
+
+from app.core.engine.request_context import RequestContext
+from app.plugins.recording.images import ImageFile
+from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.stores.rows import Rows, label_rows, to_rows
+from metadata.request import METADATA_PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
+from tasks.inference.error import InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import SampleResult
+from tasks.inference.tensor import BytesTensor
+from tasks.tensor_inference import TensorsInput
+from tasks.vision.image import Image, image_of
+
+REDACTED = "[redacted]"
+"""Replacement for a removed value."""
+
+_MAX_DEPTH = 100
+_NO_PARAMETERS: Mapping[str, object] = {}
+
+
+class Redaction:
+    """Replace the values of case-insensitive keys of metadata and parameters, at any depth, and inside records."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = frozenset(key.casefold() for key in keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def redacts(self, key: str) -> bool:
+        return key.casefold() in self._keys
+
+    def value(self, value: object, depth: int = _MAX_DEPTH) -> object:
+        """Return `value` with the values of the keys replaced, also in nested objects and lists.
+
+        Objects and lists nested deeper than `depth` are replaced completely, because they are not searched.
+        """
+        if isinstance(value, msgspec.Raw | msgspec.Struct):
+            value = msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
+        if isinstance(value, Mapping | list | tuple) and depth == 0:
+            return REDACTED
+        if isinstance(value, Mapping):
+            return {
+                key: REDACTED if self.redacts(str(key)) else self.value(inner, depth - 1)
+                for key, inner in cast("Mapping[object, object]", value).items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(item, depth - 1) for item in cast("Sequence[object]", value)]
+        return value
+
+    def entries(self, entries: Sequence[MetadataEntry]) -> Sequence[MetadataEntry]:
+        """Return `entries` with the values of the keys replaced by a str, also inside nested values."""
+        return [
+            MetadataEntry(entry.key, "str", REDACTED)
+            if self.redacts(entry.key)
+            else MetadataEntry(entry.key, entry.type, self.value(entry.value))  # pyright: ignore[reportArgumentType]
+            for entry in entries
+        ]
+
+    def message(self, message: str) -> str:
+        """Return `message`, or the replacement if it names a key: it may then quote the value."""
+        folded = message.casefold()
+        return REDACTED if any(key in folded for key in self._keys) else message
+
+
+class PendingRequest(msgspec.Struct, kw_only=True):
+    """A request that waits to be written: one row for each sample with a result, or a single row if there is none.
+
+    Attributes:
+        rows: at least one.
+        images: the image files to store with the rows.
+        recorded: completes when the request is written; None when no client waits for it.
+        done: whether it was written, or has failed.
+        size: the approximate size in bytes.
+    """
+
+    rows: Sequence[Rows]
+    images: Sequence[ImageFile]
+    recorded: "Future[None] | None" = None
+    done: bool = False
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = sum(row.size for row in self.rows) + sum(len(image.data) for image in self.images)
+
+    def complete(self, error: InferenceError | None) -> None:
+        """Report that the request was written, or failed with `error`. The waiting client may have disconnected."""
+        self.done = True
+        if self.recorded is None:
+            return
+        with suppress(InvalidStateError):
+            if error is None:
+                self.recorded.set_result(None)
+            else:
+                self.recorded.set_exception(error)
+
+
+class RowConverter:
+    """Convert events into rows, and with `keep_images` into images to store. Several threads may call it at once."""
+
+    def __init__(self, redaction: Redaction, *, keep_images: bool) -> None:
+        self._redaction = redaction
+        self._keep_images = keep_images
+
+    def __call__(self, event: RequestContext) -> PendingRequest:
+        """Return the rows and images of `event`, which no client waits for yet."""
+        samples = event.result.samples if event.result else ()
+        images: dict[str, ImageFile] = {}
+        metadata_by_input: Mapping[int, Metadata] = {}
+        if event.request and samples:
+            metadata_by_input = metadata_of_inputs(event.request, event.metadata)
+        rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
+        return PendingRequest(rows=rows or [self._convert_request(event)], images=list(images.values()))
+
+    def _convert_request(self, event: RequestContext) -> Rows:
+        records = None if event.outcome or event.result is None else ()
+        entries = [entry for metadata in event.metadata for entry in metadata.entries]
+        request_parameters = event.request.parameters if event.request else _NO_PARAMETERS
+        parameters = {key: value for key, value in request_parameters.items() if key != METADATA_PARAMETER}
+        return to_rows(self._convert(event, (0, 0), parameters, entries, records))
+
+    def _convert_sample(
+        self,
+        event: RequestContext,
+        sample: SampleResult,
+        metadata_by_input: Mapping[int, Metadata],
+        images: dict[str, ImageFile],
+    ) -> Rows:
+        request = cast("InferenceRequest", event.request)
+        # For a tensor model, one sample consists of all inputs.
+        inputs = range(len(request.inputs)) if isinstance(sample.item, TensorsInput) else (sample.input,)
+        parameters: dict[str, object] = {**request.parameters}
+        for index in inputs:
+            parameters |= request.parameters_of(index)
+        parameters.pop(METADATA_PARAMETER, None)
+        records: Sequence[object] = sample.prediction.records()
+        if self._redaction:
+            records = cast("Sequence[object]", self._redaction.value(records))
+        labels = () if self._redaction.redacts("label") else label_rows(records)
+        image = self._read_image(request, sample, images)
+        # Metadata that several inputs share counts once.
+        of_inputs = [metadata_by_input[index] for index in inputs if index in metadata_by_input]
+        unique = {id(metadata): metadata for metadata in of_inputs}
+        entries = [entry for metadata in unique.values() for entry in metadata.entries]
+        indexes = sample.input, sample.index
+        return to_rows(self._convert(event, indexes, parameters, entries, records, image), labels)
+
+    def _convert(
+        self,
+        event: RequestContext,
+        indexes: tuple[int, int],
+        parameters: Mapping[str, object],
+        entries: Sequence[MetadataEntry],
+        records: Sequence[object] | None,
+        image: RecordedImage | None = None,
+    ) -> RecordedInference:
+        """Return an inference for the `indexes` of its input and sample. Its records may be objects."""
+        message = event.error
+        if self._redaction:
+            parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
+            entries, message = self._redaction.entries(entries), self._redaction.message(message)
+        input_index, sample_index = indexes
+        return RecordedInference(
+            id=f"{event.id}-{input_index}-{sample_index}",
+            base_id=event.base_id,
+            request_id=event.request_id,
+            input=input_index,
+            datum=sample_index,
+            protocol=event.protocol,
+            model=event.model_name,
+            version=event.model_version,
+            task_type=event.task_type,
+            started=event.timestamp // 1000,
+            duration=event.total // 1000,
+            parameters=parameters,
+            metadata=entries,
+            records=cast("Sequence[Mapping[str, object]] | None", records),
+            image=image,
+            error=event.outcome.value if event.outcome else None,
+            message=message,
+            explanation=event.explanation,
+        )
+
+    def _read_image(
+        self, request: InferenceRequest, sample: SampleResult, images: dict[str, ImageFile]
+    ) -> RecordedImage | None:
+        """Return the image as it was sent, if the sample is one. Add it to `images` if images are kept."""
+        decoded = image_of(sample.item)
+        if decoded is None:
+            return None
+        tensor = request.inputs[sample.input]
+        if isinstance(tensor, BytesTensor):
+            data = tensor.elements[sample.index].binary()
+            digest, size = hashlib.sha256(data).hexdigest(), len(data)
+        else:
+            pixels = np.ascontiguousarray(decoded.pixels)
+            hashed = hashlib.sha256(f"{decoded.width}x{decoded.height}\n".encode())
+            hashed.update(pixels.data)
+            digest, size = hashed.hexdigest(), pixels.nbytes
+            data = _png(decoded) if self._keep_images else b""
+        if self._keep_images:
+            images[digest] = ImageFile(digest, data)
+        return RecordedImage(
+            digest=digest, width=decoded.width, height=decoded.height, size=size, kept=self._keep_images
+        )
+
+
+def _png(image: Image) -> bytes:
+    encoded, data = cv2.imencode(".png", cv2.cvtColor(image.pixels, cv2.COLOR_RGB2BGR))
+    assert encoded  # noqa: S101  OpenCV can always encode 8-bit pixels
+    return data.tobytes()

@@ -1,0 +1,113 @@
+"""Open the recorder that the settings describe, and the routes that show its recordings."""
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.error_text import needs_extra
+from app.core.server.auth.bind_policy import is_loopback_host
+from app.core.settings.server import ServerSettings, SettingsError
+from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.inferences import InferenceReader, Inferences
+from app.plugins.recording.query_pool import QueryPool
+
+if TYPE_CHECKING:
+    from app.plugins.recording.recorder import Recorder
+    from app.plugins.recording.stores.store import Store, StoreDsn
+
+_DAY = 24 * 60 * 60
+
+_MAX_QUERY_SECONDS = 10.0
+"""Longer queries are cancelled, because each occupies a core."""
+
+
+def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Recorder | None":
+    """Start and return a recorder; None if recording is off.
+
+    Raises:
+        SettingsError: when settings contradict each other, or the store cannot be used as configured.
+    """
+    if settings.record is None:
+        _check_unused_options(settings)
+        return None
+    from app.plugins.recording.images import ImageFolder
+    from app.plugins.recording.recorder import Recorder
+    from app.plugins.recording.recording_metrics import RecordingMetrics
+    from app.plugins.recording.retention import Retention
+    from app.plugins.recording.row_converter import Redaction, RowConverter
+    from app.plugins.recording.stores.store import StoreError, parse_dsn
+    from app.plugins.recording.writer import Writer
+
+    keep_records, keep_images = _retention_seconds(settings)
+    acknowledging = settings.record_mode == "acknowledge"
+    dsn = parse_dsn(settings.record)
+    store = _store(dsn)
+    folder = ImageFolder(settings.record_images, durable=acknowledging) if settings.record_images else None
+    recording_metrics = RecordingMetrics(metrics, dsn.display_name)
+    retention = Retention(store, folder, keep_records, keep_images)
+    writer = Writer(
+        store, folder, retention, recording_metrics, acknowledge=acknowledging, max_queued=settings.record_queue
+    )
+    redacted_keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
+    converter = RowConverter(Redaction(redacted_keys), keep_images=folder is not None)
+    recorder = Recorder(converter, writer, recording_metrics, settings.record_sample)
+    try:
+        recorder.start()
+    except StoreError as error:
+        raise SettingsError(f"The store of recordings cannot be used: {error}") from None
+    return recorder
+
+
+def _store(dsn: "StoreDsn") -> "Store":
+    if dsn.dialect == "sqlite":
+        from app.plugins.recording.stores.sqlite_store import SqliteStore
+
+        return SqliteStore(dsn.file)
+    from app.plugins.recording.stores.postgres_store import PostgresStore
+
+    with needs_extra("--record in PostgreSQL", "postgres", SettingsError):
+        return PostgresStore(dsn)
+
+
+def _retention_seconds(settings: ServerSettings) -> tuple[float | None, float | None]:
+    """Return how long to keep records and images, in seconds; None for no limit."""
+    records, images = settings.record_keep, settings.record_keep_images
+    if images is None:
+        images = records
+    if records is not None and images is not None and images > records:
+        message = f"--record-keep-images is {images:g} days, longer than the records' own {records:g} (--record-keep)"
+        raise SettingsError(message)
+    return None if records is None else records * _DAY, None if images is None else images * _DAY
+
+
+def _check_unused_options(settings: ServerSettings) -> None:
+    dependent_options = {
+        "--record-images": settings.record_images,
+        "--record-keep": settings.record_keep,
+        "--record-keep-images": settings.record_keep_images,
+        "--record-redact": settings.record_redact,
+    }
+    if used := [name for name, value in dependent_options.items() if value]:
+        raise SettingsError(f"{used[0]} needs --record")
+
+
+def recording_routes(settings: ServerSettings, query_pool: QueryPool | None = None) -> Inferences:
+    """Return the routes for recordings. If they are disabled, they answer with the reason.
+
+    Recordings hold images and metadata of clients, so by default they are shown only on a loopback address.
+    """
+    allowed = is_loopback_host(settings.host) if settings.serve_inferences is None else settings.serve_inferences
+    if settings.record is None or not allowed:
+        records_nothing = "This server records nothing; set --record to a store"
+        hides = "This server does not show its recordings; --serve-inferences enables it"
+        reason = records_nothing if settings.record is None else hides
+        return Inferences(None, reason, record_type=RecordedInference)
+    store, images = settings.record, settings.record_images
+
+    def open_reader() -> InferenceReader:
+        from app.plugins.recording.query.reader import RecordingReader
+        from app.plugins.recording.stores.store import parse_dsn
+
+        return RecordingReader(parse_dsn(store), images, _MAX_QUERY_SECONDS)
+
+    return Inferences(open_reader, query_pool=query_pool, record_type=RecordedInference)

@@ -1,0 +1,46 @@
+"""Migrate the tables of a store to the current version."""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, func, insert, inspect, select, update
+
+from app.core.settings.server import SettingsError
+from app.plugins.recording.stores.tables import SCHEMA, schema_version
+
+Migration = Callable[[Connection], None]
+"""Changes the tables and their contents from one version to the next."""
+
+MIGRATIONS: Sequence[Migration] = ()
+"""The first leads from version 1 to version 2. A migration must not import `tables`, which change later."""
+
+
+def upgrade(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Create the tables, or migrate them to this program's version, in the transaction of `connection`.
+
+    Raises:
+        SettingsError: when they have a later version, or belong to another program.
+    """
+    newest = len(migrations) + 1
+    if connection.dialect.name == "postgresql":
+        # If several servers start at once, one creates the tables and the others wait for it.
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    present = set(inspect(connection).get_table_names())
+    if schema_version.name not in present:
+        if existing := sorted(present & set(SCHEMA.tables)):
+            raise SettingsError(f"The store has a table {existing[0]} already, which is none of recordings")
+        SCHEMA.create_all(connection)
+        connection.execute(insert(schema_version).values(version=newest))
+        return
+    version = connection.execute(select(schema_version.c.version)).scalar_one()
+    if version > newest:
+        message = (
+            f"The store was written by a later Charioteer: its tables have version {version}, this one knows {newest}"
+        )
+        raise SettingsError(message)
+    for migration in migrations[version - 1 :]:
+        migration(connection)
+    if version < newest:
+        connection.execute(update(schema_version).values(version=newest))
+
+
+_LOCK = 0x63686172696F74

@@ -1,0 +1,183 @@
+"""Decode one request of `:predict`, `:classify` or `:regress`, and encode its response."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registration
+from app.core.protocols.inference_call import HttpAnswer
+from app.core.wire.input_names import PROMPTS
+from app.plugins.tensorflow_serving.examples import example_results, example_tensors, read_examples
+from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
+from app.plugins.tensorflow_serving.signatures import (
+    PROMPTS_INPUT,
+    Method,
+    Signature,
+    example_signature,
+    predict_signature,
+)
+from app.plugins.tensorflow_serving.targets import ModelTarget, find_ready_version
+from app.plugins.tensorflow_serving.values import json_document, read_object
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
+from tasks.vision.request import IMAGE_INPUT
+
+_GREY_BATCH_RANK = 3
+_DATA = re.compile(r"^\.data(?=\[|$)")
+
+_METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
+
+
+class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
+    """The state of one request, for REST and gRPC.
+
+    Attributes:
+        engine: has the models and the limits.
+        target: the requested model.
+        loading_error: the kind of error while the model loads.
+        inputs: the decoded inputs; empty before.
+    """
+
+    engine: Engine
+    target: ModelTarget
+    loading_error: ErrorKind
+    inputs: Sequence[InputTensor] = ()
+
+    @property
+    def model_name(self) -> str:
+        """Return the name of the requested model."""
+        return self.target.model
+
+    def find_model(self) -> Registration:
+        """Return the requested version of the model; see `find_ready_version`."""
+        return find_ready_version(self.engine.registry, self.target, self.loading_error)
+
+    def request(self, registration: Registration, inputs: tuple[InputTensor, ...]) -> InferenceRequest:
+        """Return the neutral request."""
+        self.inputs = inputs
+        return InferenceRequest(
+            id="", model_name=registration.source.name, model_version=registration.source.version, inputs=inputs
+        )
+
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        """Return an error about ``inputs[0]`` as one about the input's name, which clients of this protocol know."""
+        for index, tensor in enumerate(self.inputs):
+            input_path = f"inputs[{index}]"
+            if error.path == input_path or error.path.startswith((f"{input_path}.", f"{input_path}[")):
+                subpath = _DATA.sub("", error.path.removeprefix(input_path))
+                return InferenceError(error.kind, error.message, f"{tensor.name}{subpath}")
+        return error
+
+
+def model_inputs(
+    tensors: Mapping[str, InputTensor], tensor_format: TensorFormat, signature: Signature
+) -> tuple[InputTensor, ...]:
+    """Return the task's inputs: all images as one input, or one input for each image with its own prompts.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each
+            image.
+    """
+    if signature.takes_tensors:
+        return tuple(tensors.values())
+    for name, tensor in tensors.items():
+        if name != PROMPTS and isinstance(tensor, BytesTensor):
+            _check_one_per_row(tensor)
+    images = tensors.get(IMAGE_INPUT.name)
+    if images is None:
+        return tuple(tensors.values())
+    if isinstance(images, Tensor) and tensor_format is TensorFormat.ROW and len(images.shape) == _GREY_BATCH_RANK:
+        images = msgspec.structs.replace(images, data=images.data[..., None])
+    prompts = tensors.get(PROMPTS)
+    if prompts is None:
+        return (images,)
+    rows = _text_rows(prompts)
+    single_images = _split_images(images)
+    if len(rows) != len(single_images):
+        message = f"Expected prompts for each of the {len(single_images)} images, got {len(rows)} rows of them"
+        raise invalid(message, PROMPTS)
+    return tuple(
+        msgspec.structs.replace(image, parameters={PROMPTS: row})
+        for image, row in zip(single_images, rows, strict=True)
+    )
+
+
+def _check_one_per_row(tensor: BytesTensor) -> None:
+    rows = tensor.shape[0] if tensor.shape else 1
+    if len(tensor.elements) != rows:
+        message = f"Expected one image or text in each of {rows} rows, got {len(tensor.elements)}"
+        raise invalid(message, tensor.name)
+
+
+def _split_images(images: InputTensor) -> Sequence[InputTensor]:
+    if isinstance(images, BytesTensor):
+        return [BytesTensor(name=images.name, shape=(1,), elements=[element]) for element in images.elements]
+    pixels = images.data if len(images.shape) > _GREY_BATCH_RANK else images.data[None]
+    return [Tensor(name=images.name, datatype=images.datatype, data=image) for image in pixels]
+
+
+def _text_rows(prompts: InputTensor) -> list[list[str]]:
+    if not isinstance(prompts, BytesTensor) or len(prompts.shape) > len(PROMPTS_INPUT.shape):
+        raise invalid("Expected texts, or a list of texts for each image", PROMPTS)
+    texts: list[str] = []
+    for index, element in enumerate(prompts.elements):
+        try:
+            texts.append(element.text())
+        except InferenceError as error:
+            raise error.with_prefix(f"{PROMPTS}[{index}]") from None
+    count = prompts.shape[0] if prompts.shape else 1
+    size = len(texts) // count if count else 0
+    return [texts[start * size : (start + 1) * size] for start in range(count)]
+
+
+class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
+    """Decodes a request, and encodes its response in the same form.
+
+    Checks run in the order of the real server: JSON, examples, model, signature, tensors.
+
+    Attributes:
+        body: the request's body.
+        headers: further headers of the response.
+        tensor_format: set by `decode`, as the following: the layout of the tensors.
+        signature: the signature of the request.
+        example_count: the number of examples; 0 for a prediction.
+    """
+
+    body: bytes
+    headers: Sequence[tuple[str, str]]
+    tensor_format: TensorFormat = TensorFormat.ROW
+    signature: Signature | None = None
+    example_count: int = 0
+
+    def decode(self) -> InferenceRequest:
+        document = read_object(self.body, self.engine.limits)
+        name = document.get("signature_name", "")
+        if not isinstance(name, str):
+            raise invalid("'signature_name' key must be a string value.")
+        verb = self.target.verb
+        if verb == "predict":
+            registration = self.find_model()
+            self.signature = signature = predict_signature(registration.ready_servable(), name)
+            tensors, self.tensor_format = read_tensors(document, signature)
+        else:
+            examples = read_examples(document)
+            registration = self.find_model()
+            self.signature = signature = example_signature(registration.ready_servable(), name, _METHODS[verb])
+            tensors, self.example_count = example_tensors(examples, signature), len(examples)
+        return self.request(registration, model_inputs(tensors, self.tensor_format, signature))
+
+    def encode(self, response: InferenceResponse) -> HttpAnswer:
+        """Encode the response.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for outputs that cannot be written in the requested form.
+        """
+        if self.example_count and self.signature is not None:
+            content = json_document("results", example_results(response, self.example_count, self.signature))
+        else:
+            content = encode(response, self.tensor_format)
+        return HttpAnswer(content=content, headers=self.headers)

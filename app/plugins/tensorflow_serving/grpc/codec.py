@@ -1,0 +1,230 @@
+"""Decode one call of Predict, Classify, Regress or MultiInference, and encode its response."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.core.engine.models.servable import Servable
+from app.core.proto import message_class
+from app.plugins.tensorflow_serving.codec import RequestCodec, model_inputs
+from app.plugins.tensorflow_serving.examples import example_results, example_tensors
+from app.plugins.tensorflow_serving.grpc.messages import (
+    encode_classifications,
+    encode_regressions,
+    encode_tensor,
+    read_input,
+    read_tensor_proto,
+)
+from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, with_canonical_names
+from app.plugins.tensorflow_serving.signatures import (
+    DEFAULT_SIGNATURE,
+    Method,
+    Signature,
+    UnknownSignatureError,
+    example_signature,
+    predict_signature,
+    short_name,
+)
+from app.plugins.tensorflow_serving.targets import ModelTarget
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import Datatype, InputTensor, Tensor
+from tasks.vision.request import IMAGE_INPUT
+
+_MAX_VERSION = 2**63 - 1
+_ModelSpec = message_class("tensorflow.serving.ModelSpec")
+_MultiInferenceResponse = message_class("tensorflow.serving.MultiInferenceResponse")
+_PredictResponse = message_class("tensorflow.serving.PredictResponse")
+_ENCODERS: Mapping[Method, Callable[[Sequence[Any]], Any]] = {
+    Method.CLASSIFY: encode_classifications,
+    Method.REGRESS: encode_regressions,
+}
+
+Task = tuple[str, Method]
+"""The name of a signature, which may be empty, and the method."""
+
+
+def target_of(message: Any) -> ModelTarget:
+    """Return the target of a message with a `ModelSpec`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for a message without one, or without a name.
+    """
+    if not message.HasField("model_spec"):
+        raise invalid("Missing ModelSpec")
+    spec = message.model_spec
+    if not spec.name:
+        raise invalid("ModelSpec has no name specified.")
+    choice = spec.WhichOneof("version_choice")
+    return ModelTarget(
+        model=spec.name,
+        version=spec.version.value if choice == "version" else None,
+        label=spec.version_label if choice == "version_label" else None,
+    )
+
+
+def model_spec(name: str, version: str, signature_name: str = "") -> Any:
+    """Return the `ModelSpec` of a response. Versions that are no int64 numbers are left out."""
+    spec = _ModelSpec(name=name, signature_name=signature_name)
+    if version.isdecimal() and int(version) <= _MAX_VERSION:
+        spec.version.value = int(version)
+    return spec
+
+
+def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
+    """Return the tasks of a `MultiInferenceRequest`, which all ask one model.
+
+    Raises:
+        InferenceError: INVALID_REQUEST; UNSUPPORTED for a method without examples.
+    """
+    if not messages:
+        raise invalid("ModelSpec has no name specified.")
+    tasks: list[Task] = []
+    for message in messages:
+        if not message.model_spec.name:
+            raise invalid("Found ModelSpec with an empty model name.")
+        if message.model_spec.name != messages[0].model_spec.name:
+            raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
+        if message.method_name not in set(_ENCODERS):
+            raise InferenceError(ErrorKind.UNSUPPORTED, f"Unsupported signature method_name: {message.method_name}")
+        method = Method(message.method_name)
+        task = (message.model_spec.signature_name or method.value, method)
+        if task in tasks:
+            raise invalid(f"Duplicate evaluation of signature: {task[0]}")
+        tasks.append(task)
+    return tasks
+
+
+def encode_single_result(response_type: Any, results: Sequence[tuple[Any, Any]]) -> Any:
+    """Return a response of the class `response_type` with the `ModelSpec` and the result of the only task."""
+    ((spec, result),) = results
+    return response_type(model_spec=spec, result=result)
+
+
+def encode_multi_inference(results: Sequence[tuple[Any, Any]]) -> Any:
+    """Return a `MultiInferenceResponse` with the `ModelSpec` and the result of each task."""
+    response = _MultiInferenceResponse()
+    for spec, result in results:
+        entry = response.results.add(model_spec=spec)
+        is_classification = isinstance(result, message_class("tensorflow.serving.ClassificationResult"))
+        (entry.classification_result if is_classification else entry.regression_result).CopyFrom(result)
+    return response
+
+
+class PredictCodec(RequestCodec, kw_only=True, eq=False):
+    """Decodes `message`, a `PredictRequest`, and encodes its response."""
+
+    message: Any
+
+    @property
+    def signature_name(self) -> str:
+        """Return the name of the requested signature."""
+        return self.message.model_spec.signature_name or DEFAULT_SIGNATURE
+
+    def decode(self) -> InferenceRequest:
+        registration = self.find_model()
+        signature = _predict_signature(registration.ready_servable(), self.signature_name)
+        tensors = _input_tensors(self.message.inputs, signature, self.engine.limits)
+        _check_output_filter(self.message.output_filter, signature)
+        return self.request(registration, model_inputs(tensors, TensorFormat.COLUMN, signature))
+
+    def encode(self, response: InferenceResponse) -> bytes:
+        wanted = set(self.message.output_filter)
+        spec = model_spec(response.model_name, response.model_version, self.signature_name)
+        message = _PredictResponse(model_spec=spec)
+        for tensor in response.stack():
+            if not wanted or tensor.name in wanted:
+                message.outputs[tensor.name].CopyFrom(encode_tensor(tensor))
+        return message.SerializeToString()
+
+
+class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
+    """Decodes a request with examples, and encodes a result for each task. The model runs once.
+
+    Attributes:
+        examples: the `Input`.
+        tasks: what to ask the model.
+        encode_response: returns the response for the `ModelSpec` and the result of each task.
+        signatures: set by `decode`: the signature of each task.
+        example_count: set by `decode`.
+    """
+
+    examples: Any
+    tasks: Sequence[Task]
+    encode_response: Callable[[Sequence[tuple[Any, Any]]], Any]
+    signatures: Sequence[Signature] = ()
+    example_count: int = 0
+
+    def decode(self) -> InferenceRequest:
+        registration = self.find_model()
+        servable = registration.ready_servable()
+        self.signatures = [example_signature(servable, name, method) for name, method in self.tasks]
+        # All signatures of a model have the same features.
+        signature = self.signatures[0]
+        examples = read_input(self.examples)
+        self.example_count = len(examples)
+        tensors = example_tensors(examples, signature)
+        return self.request(registration, model_inputs(tensors, TensorFormat.ROW, signature))
+
+    def encode(self, response: InferenceResponse) -> bytes:
+        """Encode the response.
+
+        Raises:
+            InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
+        """
+        results = [
+            (
+                model_spec(response.model_name, response.model_version, signature.name),
+                _ENCODERS[signature.method](example_results(response, self.example_count, signature)),
+            )
+            for signature in self.signatures
+        ]
+        return self.encode_response(results).SerializeToString()
+
+
+def _predict_signature(servable: Servable, name: str) -> Signature:
+    try:
+        return predict_signature(servable, name)
+    except UnknownSignatureError:
+        raise UnknownSignatureError(f'Serving signature key "{name}" not found.') from None
+
+
+def _input_tensors(messages: Mapping[str, Any], signature: Signature, limits: Limits) -> Mapping[str, InputTensor]:
+    inputs = with_canonical_names(messages, signature)
+    sent, expected = set(inputs), set(signature.inputs)
+    missing = expected - sent - signature.optional
+    extra = sent - expected
+    if extra or missing:
+        sizes = f"{len(sent)}!={len(expected)} len({_names(sent)}) != len({_names(expected)})"
+        raise invalid(
+            f"input size does not match signature: {sizes}. "
+            f"Sent extra: {_names(extra)}. Missing but required: {_names(missing)}."
+        )
+    tensors = {name: read_tensor_proto(name, inputs[name], limits) for name in signature.inputs if name in inputs}
+    for index, (name, tensor) in enumerate(tensors.items()):
+        datatype = tensor.datatype if isinstance(tensor, Tensor) else Datatype.BYTES
+        expected_datatype = signature.inputs[name].datatype
+        # Pixels may replace an encoded image.
+        is_pixels = not signature.takes_tensors and name == IMAGE_INPUT.name
+        if datatype is not expected_datatype and not is_pixels:
+            raise invalid(
+                f"Expects arg[{index}] to be {short_name(expected_datatype)} but {short_name(datatype)} is provided",
+                name,
+            )
+    return tensors
+
+
+def _check_output_filter(names: Sequence[str], signature: Signature) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name not in signature.outputs:
+            expected = f"Outputs expected to be in the set {_names(signature.outputs)}"
+            raise invalid(f"output tensor alias not found in signature: {name} {expected}.")
+        if name in seen:
+            raise invalid(f"duplicate output tensor alias: {name}")
+        seen.add(name)
+
+
+def _names(names: Any) -> str:
+    return f"{{{','.join(sorted(names))}}}"

@@ -1,0 +1,148 @@
+"""TensorFlow Serving's gRPC services: `tensorflow.serving.PredictionService` and `tensorflow.serving.ModelService`."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
+from app.core.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handler
+from app.core.protocols.protocol import Permission, report_refusals
+from app.core.wire.protobuf_limits import parse_message
+from app.plugins.tensorflow_serving.grpc.codec import (
+    ExamplesCodec,
+    PredictCodec,
+    encode_multi_inference,
+    encode_single_result,
+    model_spec,
+    read_tasks,
+    target_of,
+)
+from app.plugins.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC, grpc_code
+from app.plugins.tensorflow_serving.signatures import Method, signature_definitions
+from app.plugins.tensorflow_serving.targets import (
+    LoadingStatus,
+    find_ready_version,
+    find_versions,
+    loading_error,
+    model_status,
+)
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+
+_PACKAGE = "tensorflow.serving"
+_SIGNATURE_DEF = "signature_def"
+_METHODS = {"Classification": Method.CLASSIFY, "Regression": Method.REGRESS}
+
+
+class TensorFlowPredictionService(GrpcProtocol):
+    """Inference and metadata.
+
+    Args:
+        loading_status: as `TensorFlowServing`; 503 is UNAVAILABLE, 404 is NOT_FOUND.
+    """
+
+    name = TENSORFLOW_SERVING_GRPC
+    service = PREDICTION_SERVICE
+    permissions: Mapping[str, Permission] = dict.fromkeys(PREDICTION_SERVICE.methods_by_name, "infer")
+    queued_methods = frozenset({"Predict", "Classify", "Regress", "MultiInference"})
+
+    def __init__(self, *, loading_status: LoadingStatus = 404) -> None:
+        self._loading_error = loading_error(loading_status)
+
+    def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
+        del stopping
+
+        def infer(operation: str) -> Handler:
+            async def method(data: bytes, context: RequestContext) -> bytes:
+                context.operation = operation
+                with report_refusals(engine, context):
+                    # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
+                    codec = self._codec(engine, operation, _parse(f"{operation}Request", data, engine))
+                try:
+                    return await engine.handle(context, codec.model_name, codec.decode, codec.encode)
+                except InferenceError as error:
+                    raise codec.map_error_path(error) from None
+
+            return unary_handler(self.name, method, grpc_code)
+
+        return {
+            "Predict": infer("Predict"),
+            "Classify": infer("Classification"),
+            "Regress": infer("Regression"),
+            "MultiInference": infer("MultiInference"),
+            "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), grpc_code),
+        }
+
+    def _codec(self, engine: Engine, operation: str, message: Any) -> PredictCodec | ExamplesCodec:
+        if operation == "Predict":
+            target = target_of(message)
+            return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
+        if operation == "MultiInference":
+            tasks, target = read_tasks(message.tasks), target_of(message.tasks[0])
+            encode_response = encode_multi_inference
+        else:
+            tasks, target = [(message.model_spec.signature_name, _METHODS[operation])], target_of(message)
+            encode_response = partial(encode_single_result, message_class(f"{_PACKAGE}.{operation}Response"))
+        return ExamplesCodec(
+            engine=engine,
+            target=target,
+            loading_error=self._loading_error,
+            examples=message.input,
+            tasks=tasks,
+            encode_response=encode_response,
+        )
+
+    async def _model_metadata(self, engine: Engine, data: bytes, _: RequestContext) -> bytes:
+        request = _parse("GetModelMetadataRequest", data, engine)
+        target = target_of(request)
+        if not request.metadata_field:
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in request.metadata_field:
+            if field != _SIGNATURE_DEF:
+                raise invalid(f"Metadata field {field} is not supported")
+        registration = find_ready_version(engine.registry, target, self._loading_error)
+        definitions = message_class(f"{_PACKAGE}.SignatureDefMap")()
+        ParseDict({_SIGNATURE_DEF: signature_definitions(registration.ready_servable())}, definitions)
+        source = registration.source
+        response = message_class(f"{_PACKAGE}.GetModelMetadataResponse")(
+            model_spec=model_spec(source.name, source.version)
+        )
+        response.metadata[_SIGNATURE_DEF].Pack(definitions)
+        return response.SerializeToString()
+
+
+class TensorFlowModelService(GrpcProtocol):
+    """The state of models. The real server's method that replaces the models is refused."""
+
+    name = TENSORFLOW_SERVING_GRPC
+    service = MODEL_SERVICE
+    permissions: Mapping[str, Permission] = {"GetModelStatus": "infer", "HandleReloadConfigRequest": "admin"}
+
+    def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
+        del stopping
+
+        async def get_model_status(data: bytes, _: RequestContext) -> bytes:
+            request = _parse("GetModelStatusRequest", data, engine)
+            versions = find_versions(engine.registry, target_of(request))
+            content = model_status(versions, engine.server_not_ready_reason)
+            for status in content["model_version_status"]:
+                # A version that is no int64 number has no field in the message.
+                status["version"] = model_spec("", status["version"]).version.value
+            return ParseDict(content, message_class(f"{_PACKAGE}.GetModelStatusResponse")()).SerializeToString()
+
+        async def refuse_reload(_: bytes, __: RequestContext) -> bytes:
+            message = "Models are configured where the server starts; the repository API of KServe V2 reloads them"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+
+        return {
+            "GetModelStatus": unary_handler(self.name, get_model_status),
+            "HandleReloadConfigRequest": unary_handler(self.name, refuse_reload),
+        }
+
+
+def _parse(name: str, data: bytes, engine: Engine) -> Any:
+    return parse_message(message_class(f"{_PACKAGE}.{name}"), data, engine.limits)

@@ -1,0 +1,244 @@
+"""TensorFlow Serving's REST API: the handler for every method and path of its port."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from litestar import Response
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.http_inference import answer_call, error_answer, read_inference_body, to_response
+from app.core.protocols.inference_call import PROMETHEUS, HttpAnswer, InferenceHead
+from app.core.protocols.protocol import (
+    INFER_FAILURES,
+    Endpoint,
+    HttpListener,
+    HttpRequest,
+    Permission,
+    infer_endpoint,
+    read_endpoint,
+)
+from app.core.protocols.request_info import read_request_info
+from app.plugins.tensorflow_serving.codec import TensorFlowRequestCodec
+from app.plugins.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics
+from app.plugins.tensorflow_serving.signatures import signature_definitions
+from app.plugins.tensorflow_serving.targets import (
+    METRICS_PATH,
+    LoadingStatus,
+    ModelTarget,
+    Verb,
+    find_ready_version,
+    find_versions,
+    indented_json,
+    is_api_path,
+    loading_error,
+    model_status,
+    parse_target,
+    served_methods,
+)
+from app.plugins.tensorflow_serving.values import json_document
+from tasks.inference.error import ErrorKind, InferenceError
+
+_CORS_HEADERS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "POST, GET",
+    "access-control-allow-headers": "Content-Type",
+}
+_NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n<H1>Not Found</H1>\n</BODY></HTML>\n"
+_MODEL = "/v1/models/{target:str}"
+_INFERENCES: Sequence[Verb] = ("predict", "classify", "regress")
+_NOT_IMPLEMENTED = 501
+
+
+# The types of bodies are for OpenAPI: requests are decoded by `values`.
+class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tensors in rows (`instances`) or in columns (`inputs`)."""
+
+    signature_name: str = "serving_default"
+    instances: list[Any] | None = None
+    inputs: Any = None
+
+
+class WirePredictions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`predictions` for rows, `outputs` for columns."""
+
+    predictions: list[Any] | None = None
+    outputs: Any = None
+
+
+class WireExamples(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Examples, each an object of features, and features that all examples share."""
+
+    examples: list[dict[str, Any]]
+    context: dict[str, Any] = {}
+    signature_name: str = ""
+
+
+class WireResults(msgspec.Struct, frozen=True, kw_only=True):
+    """For each example, pairs of label and score, or one number."""
+
+    results: list[Any]
+
+
+class WireModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Every version of a model, the latest first.
+
+    `state` is LOADING, AVAILABLE, UNLOADING or END; the `error_code` of `status` is OK without an error.
+    """
+
+    model_version_status: list[dict[str, Any]]
+
+
+class WireModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The resolved version, and its signatures."""
+
+    model_spec: dict[str, str]
+    metadata: dict[str, Any]
+
+
+class TensorFlowServing(HttpListener):
+    """TensorFlow Serving's REST API, on its own port.
+
+    Args:
+        any_origin: whether responses allow pages of any origin to read them, with the headers of the real server.
+        loading_status: the HTTP status for a model that is loading. The real server answers 404.
+    """
+
+    name = TENSORFLOW_SERVING
+    title = "TensorFlow Serving"
+
+    def __init__(self, *, any_origin: bool = False, loading_status: LoadingStatus = 404) -> None:
+        self._headers = tuple(_CORS_HEADERS.items()) if any_origin else ()
+        self._loading_error = loading_error(loading_status)
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        endpoints: list[Endpoint] = []
+        for suffix, target_text in (
+            ("", "versions"),
+            ("/versions/{version:int}", "version"),
+            ("/labels/{label:str}", "label"),
+        ):
+            path = f"{_MODEL}{suffix}"
+            state, signatures = f"The state of a model's {target_text}", "The signatures of a model"
+            endpoints += [
+                read_endpoint(path, state, answer=WireModelStatus, failures=(400, 404)),
+                read_endpoint(f"{path}/metadata", signatures, answer=WireModelMetadata, failures=(400, 404, 503)),
+            ]
+            endpoints += [
+                infer_endpoint(
+                    path,
+                    f"Ask a model to {verb}",
+                    verb=verb,
+                    # Only the listener's handler reads versions and labels.
+                    start=None if suffix else partial(self._start, engine, verb),
+                    body=WirePredict if verb == "predict" else WireExamples,
+                    answer=WirePredictions if verb == "predict" else WireResults,
+                    failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
+                )
+                for verb in _INFERENCES
+            ]
+        return endpoints
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return json_document("error", str(error))
+
+    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
+        answer = error_answer(self, error)
+        status = _NOT_IMPLEMENTED if error.kind is ErrorKind.UNSUPPORTED else answer.status
+        return msgspec.structs.replace(answer, status=status, headers=(*answer.headers, *self._headers))
+
+    def permission(self, request: HttpRequest, /) -> Permission:
+        if _path_of(request).partition("?")[0] == METRICS_PATH:
+            # The metrics page accepts every method.
+            return "read"
+        # Browsers send preflight requests without credentials.
+        return "open" if request.method == "OPTIONS" else "infer"
+
+    def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+        metrics = RequestMetrics(engine.registry.has_model)
+        engine.batched_observers.attach(metrics)
+
+        async def handle(request: HttpRequest) -> Response[Any]:
+            path = _path_of(request)
+            if path.partition("?")[0] == METRICS_PATH:
+                engine.batched_observers.flush()
+                return _metrics_page(metrics, path)
+            if not is_api_path(path):
+                return Response(_NOT_FOUND, status_code=404, media_type="text/html")
+            if request.method == "OPTIONS":
+                # The real server accepts any origin that contains a URL scheme.
+                origin = request.headers.get("origin", "")
+                allowed = "http://" in origin or "https://" in origin
+                headers = {**dict(self._headers), "Allow": ", ".join(served_methods(path))}
+                return Response(b"", status_code=200 if allowed else 400, headers=headers)
+            return await self._respond(engine, metrics, request, path)
+
+        return handle
+
+    async def _respond(
+        self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, path: str
+    ) -> Response[bytes]:
+        started = time.perf_counter_ns()
+        model, failure = "", None
+        try:
+            target = parse_target(request.method, path)
+            if target.verb in _INFERENCES:
+                # The engine reports inferences to the metrics.
+                return await self._infer(engine, request, target)
+            model = target.model
+            answer = HttpAnswer(content=self._description(engine, target), headers=self._headers)
+        except InferenceError as error:
+            failure, answer = error, self.error_answer(error)
+        metrics.record_other(model, failure, time.perf_counter_ns() - started)
+        return to_response(answer)
+
+    async def _infer(self, engine: Engine, request: HttpRequest, target: ModelTarget) -> Response[bytes]:
+        context = read_request_info(request, self.name)
+        try:
+            body = await read_inference_body(request, engine, context, target.model)
+            return await answer_call(engine, context, self._codec(engine, target, body, context))
+        except InferenceError as error:
+            return to_response(self.error_answer(error))
+
+    def _start(
+        self, engine: Engine, verb: Verb, head: InferenceHead, body: bytes, context: RequestContext
+    ) -> TensorFlowRequestCodec:
+        return self._codec(engine, ModelTarget(model=head.target, verb=verb), body, context)
+
+    def _codec(
+        self, engine: Engine, target: ModelTarget, body: bytes, context: RequestContext
+    ) -> TensorFlowRequestCodec:
+        context.operation = target.verb
+        return TensorFlowRequestCodec(
+            engine=engine, target=target, loading_error=self._loading_error, body=body, headers=self._headers
+        )
+
+    def _description(self, engine: Engine, target: ModelTarget) -> bytes:
+        if target.verb == "status":
+            return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
+        registration = find_ready_version(engine.registry, target, self._loading_error)
+        definitions = signature_definitions(registration.ready_servable())
+        source = registration.source
+        return indented_json(
+            {
+                "model_spec": {"name": source.name, "signature_name": "", "version": source.version},
+                "metadata": {"signature_def": {"signature_def": definitions}},
+            }
+        )
+
+
+def _path_of(request: HttpRequest) -> str:
+    """Return the path as received, percent-encoded and with its query, which the real server keeps."""
+    path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
+    if path != METRICS_PATH:
+        message = f"Unexpected path: {path}. Should be {METRICS_PATH}"
+        return Response(message.encode(), status_code=400, media_type="text/plain")
+    return Response(metrics.render(), media_type=PROMETHEUS)

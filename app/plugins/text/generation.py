@@ -1,0 +1,232 @@
+"""Sample tokens, and answer prompts with them: whole, streamed, or as the likelihood of a known answer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.engine.cancellation import raise_if_cancelled
+from app.plugins.text.tokenizer import Tokenizer
+from tasks.image_text_to_text import Answers, PromptedImage
+from tasks.inference.error import model_failed
+from tasks.task import FinishReason, TextChunk, TokenUsage
+from tasks.text.generation import SamplingParameters
+from tasks.text_generation import ContinuedText, Generation
+
+InputT = TypeVar("InputT", bound=PromptedImage | ContinuedText)
+PredictionT = TypeVar("PredictionT")
+
+
+class TokenPicker(Protocol):
+    """Chooses the tokens of one answer, in order."""
+
+    def pick(self, logits: NDArray[np.float32], /) -> int:
+        """Return the id of the next token; `logits` are the (vocabulary,) scores of all tokens."""
+        ...
+
+
+class ForcedTokens:
+    """Makes a model generate a known answer, and adds up the log-likelihood of the picked tokens, in nats."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._remaining = iter(tokens)
+        self.log_likelihood = 0.0
+
+    def pick(self, logits: NDArray[np.float32], /) -> int:
+        """Return the next token of the answer.
+
+        Raises:
+            InferenceError: CANCELLED or DEADLINE_EXCEEDED if the request has ended.
+        """
+        raise_if_cancelled()
+        token = next(self._remaining)
+        scores = logits.astype(np.float64)
+        highest = scores.max()
+        self.log_likelihood += float(scores[token] - highest - np.log(np.exp(scores - highest).sum()))
+        return token
+
+
+class Sampler:
+    """Samples the tokens of one answer. Temperature 0 selects the token with the highest score.
+
+    The order is that of Hugging Face: temperature, then top_k, then top_p. Without a seed every answer is different.
+    """
+
+    def __init__(self, parameters: SamplingParameters) -> None:
+        self._parameters = parameters
+        self._random = np.random.default_rng(parameters.seed) if parameters.temperature > 0 else None
+
+    def pick(self, logits: NDArray[np.float32], /) -> int:
+        """Return the id of the next token.
+
+        Raises:
+            InferenceError: MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the
+                request has ended.
+        """
+        raise_if_cancelled()
+        best = int(np.argmax(logits))
+        if not np.isfinite(logits[best]):
+            raise model_failed(f"The model failed: the score of a token is {logits[best]}")
+        if self._random is None:
+            return best
+        candidates = self._top_candidates(logits)
+        scores = logits[candidates].astype(np.float64)
+        with np.errstate(over="ignore"):
+            weights = np.exp((scores - scores[0]) / self._parameters.temperature)
+        return int(candidates[_draw(weights, self._parameters.top_p, self._random)])
+
+    def _top_candidates(self, logits: NDArray[np.float32]) -> NDArray[np.intp]:
+        """Return the candidate token ids, highest score first."""
+        count = self._parameters.top_k
+        if count is None or count >= len(logits):
+            return np.argsort(np.negative(logits), kind="stable")
+        highest = np.argpartition(np.negative(logits), count - 1)[:count]
+        return highest[np.argsort(np.negative(logits[highest]), kind="stable")]
+
+
+# The quotes defer the import of NumPy's generators, which few servers need.
+def _draw(weights: NDArray[np.float64], top_p: float, random: "np.random.Generator") -> int:
+    """Draw an index of the descending `weights` from the first ones that sum to `top_p` of the total."""
+    cumulative = np.cumsum(weights)
+    nucleus_size = min(int(np.count_nonzero(cumulative < top_p * cumulative[-1])) + 1, len(weights))
+    drawn = random.random() * cumulative[nucleus_size - 1]
+    return min(int(np.count_nonzero(cumulative[:nucleus_size] <= drawn)), nucleus_size - 1)
+
+
+class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
+    """One prompt as the model reads it.
+
+    Attributes:
+        inputs: inputs of the model, whose type is the runtime's.
+        token_count: number of its tokens, images included.
+        context: its last tokens, if they determine the spelling of the answer.
+    """
+
+    inputs: Any
+    token_count: int
+    max_tokens: int
+    context: Sequence[int] = ()
+
+
+class AnswerTokens:
+    """The tokens of one answer without end tokens. It can be iterated once.
+
+    Attributes:
+        count: number of tokens so far, end tokens included.
+        finish: why the answer ended, after its last token.
+    """
+
+    def __init__(self, tokens: Iterable[int], end_tokens: Collection[int]) -> None:
+        self._tokens = tokens
+        self._end_tokens = end_tokens
+        self.count = 0
+        self.finish: FinishReason = "length"
+
+    def __iter__(self) -> Iterator[int]:
+        for token in self._tokens:
+            self.count += 1
+            if token in self._end_tokens:
+                self.finish = "stop"
+            else:
+                yield token
+
+
+class GenerativeModel(ABC, Generic[InputT, PredictionT]):
+    """A model of prompts that also streams its answers, and reports how likely an answer is."""
+
+    def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
+        self._tokenizer = tokenizer
+        self._end_tokens = end_tokens
+
+    @abstractmethod
+    def _encode(self, inputs: Sequence[InputT]) -> Iterable[Iterable[EncodedPrompt]]:
+        """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
+
+    @abstractmethod
+    def _generate(self, inputs: Any, picker: TokenPicker, max_tokens: int) -> Iterable[int]:
+        """Return all tokens of one answer, including the end token; `inputs` are those of an `EncodedPrompt`."""
+
+    @abstractmethod
+    def _stream_tokens(self, inputs: Any, picker: TokenPicker, max_tokens: int) -> Generator[int]:
+        """Yield the tokens of `_generate` as they are generated."""
+
+    @abstractmethod
+    def _prediction(self, item: InputT, answers: Sequence[Generation]) -> PredictionT:
+        """Return the prediction with the answer to each prompt of `item`."""
+
+    @abstractmethod
+    def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
+        """Return the tokens of each answer of a prediction."""
+
+    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
+        return [
+            self._prediction(item, [self._answer(prompt, item.parameters) for prompt in prompts])
+            for item, prompts in zip(inputs, self._encode(inputs), strict=True)
+        ]
+
+    def log_likelihoods(
+        self, inputs: Sequence[InputT], answers: Sequence[PredictionT], /
+    ) -> Sequence[NDArray[np.float64]]:
+        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer, in nats.
+
+        It is of the distribution at temperature 1, after the processors that the model's own configuration declares.
+        """
+        return [
+            np.array([self._log_likelihood(*known) for known in zip(prompts, self._tokens(answer), strict=True)])
+            for prompts, answer in zip(self._encode(inputs), answers, strict=True)
+        ]
+
+    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
+        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
+        """
+        return self._stream(inputs, self._encode(inputs))
+
+    def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
+        for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
+            for number, prompt in enumerate(prompts):
+                tokens = self._stream_tokens(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
+                try:
+                    answer = AnswerTokens(tokens, self._end_tokens)
+                    for text in self._tokenizer.decode_stream(answer, prompt.context):
+                        usage = TokenUsage(prompt.token_count, answer.count)
+                        yield TextChunk(item=index, prompt=number, text=text, usage=usage)
+                    usage, finish = TokenUsage(prompt.token_count, answer.count), answer.finish
+                    yield TextChunk(item=index, prompt=number, text="", final=True, usage=usage, finish=finish)
+                finally:
+                    tokens.close()
+
+    def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> Generation:
+        generated = self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)
+        answer = AnswerTokens(generated, self._end_tokens)
+        tokens = list(answer)
+        text = "".join(self._tokenizer.decode_stream(tokens, prompt.context))
+        return Generation(text, tokens, TokenUsage(prompt.token_count, answer.count), answer.finish)
+
+    def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
+        forced = ForcedTokens(tokens)
+        if tokens:
+            for _ in self._generate(prompt.inputs, forced, len(tokens)):
+                pass
+        return forced.log_likelihood
+
+
+class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
+    """A `VisionLanguageModel` that generates its answers."""
+
+    def _prediction(self, item: PromptedImage, answers: Sequence[Generation]) -> Answers:
+        return Answers(
+            prompts=item.prompts,
+            answers=[answer.text for answer in answers],
+            tokens=[answer.tokens or () for answer in answers],
+            usage=[answer.usage for answer in answers],
+            finish=[answer.finish for answer in answers],
+        )
+
+    def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
+        return prediction.tokens or ()

@@ -1,0 +1,94 @@
+"""``charioteer export`` and ``charioteer quantize``: a model in another form."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.types import ExistingDirectory, PositiveInt
+from cyclopts.validators import Number
+
+from app.core.cli.inputs import choose_images
+from app.core.cli.terminal import console, printable, progress, table
+
+_MANY_TIES = 0.5
+"""Share of tied scores from which ties explain a difference."""
+
+
+def export(
+    folder: ExistingDirectory,
+    *,
+    output: Annotated[Path, Parameter(help="The folder to write model.onnx, config.json and the processor into.")],
+    opset: Annotated[int, Parameter(validator=Number(gte=14, lte=20))] = 17,
+    tolerance: float = 1e-3,
+) -> None:
+    """Export a transformers model to ONNX, run both on the same images, and fail when the outputs differ.
+
+    Args:
+        folder: Hugging Face folder of an image classifier, an object detector, or a semantic segmenter.
+        output: Folder to write to.
+        opset: ONNX opset version, 14 to 20.
+        tolerance: Maximum difference between outputs of ONNX Runtime and torch, relative to the largest value.
+    """
+    from app.plugins.torch.compare_export import export_model
+
+    terminal = console()
+    export_result = export_model(folder, output, opset, tolerance)
+    differences = table("input", "output", "largest difference", title="torch and ONNX Runtime")
+    for comparison in export_result.comparisons:
+        for name, difference in comparison.differences.items():
+            differences.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
+    terminal.print(differences)
+    sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
+    terminal.print(f"Wrote {printable(export_result.file)}, which takes images {sizes}.")
+    score_difference = export_result.score_difference
+    if score_difference is None:
+        terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
+    else:
+        terminal.print(f"When served, their scores differ by at most {score_difference:.2e}.")
+    differs = score_difference is None or max(score_difference, export_result.max_difference) > tolerance
+    if differs and export_result.tied_share > _MANY_TIES:
+        terminal.print(
+            f"[yellow]{export_result.tied_share:.0%} of the original model's scores are equal to another one within "
+            f"{tolerance:g}, as with random weights. Rounding decides the order of equal scores, and which queries a "
+            f"detector selects: compare a trained model.[/yellow]"
+        )
+    if export_result.max_difference > tolerance:
+        terminal.print(f"[red]They differ by more than {tolerance:g}.[/red]")
+        sys.exit(1)
+
+
+def quantize(
+    path: Annotated[Path, Parameter(help="An ONNX model file, or a model's folder.")],
+    *,
+    data: ExistingDirectory,
+    limit: PositiveInt = 100,
+    output: Path | None = None,
+) -> None:
+    """Quantise an ONNX model to int8, and write it as a new version of the model.
+
+    Int8 is faster on processors with instructions for it, and changes answers. Compare them before you serve it:
+    `charioteer evaluate` measures each version.
+
+    Args:
+        path: the model.
+        data: Folder of images for the calibration, such as those that --record-images stored.
+        limit: Maximum number of images, chosen at random.
+        output: Folder to write; by default the next version beside the model.
+    """
+    from app.core.assembly.discovery import latest_version, model_at
+    from app.plugins.tuning.quantization import next_version
+    from app.plugins.tuning.quantization import quantize as quantize_model
+
+    source = latest_version(model_at(path))
+    images = choose_images(data, limit)
+    folder = output or next_version(source)
+    with progress(f"Calibrating {source.name}", len(images)) as bar:
+        provenance = quantize_model(source, images, folder, bar.advance)
+    terminal = console()
+    written = printable(folder)
+    terminal.print(f"Wrote {written}, calibrated with {provenance.images} images by {provenance.tool}.", soft_wrap=True)
+    terminal.print(f"It loads, and its outputs differ from the original's by at most {provenance.difference:.1%}.")
+    if output is None and source.root is None:
+        advice = f"A server of {printable(folder.parent)} uses it instead of version {source.version}"
+        terminal.print(f"{advice} until you remove it.", soft_wrap=True)

@@ -1,0 +1,103 @@
+"""Check the files of a model's folder before a framework reads them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from app.core.settings.model import ModelError, ModelSource, read_json_file
+
+_CONFIG = "config.json"
+_WEIGHTS = ".safetensors"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_ADAPTER = "adapter_config.json"
+_WITH_CODE = (
+    _CONFIG,
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer_config.json",
+    "video_preprocessor_config.json",
+)
+_IMPLEMENTATIONS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_MAX_DEPTH = 32
+
+
+class _Index(msgspec.Struct, frozen=True):
+    weight_map: Mapping[str, str] = {}
+
+
+def is_model_folder(source: ModelSource) -> bool:
+    """Return whether the folder has a config.json and weights, in a supported format or not."""
+    if source.file is not None and source.file.suffix not in (_WEIGHTS, *_PICKLES):
+        return False
+    return (source.folder / _CONFIG).is_file() and bool(_weights(source.folder, (_WEIGHTS, *_PICKLES)))
+
+
+def check_files(source: ModelSource) -> None:
+    """Reject files that could run code, and incomplete models.
+
+    Raises:
+        ModelError: for pickles without safetensors, Python code of the model or of a hub, missing weights, Git LFS
+            pointers, weights outside the folder, and adapters of another model.
+    """
+    folder = source.folder
+    weights = _weights(folder, (_WEIGHTS,))
+    if not weights:
+        pickles = _weights(folder, _PICKLES)
+        if pickles:
+            raise ModelError(
+                f"{pickles[0]} is a pickle, which can run any code when it is loaded; "
+                "only safetensors are supported: save the model with save_pretrained(folder, safe_serialization=True)"
+            )
+        raise ModelError(f"{folder} has no weights: expected a .safetensors file")
+    for path in weights:
+        with path.open("rb") as opened:
+            if opened.read(19) == b"version https://git":
+                raise ModelError(f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
+    for name in _WITH_CODE:
+        path = folder / name
+        if path.is_file():
+            _check_code(path, read_json_file(path, dict[str, object]), 0)
+    for path in sorted(folder.glob(f"*{_WEIGHTS}.index.json")):
+        _check_shards(path)
+    if (folder / _ADAPTER).is_file():
+        raise ModelError(
+            f"{folder / _ADAPTER} shows that these are adapters of another model; merge them into its weights and save "
+            "the merged model with save_pretrained"
+        )
+
+
+def _check_code(path: Path, value: object, depth: int) -> None:
+    """Reject references to code anywhere in a configuration, including nested ones."""
+    if depth > _MAX_DEPTH:
+        raise ModelError(f"{path} is nested deeper than {_MAX_DEPTH} levels")
+    match value:
+        case dict():
+            fields = cast("dict[str, object]", value)
+            if fields.get("auto_map"):
+                raise ModelError(f"{path} refers to Python code of the model (auto_map), which is not run")
+            for name in _IMPLEMENTATIONS:
+                # A name with a slash is a repository on a hub that contains compiled code.
+                if "/" in str(fields.get(name)):
+                    raise ModelError(f"{path} refers to code on a hub ({name}), which is not run")
+            for field in fields.values():
+                _check_code(path, field, depth + 1)
+        case list():
+            for element in cast("list[object]", value):
+                _check_code(path, element, depth + 1)
+        case _:
+            pass
+
+
+def _check_shards(path: Path) -> None:
+    """Reject an index of weights that names anything but safetensors files in the same folder."""
+    shards = read_json_file(path, _Index).weight_map
+    for name in sorted(set(shards.values())):
+        if name != Path(name).name or not name.endswith(_WEIGHTS):
+            raise ModelError(f"{path} names weights in {name[:200]!r}; expected {_WEIGHTS} files beside it")
+
+
+def _weights(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix in suffixes and file.is_file())

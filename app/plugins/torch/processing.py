@@ -1,0 +1,250 @@
+"""Convert an image and a prompt to the inputs of a vision-language model."""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import PIL.Image
+
+from app.core.settings.model import ModelError, ModelSource, read_json_file
+from app.plugins.text.tokenizer import Tokenizer
+from app.plugins.torch.framework import first_line, framework, locked
+from app.plugins.torch.images import load_image_processor
+from app.plugins.torch.tokenizing import load_tokenizer
+from tasks.image_text_to_text import PromptedImage
+from tasks.inference.error import InferenceError, invalid
+from tasks.text.generation import Message, image_count, question, reject_conversation, template_message, with_texts
+from tasks.vision.image import Image
+
+_PROBE = "What is in the image?"
+
+_ENCODER_DECODER = "vision-encoder-decoder"
+
+_WITHOUT_VIDEO = {"SmolVLMProcessor": "Idefics3Processor"}
+"""Processors that need video packages, and a replacement that treats images in the same way."""
+
+
+class PromptStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model without a chat template gets a prompt, according to the library's documentation of the model.
+
+    Attributes:
+        text: text for the processor, made of the image token and the prompt.
+        needs: token of `text` without which the vocabulary has no use for a prompt.
+        verbatim: a prompt that starts with this is used unchanged.
+        in_decoder: whether the text starts the answer. Otherwise the model reads it with the image.
+        open_end: whether to remove the last token, which ends a text.
+        keeps_markup: whether tokens for locations and fields are text, in prompts and in answers.
+        without_unknown: whether an answer must not contain the unknown token.
+    """
+
+    text: str = "{image}\n{prompt}"
+    needs: str = ""
+    verbatim: str | None = None
+    in_decoder: bool = False
+    open_end: bool = False
+    keeps_markup: bool = False
+    without_unknown: bool = False
+
+
+_STYLES = {
+    "donut-swin": PromptStyle(
+        text="<s_docvqa><s_question>{prompt}</s_question><s_answer>",
+        needs="<s_docvqa>",
+        verbatim="<s_",
+        in_decoder=True,
+        keeps_markup=True,
+        without_unknown=True,
+    ),
+    # The processor adds the image token, and replaces task prompts such as <CAPTION>.
+    "florence2": PromptStyle(text="{prompt}", keeps_markup=True),
+    # The model does not continue a text after its end token.
+    "git": PromptStyle(open_end=True),
+    "paligemma": PromptStyle(text="{image}{prompt}"),
+    _ENCODER_DECODER: PromptStyle(text="", in_decoder=True),
+}
+"""By model type, or by that of the image encoder; others have the defaults."""
+
+
+def prompt_style(config: Any) -> PromptStyle:
+    """Return how the model of a configuration gets its prompts."""
+    encoder = getattr(getattr(config, "encoder", None), "model_type", "")
+    return _STYLES.get(encoder) or _STYLES.get(config.model_type) or PromptStyle()
+
+
+class Conversation:
+    """Formats an image and a prompt with the model's chat template, or in its style.
+
+    Args:
+        style: how the model gets a prompt if it has no chat template.
+        end_tokens: tokens that end an answer, which a prompt must not contain.
+
+    Raises:
+        ModelError: if the chat template does not accept one image and one prompt.
+    """
+
+    def __init__(self, processor: Any, tokenizer: Tokenizer, style: PromptStyle, end_tokens: frozenset[int]) -> None:
+        self._processor = processor
+        self._tokenizer = tokenizer
+        self._style = style
+        self._process = locked(processor)
+        self._image_token = str(getattr(processor, "image_token", None) or "")
+        self._first_token = getattr(processor.tokenizer, "bos_token", None)
+        self._image_id = image_id = tokenizer.id_of(self._image_token)
+        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
+        self._control_ids |= frozenset() if image_id is None else {image_id}
+        self._uses_parts = True
+        if getattr(processor, "chat_template", None) and not self._accepts(_PROBE):
+            # Some models have the template of a text model, which expects a message as one string.
+            self._uses_parts = False
+            if not self._accepts(_PROBE):
+                raise ModelError("The chat template does not accept one image and one question")
+
+    def render_item(self, item: PromptedImage) -> list[str]:
+        """Validate the prompts of a client, and return each with its image, or the conversation, as one text.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for an empty text, one that the template rejects, or one that contains a
+                control token.
+        """
+        messages = item.parameters.messages
+        if messages is None:
+            return [self._render_prompt(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
+        has_template = bool(getattr(self._processor, "chat_template", None))
+        if not has_template:
+            reject_conversation(messages, item.path)
+        if image_count(messages) == 0 and (
+            not has_template or self._image_id in self._expected_control_tokens(messages, item.path)
+        ):
+            raise invalid("Expected an image: this model answers no question without one", item.path)
+        return [self._render(messages, item.path)]
+
+    def _render_prompt(self, prompt: str, path: str) -> str:
+        if not prompt.strip():
+            raise invalid("Expected a question, got an empty text", path)
+        return self._render([question(prompt)], path)
+
+    def _render(self, messages: Sequence[Message], path: str) -> str:
+        text = self._render_template(messages, path)
+        if self._control_tokens(text) != self._expected_control_tokens(messages, path):
+            raise invalid("Expected a text without the model's control tokens", path)
+        return text
+
+    def _expected_control_tokens(self, messages: Sequence[Message], path: str) -> list[int]:
+        """Return the control tokens of the same conversation with harmless texts."""
+        return self._control_tokens(self._render_template([with_texts(message, _PROBE) for message in messages], path))
+
+    def _render_template(self, messages: Sequence[Message], path: str) -> str:
+        """Return the conversation as one text that marks the positions of the images."""
+        if not getattr(self._processor, "chat_template", None):
+            return self._styled(messages[0].text)
+        image_token = None if self._uses_parts else self._image_token
+        rendered = [template_message(message, image_token) for message in messages]
+        try:
+            return self._processor.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
+        except Exception as error:  # noqa: BLE001 - a template may raise any type
+            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
+
+    def inputs(self, images: Sequence[Image], text: str, path: str) -> dict[str, Any]:
+        """Return the arguments of the model for a text of `render_item`, as a batch of one.
+
+        Raises:
+            InferenceError: INVALID_REQUEST if the processor rejects the images or the text.
+        """
+        options: dict[str, Any] = {} if self._style.in_decoder else {"text": [text]}
+        if self._first_token and text.startswith(str(self._first_token)):
+            options["add_special_tokens"] = False
+        files = [PIL.Image.fromarray(image.pixels) for image in images]
+        try:
+            inputs = self._process(images=files or None, **options)
+        except InferenceError as error:
+            raise error.with_prefix(path) from None
+        if self._style.open_end:
+            inputs = {name: value[:, :-1] if value.ndim == 2 else value for name, value in inputs.items()}
+        if self._style.in_decoder and text:
+            inputs["decoder_input_ids"] = framework().torch.tensor(
+                [self._tokenizer.encode(text, with_special_tokens=False)]
+            )
+        if self._style.without_unknown and self._tokenizer.unknown is not None:
+            inputs["bad_words_ids"] = [[self._tokenizer.unknown]]
+        return inputs
+
+    def _styled(self, prompt: str) -> str:
+        style = self._style
+        if style.verbatim is not None and prompt.startswith(style.verbatim):
+            return prompt
+        if style.needs and self._tokenizer.id_of(style.needs) is None:
+            return ""
+        text = style.text if self._image_token else style.text.removeprefix("{image}\n")
+        return text.format(image=self._image_token, prompt=prompt)
+
+    def _accepts(self, prompt: str) -> bool:
+        try:
+            text = self._render_template([question(prompt)], "")
+        except InferenceError:
+            return False
+        # Gemma's templates mark the start of an image, and the processor inserts the image tokens there.
+        marks = [self._image_token, str(getattr(self._processor, "boi_token", None) or "")]
+        return prompt in text and (not self._image_token or any(text.count(mark) == 1 for mark in marks if mark))
+
+    def _control_tokens(self, text: str) -> list[int]:
+        ids = self._tokenizer.encode(text, with_special_tokens=False)
+        return [id_ for id_ in ids if id_ in self._control_ids]
+
+
+def load_processor(source: ModelSource, model_type: str) -> Any:
+    """Load transformers' processor of a model.
+
+    Several processors require a video processor, which requires torchvision. Since no protocol accepts videos, these
+    processors are assembled without it.
+
+    Raises:
+        ModelError: if it cannot be loaded from the files.
+    """
+    transformers = framework().transformers
+    if model_type == _ENCODER_DECODER:
+        # Not all of these models name a processor, and all processors of this kind are such a pair.
+        return transformers.TrOCRProcessor(load_image_processor(source), load_tokenizer(source))
+    try:
+        processor = transformers.AutoProcessor.from_pretrained(
+            source.folder, local_files_only=True, trust_remote_code=False
+        )
+        if hasattr(processor, "tokenizer"):
+            return processor
+        reason = "transformers does not know its processor_class"
+    except Exception as error:  # noqa: BLE001 - missing packages, missing files and bad ones have no common base
+        reason = first_line(error)
+    try:
+        return _assemble(source, model_type)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{source.folder} has no usable processor: {reason}") from error
+
+
+def _assemble(source: ModelSource, model_type: str) -> Any:
+    transformers = framework().transformers
+    name = _class_name(source, model_type)
+    processor_class: Any = getattr(transformers, _WITHOUT_VIDEO.get(name, name))
+
+    def check_argument(self: Any, name: str, argument: Any) -> Any:
+        return (
+            None if name == "video_processor" else processor_class.check_argument_for_proper_class(self, name, argument)
+        )
+
+    without_video: Any = type(
+        processor_class.__name__, (processor_class,), {"check_argument_for_proper_class": check_argument}
+    )
+    options, _ = processor_class.get_processor_dict(source.folder, local_files_only=True)
+    components = {"image_processor": load_image_processor(source), "tokenizer": load_tokenizer(source)}
+    arguments = [components.get(name) for name in processor_class.get_attributes()]
+    return without_video.from_args_and_dict(arguments, options)
+
+
+def _class_name(source: ModelSource, model_type: str) -> str:
+    for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
+        path = source.folder / file
+        if path.is_file() and (class_name := read_json_file(path, dict[str, object]).get("processor_class")):
+            return str(class_name)
+    table: Any = importlib.import_module("transformers.models.auto.processing_auto")
+    return str(table.PROCESSOR_MAPPING_NAMES[model_type])

@@ -1,0 +1,262 @@
+"""Triton's extensions: model configuration, repository, statistics; and refusals of those that this server lacks."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registration
+from app.core.protocols.http_inference import read_body
+from app.core.protocols.kserve_v2.rendering import declared_outputs
+from app.core.protocols.protocol import Endpoint, HttpRequest, Method, read_endpoint
+from app.core.wire.json_body import read_json
+from app.plugins.triton.statistics import Duration
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
+
+_PLATFORMS = {"onnx": ("onnxruntime_onnx", "onnxruntime"), "transformers": ("", "pytorch")}
+"""Triton's names for the platform and the backend; by default no platform, and our name as the backend."""
+
+MODEL_PATH = "/v2/models/{target:str}"
+VERSION_PATH = f"{MODEL_PATH}/versions/{{version:str}}"
+
+_GET_AND_POST: tuple[Method, ...] = ("GET", "POST")
+_SHARED_MEMORY_PATHS: Mapping[str, Method] = {
+    "status": "GET",
+    "unregister": "POST",
+    "region/{region:str}/status": "GET",
+    "region/{region:str}/register": "POST",
+    "region/{region:str}/unregister": "POST",
+}
+_UNSUPPORTED_PATHS: Mapping[str, tuple[str, Sequence[Method]]] = {
+    "/v2/logging": ("log settings", _GET_AND_POST),
+    "/v2/trace/setting": ("trace settings", _GET_AND_POST),
+    f"{MODEL_PATH}/trace/setting": ("trace settings", _GET_AND_POST),
+    **{
+        f"/v2/{kind}sharedmemory/{path}": ("shared memory", (method,))
+        for kind in ("system", "cuda")
+        for path, method in _SHARED_MEMORY_PATHS.items()
+    },
+}
+
+UNSUPPORTED_CALLS: Mapping[str, str] = {
+    "TraceSetting": "trace settings",
+    "LogSettings": "log settings",
+    **{
+        f"{kind}SharedMemory{call}": "shared memory"
+        for kind in ("System", "Cuda")
+        for call in ("Status", "Register", "Unregister")
+    },
+}
+"""The gRPC methods of extensions that this server does not have, with what they need."""
+
+_REPOSITORY_MODEL = "/v2/repository/models/{target:str}"
+_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
+
+
+class _IndexRequest(msgspec.Struct, frozen=True):
+    ready: bool = False
+
+
+class _LoadRequest(msgspec.Struct, frozen=True):
+    parameters: Mapping[str, object] = {}
+
+
+class _IndexEntry(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
+def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
+    """Return the endpoints to configure, list, load and unload models, for their statistics, and of refusals."""
+
+    async def index(request: HttpRequest) -> object:
+        body = await read_body(request, engine)
+        options = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
+        return await index_entries(engine, ready=options.ready)
+
+    async def load(request: HttpRequest) -> object:
+        name = request.path_params["target"]
+        body = await read_body(request, engine)
+        options = read_json(body, _LoadRequest, limits=engine.limits) if body.strip() else _LoadRequest()
+        reject_load_parameters(options.parameters)
+        await engine.repository.load(name)
+        return {"name": name, "load": True}
+
+    async def unload(request: HttpRequest) -> object:
+        name = request.path_params["target"]
+        await engine.repository.unload(name)
+        return {"name": name, "unload": True}
+
+    def statistics(request: HttpRequest) -> object:
+        target, version = request.path_params.get("target"), request.path_params.get("version")
+        return statistics_of(engine, engine.registry.name_for_path(target) if target else None, version)
+
+    def config(request: HttpRequest) -> object:
+        return model_config(find_registration(engine, request))
+
+    def refuse(feature: str, _: HttpRequest) -> object:
+        raise unsupported(feature)
+
+    describe = partial(read_endpoint, failures=(404, 503))
+    change = partial(Endpoint, method="POST", failures=(400, 404, 413, 503), permission="admin")
+    return [
+        Endpoint(
+            "/v2/repository/index",
+            "Every version of every model",
+            method="POST",
+            handle=index,
+            body=_IndexRequest,
+            body_required=False,
+            answer=list[_IndexEntry],
+            failures=(400, 413),
+            permission="read",
+        ),
+        change(f"{_REPOSITORY_MODEL}/load", "Load or reload a model from disk", handle=load),
+        change(f"{_REPOSITORY_MODEL}/unload", "Unload a model", handle=unload),
+        *(
+            describe(
+                f"{path}/stats", "Statistics of models since the server started", handle=statistics, permission="read"
+            )
+            for path in ("/v2/models", MODEL_PATH, VERSION_PATH)
+        ),
+        *(
+            describe(f"{path}/config", "Triton's configuration of a model", handle=config)
+            for path in (MODEL_PATH, VERSION_PATH)
+        ),
+        *(
+            Endpoint(
+                path,
+                f"Not supported: Triton's {feature}",
+                method=method,
+                handle=partial(refuse, feature),
+                failures=(400,),
+                permission="infer",
+            )
+            for path, (feature, methods) in _UNSUPPORTED_PATHS.items()
+            for method in methods
+        ),
+    ]
+
+
+def unsupported(feature: str) -> InferenceError:
+    """Return the error of an extension that this server does not have."""
+    instead = "send tensors in the request" if feature == "shared memory" else "set them when the server starts"
+    return InferenceError(ErrorKind.UNSUPPORTED, f"This server does not support Triton's {feature}; {instead}")
+
+
+def find_registration(engine: Engine, request: HttpRequest) -> Registration:
+    """Return the version of a model that a path names.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND.
+    """
+    path = request.path_params
+    return engine.registry.find(engine.registry.name_for_path(path["target"]), path.get("version"))
+
+
+def model_config(registration: Registration) -> Mapping[str, Any]:
+    """Return the message ModelConfig of a model, with the tensors of its metadata."""
+    servable = registration.ready_servable()
+    description, source = servable.description, registration.source
+    outputs = declared_outputs(servable)
+    platform, backend = _PLATFORMS.get(description.platform, ("", description.platform))
+    batching = source.settings.batching
+    # Triton leaves the first dimension out of the tensors that it batches.
+    batched = (
+        batching.max_size > 1
+        and description.task_type is TaskType.TENSOR
+        and all(len(spec.shape) > 1 and spec.shape[0] == -1 for spec in (*servable.inputs, *outputs))
+    )
+    parameters = {"task_type": {"string_value": description.task_type.value}}
+    if description.properties:
+        # Ultralytics' client reads a Python literal.
+        parameters["metadata"] = {"string_value": repr(dict(description.properties))}
+    config: dict[str, Any] = {
+        "name": source.name,
+        "platform": platform,
+        "backend": backend,
+        "version_policy": {"all": {}},
+        "max_batch_size": batching.max_size if batched else 0,
+        "input": [{**_tensor(spec, batched), "format": "FORMAT_NONE"} for spec in servable.inputs],
+        "output": [{**_tensor(spec, batched), "label_filename": ""} for spec in outputs],
+        "parameters": parameters,
+        "model_transaction_policy": {"decoupled": False},
+    }
+    if batched:
+        microseconds = round(batching.max_delay_ms * 1000)
+        config["dynamic_batching"] = {
+            "preferred_batch_size": [batching.max_size],
+            "max_queue_delay_microseconds": microseconds,
+        }
+    return config
+
+
+def _tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
+    datatype = "STRING" if spec.datatype is Datatype.BYTES else spec.datatype.value
+    return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": list(spec.shape[1:] if batched else spec.shape)}
+
+
+def reject_load_parameters(parameters: Mapping[str, object]) -> None:
+    """Reject parameters of a load request. Triton accepts settings and files there, which would be unchecked here.
+
+    Raises:
+        InferenceError: UNSUPPORTED, for any parameter.
+    """
+    if parameters:
+        names = ", ".join(map(repr, parameters))
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded from disk without parameters, got {names:.200}")
+
+
+async def index_entries(engine: Engine, *, ready: bool) -> Sequence[_IndexEntry]:
+    """Return the repository index: every version of every model, or only the ready ones."""
+    return [
+        _IndexEntry(entry.source.name, entry.source.version, entry.state, entry.reason)
+        for entry in await engine.repository.index()
+        if entry.servable is not None or not ready
+    ]
+
+
+def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapping[str, Any]:
+    """Return the statistics of one version, or of all ready ones of a model or of the server.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY.
+    """
+    registrations: Sequence[Registration] = engine.registry.registrations
+    if name:
+        found = engine.registry.find(name, version or None)
+        registrations = [found] if version else engine.registry.versions(name)
+    return {
+        "model_stats": [
+            _statistics(engine, registration)
+            for registration in registrations
+            if registration.servable is not None or version
+        ]
+    }
+
+
+def _statistics(engine: Engine, registration: Registration) -> dict[str, Any]:
+    source = registration.source
+    statistics = engine.statistics.for_model(source.name, source.version)
+    return {
+        "name": source.name,
+        "version": source.version,
+        "last_inference": statistics.last_inference,
+        "inference_count": statistics.inference_count,
+        "execution_count": statistics.execution_count,
+        "inference_stats": {
+            **{name: getattr(statistics, name) for name in _DURATIONS},
+            # This server has no response cache, but the extension requires these fields.
+            "cache_hit": Duration(),
+            "cache_miss": Duration(),
+        },
+        "batch_stats": [
+            {"batch_size": size, **msgspec.structs.asdict(batch)} for size, batch in sorted(statistics.batches.items())
+        ],
+    }

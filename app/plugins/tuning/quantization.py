@@ -1,0 +1,266 @@
+"""Quantise an ONNX model to int8, calibrated with images, and write the result as a new version of the model."""
+
+import hashlib
+import importlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app import __version__
+from app.core.assembly.discovery import model_at
+from app.core.engine.error_text import needs_extra
+from app.core.runtimes.onnxruntime.files.model_files import read_model_files
+from app.core.runtimes.onnxruntime.loading import load, open_session
+from app.core.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
+from app.core.runtimes.onnxruntime.session import Session
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
+from app.core.wire.bytes_elements import BinaryElement
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype
+from tasks.vision.request import IMAGE_INPUT
+
+_OPERATORS = ("Conv", "Gemm", "MatMul")
+"""Operators that run in int8. They need nearly all of the time; int8 in a detector's head would move its boxes."""
+_VERSION = re.compile(r"v?(\d+)(\.\d+)*", re.ASCII)
+_CONFIGURATION = ("config.json", "preprocessor_config.json")
+_MIN_OPSET = 13
+"""The first opset in which DequantizeLinear takes a scale for each channel."""
+_COMPARED_IMAGES = 8
+_AS_FAR_AS_ZEROS = 1.0
+"""The relative difference between an output and zeros."""
+_NOT_COPIED = ("name", "uri", "version", "versions")
+
+
+def next_version(source: ModelSource) -> Path:
+    """Return the folder of a new version of the model: a number above all others, 2 for a model without versions."""
+    root = source.root or source.folder
+    numbers = [int(match[1]) for path in root.iterdir() if (match := _VERSION.fullmatch(path.name)) and path.is_dir()]
+    return root / str(max([1, *numbers]) + 1)
+
+
+def quantize(
+    source: ModelSource, images: Sequence[Path], folder: Path, on_progress: Callable[[int], None] = lambda _: None
+) -> QuantizationProvenance:
+    """Quantise the graph of a model, and write it with its settings and its provenance.
+
+    Args:
+        source: an ONNX model that takes an image.
+        images: files for the calibration; those that are not images are skipped.
+        folder: where to write; it must not exist.
+        on_progress: called with 1 after each file.
+
+    Raises:
+        ModelError: when the model cannot be quantised, no file is an image, or the extra is not installed; also when
+            the result cannot be loaded and run, or does not resemble the original.
+        OSError: when the result cannot be written.
+    """
+    if source.settings.precision == "int8":
+        raise ModelError(f"{source.folder} is quantised already")
+    framework, tools = _tools()
+    if folder.exists():
+        raise ModelError(f"{folder} exists already")
+    if not folder.parent.is_dir():
+        raise ModelError(f"{folder}: there is no folder {folder.parent}")
+    reader = _CalibrationReader(source, images, on_progress)
+    graph = reader.session.file
+    # A repository that is polled must not see a part of it.
+    with tempfile.TemporaryDirectory(prefix=".quantize-", dir=folder.parent) as scratch:
+        part, prepared = Path(scratch) / "version", Path(scratch) / "prepared.onnx"
+        part.mkdir()
+        try:
+            tools.shape_inference.quant_pre_process(str(graph), str(prepared), skip_symbolic_shape=True)
+            prepared = _raise_opset(framework, prepared, reader)
+            tools.quantize_static(
+                str(prepared),
+                str(part / "model.onnx"),
+                reader,
+                op_types_to_quantize=list(_OPERATORS),
+                per_channel=True,
+                activation_type=tools.QuantType.QUInt8,
+                weight_type=tools.QuantType.QInt8,
+            )
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001  onnx and ONNX Runtime raise many types
+            raise ModelError(f"{graph} cannot be quantised: {type(error).__name__}: {error}") from None
+        provenance = QuantizationProvenance(
+            source=graph.name,
+            source_version=source.version,
+            source_sha256=hashlib.sha256(graph.read_bytes()).hexdigest(),
+            images=len(reader.digests),
+            images_sha256=hashlib.sha256("\n".join(sorted(reader.digests)).encode()).hexdigest(),
+            tool=f"onnxruntime {framework.__version__}",
+            written_by=f"charioteer {__version__}",
+        )
+        kept = {name: value for name, value in read_own_settings(source).items() if name not in _NOT_COPIED}
+        settings = {**({"name": source.settings.name} if source.settings.name else {}), **kept, "precision": "int8"}
+        files = read_model_files(source, reader.session)
+        if files.label_file and files.labels:
+            settings["labels"] = files.labels[0]
+        for name in _CONFIGURATION:
+            for file in (source.folder / name, graph.parent / name):
+                if file.is_file():
+                    shutil.copy(file, part / name)
+        _write_json(part / SETTINGS_FILE, settings)
+        provenance = msgspec.structs.replace(provenance, difference=_check(part, reader))
+        _write_json(part / PROVENANCE_FILE, provenance)
+        part.rename(folder)
+    return provenance
+
+
+def _write_json(file: Path, content: object) -> None:
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+
+
+def _raise_opset(framework: Any, graph: Path, reader: "_CalibrationReader") -> Path:
+    """Return a graph whose opset has scales for each channel: `graph`, or one converted to `_MIN_OPSET`.
+
+    Raises:
+        ModelError: when the converted graph does not give the outputs of the original.
+    """
+    onnx = importlib.import_module("onnx")
+    model = onnx.load(str(graph))
+    if all(entry.version >= _MIN_OPSET for entry in model.opset_import if entry.domain in ("", "ai.onnx")):
+        return graph
+    converted = graph.with_name("converted.onnx")
+    feeds = reader.first_feeds()
+    try:
+        version_converter = importlib.import_module("onnx.version_converter")
+        onnx.save(version_converter.convert_version(model, _MIN_OPSET), str(converted))
+        session = framework.InferenceSession(str(converted), providers=["CPUExecutionProvider"])
+        found = session.run([output.name for output in reader.session.outputs], dict(feeds))
+        for output, expected in zip(found, reader.session.run(feeds), strict=True):
+            np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-3)
+    except Exception as error:  # noqa: BLE001  onnx and ONNX Runtime raise many types
+        reason = "its outputs change" if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+        raise ModelError(
+            f"{reader.session.file} cannot be quantised, because its opset is below {_MIN_OPSET} and cannot be raised: "
+            f"{reason}. Export it with opset {_MIN_OPSET} or later"
+        ) from None
+    return converted
+
+
+def _check(folder: Path, reader: "_CalibrationReader") -> float:
+    """Load the quantised model, and compare its outputs with those of the original for the first images.
+
+    Returns:
+        The largest difference of an output, relative to its norm in the original.
+
+    Raises:
+        ModelError: when the model cannot be loaded or run, or none of its outputs resembles the original's.
+    """
+    (source,) = model_at(folder)
+    try:
+        session = open_session(source)
+        load(source, lambda _: session)
+        expected, found = ([graph.run(feeds) for feeds in reader.samples] for graph in (reader.session, session))
+    except (ModelError, InferenceError) as error:
+        reason = error.message if isinstance(error, InferenceError) else str(error)
+        raise ModelError(f"{reader.session.file} cannot be quantised, its int8 version fails: {reason}") from None
+    differences = [
+        _relative_difference(
+            *(np.concatenate([np.ravel(outputs[index]) for outputs in side]) for side in (expected, found))
+        )
+        for index, output in enumerate(session.outputs)
+        if output.datatype is not Datatype.BYTES
+    ]
+    if differences and min(differences) >= _AS_FAR_AS_ZEROS:
+        raise ModelError(
+            f"{reader.session.file} cannot be quantised, because the outputs of its int8 version are wrong: they "
+            f"differ by {min(differences):.0%} of the original's. Use fp32, or bf16 with OpenVINO"
+        )
+    return max(differences, default=0.0)
+
+
+def _relative_difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
+    """Return the norm of the difference, relative to that of `expected`; 0 if they cannot be compared."""
+    if np.isfinite(expected).all() and not np.isfinite(found).all():
+        return np.inf
+    norm = float(np.linalg.norm(expected.astype(np.float64)))
+    # The number of rows may depend on the scores.
+    if expected.shape != found.shape or not 0 < norm < np.inf:
+        return 0.0
+    return float(np.linalg.norm(found.astype(np.float64) - expected)) / norm
+
+
+class _CalibrationReader:
+    """Yields the graph's inputs for each image, as serving computes them: a `CalibrationDataReader`."""
+
+    def __init__(self, source: ModelSource, images: Sequence[Path], on_progress: Callable[[int], None]) -> None:
+        self.session = _RecordingSession(open_session(source))
+        self.digests: set[str] = set()
+        self.samples: list[Mapping[str, NDArray[Any]]] = []
+        self._servable = load(source, lambda _: self.session)
+        if tuple(self._servable.inputs) != (IMAGE_INPUT,):
+            raise ModelError(f"{source.folder}: only a model that takes one image can be quantised")
+        self._name, self._images, self._on_progress = source.name, iter(images), on_progress
+        self._pending: Mapping[str, NDArray[Any]] | None = None
+
+    def first_feeds(self) -> Mapping[str, NDArray[Any]]:
+        """Return the inputs for the first image; `get_next` returns them too."""
+        self._pending = self.get_next()
+        return self.samples[0]
+
+    def get_next(self) -> Mapping[str, NDArray[Any]] | None:
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            return pending
+        for file in self._images:
+            self._on_progress(1)
+            data = file.read_bytes()
+            tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(data)])
+            try:
+                request = InferenceRequest(id="quantize", model_name=self._name, inputs=(tensor,))
+                self._servable.predict(request, Limits())
+            except InferenceError:
+                continue
+            self.digests.add(hashlib.sha256(data).hexdigest())
+            if len(self.samples) < _COMPARED_IMAGES:
+                self.samples.append({name: array.copy() for name, array in self.session.feeds.items()})
+            return self.session.feeds
+        if not self.digests:
+            raise ModelError("No file of the calibration data is an image that the model accepts")
+        return None
+
+
+class _RecordingSession:
+    """A `GraphSession` that keeps the inputs of its last call."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.file, self.inputs, self.outputs = session.file, session.inputs, session.outputs
+        self.metadata, self.facts, self.copies = session.metadata, session.facts, session.copies
+        self.feeds: Mapping[str, NDArray[Any]] = {}
+
+    def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
+        self.feeds = feeds
+        return self._session.run(feeds, names)
+
+
+def read_own_settings(source: ModelSource) -> Mapping[str, object]:
+    """Return the content of the settings file of a model: its version's own, else the one for all versions.
+
+    Raises:
+        ModelError: when the file cannot be read.
+    """
+    for folder in filter(None, (source.folder, source.root)):
+        if (folder / SETTINGS_FILE).is_file():
+            return read_json_file(folder / SETTINGS_FILE, dict[str, object])
+    return {}
+
+
+def _tools() -> tuple[Any, Any]:
+    with needs_extra("Quantisation", "quantize", ModelError):
+        importlib.import_module("onnx")
+    tools = importlib.import_module("onnxruntime.quantization")
+    importlib.import_module("onnxruntime.quantization.shape_inference")
+    return importlib.import_module("onnxruntime"), tools

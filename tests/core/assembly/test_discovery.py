@@ -1,0 +1,283 @@
+"""Discovery of models by path. Only names matter here, so the files are empty."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from app.core.assembly.discovery import discover, model_at, models_in
+from app.core.assembly.models import describe, find_models, load
+from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.server import DEMO_MODELS, ModelOptions
+
+
+def create_files(root: Path, *files: str) -> None:
+    """Create empty files below `root`; settings files hold an empty object."""
+    for name in files:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}" if path.suffix == ".json" else "")
+
+
+def names_and_versions(models: list[ModelSource]) -> list[tuple[str, str]]:
+    """Return names and versions."""
+    return [(source.name, source.version) for source in models]
+
+
+def test_file_is_a_model_with_its_name(tmp_path: Path) -> None:
+    create_files(tmp_path, "boats.onnx")
+    (source,) = discover(tmp_path / "boats.onnx")
+    assert (source.name, source.version, source.file) == ("boats", "1", tmp_path / "boats.onnx")
+
+
+def test_file_named_model_takes_the_name_of_its_folder(tmp_path: Path) -> None:
+    create_files(tmp_path, "boats/model.onnx")
+    assert names_and_versions([*model_at(tmp_path / "boats" / "model.onnx")]) == [("boats", "1")]
+
+
+def test_a_folder_with_a_model_is_one_model(tmp_path: Path) -> None:
+    create_files(tmp_path, "boats/any.onnx")
+    assert names_and_versions([*discover(tmp_path / "boats")]) == [("boats", "1")]
+
+
+def test_a_folder_of_folders_is_a_repository(tmp_path: Path) -> None:
+    create_files(tmp_path, "b/model.onnx", "a/model-settings.json", "notes/readme.txt", ".hidden/model.onnx")
+    assert names_and_versions([*discover(tmp_path)]) == [("a", "1"), ("b", "1")]
+
+
+def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
+    user = os.geteuid()
+    # Other users cannot open the folders that pytest makes.
+    with tempfile.TemporaryDirectory() as name:
+        repository = Path(name)
+        repository.chmod(0o755)
+        create_files(repository, "m/model.onnx", "versions/readme.txt")
+        (repository / "lost+found").mkdir(mode=0)
+        (repository / "versions" / "1").mkdir(mode=0)
+        try:
+            # Root can read every folder.
+            os.seteuid(user or 65534)
+            readable, unreadable = models_in(repository)
+        finally:
+            os.seteuid(user)
+    assert (readable.name, readable.fault) == ("m", None)
+    assert "versions/1" in (unreadable.fault or "")
+
+
+def test_numbered_folders_are_versions(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/2/model.onnx", "m/10/model.onnx", "m/v3.1/model.onnx", "m/old/model.onnx")
+    assert sorted(names_and_versions([*models_in(tmp_path)])) == [("m", "10"), ("m", "2"), ("m", "3.1")]
+    assert sorted(names_and_versions([*discover(tmp_path / "m")])) == [("m", "10"), ("m", "2"), ("m", "3.1")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "served", "fallbacks"),
+    [
+        ({}, ["10", "9"], ["1"]),
+        ({"versions": "latest"}, ["10"], ["9", "1"]),
+        ({"versions": ["9"]}, ["9"], []),
+    ],
+)
+def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
+    tmp_path: Path, settings: dict[str, object], served: list[str], fallbacks: list[str]
+) -> None:
+    create_files(tmp_path, "m/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps(settings))
+    sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships", isolate=True))
+    assert sorted(source.version for source in sources) == served
+    for source in sources:
+        assert [fallback.version for fallback in source.fallbacks] == fallbacks
+        for fallback in source.fallbacks:
+            assert (fallback.name, fallback.settings.isolate) == ("ships", True)
+            assert fallback.folder == (tmp_path / "m" / "9" if fallback.version == "9" else tmp_path / "m")
+
+
+def test_fallback_with_an_unreadable_configuration_is_ignored(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"versions": "latest"}')
+    (tmp_path / "m" / "1" / "model-settings.json").write_text("{")
+    (source,) = model_at(tmp_path / "m")
+    assert (source.version, source.fallbacks) == ("2", ())
+
+
+def test_versions_inherit_settings_unless_they_have_their_own(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx", "m/2/model-settings.json")
+    (tmp_path / "m" / "model-settings.json").write_text('{"name": "ships", "chariot_id": "2abc"}')
+    first, second = model_at(tmp_path / "m")
+    assert (first.name, first.settings.chariot_id) == ("ships", "2abc")
+    assert (second.name, second.settings.chariot_id) == ("m", None)
+
+
+def test_three_files_of_a_vlm_are_one_model(tmp_path: Path) -> None:
+    files = ("vision_encoder.onnx", "embed_tokens.onnx", "decoder_model_merged.onnx")
+    create_files(tmp_path, *(f"vlm/onnx/{name}" for name in files), "vlm/config.json")
+    assert names_and_versions([*discover(tmp_path)]) == [("vlm", "1")]
+
+
+def test_uri_in_the_settings_selects_the_file(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/a.onnx", "m/b.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"uri": "b.onnx", "version": "7"}')
+    (source,) = model_at(tmp_path / "m")
+    assert (source.version, source.file) == ("7", tmp_path / "m" / "b.onnx")
+
+
+def test_model_name_renames_all_versions_of_the_only_model(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx")
+    options = ModelOptions(model_dir=tmp_path, model_name="shapes")
+    assert sorted(names_and_versions([*find_models(options)])) == [("shapes", "1"), ("shapes", "2")]
+    (tmp_path / "m" / "model-settings.json").write_text('{"name": "ships"}')
+    assert {source.name for source in find_models(options)} == {"shapes"}
+
+
+def test_model_name_leaves_several_models_their_names(tmp_path: Path) -> None:
+    create_files(tmp_path, "a/model.onnx", "b/model.onnx")
+    models = find_models(ModelOptions(model_dir=tmp_path, model_name="shapes"))
+    assert [source.name for source in models] == ["a", "b"]
+
+
+def test_model_name_with_a_slash_is_rejected(tmp_path: Path) -> None:
+    create_files(tmp_path, "model.onnx")
+    with pytest.raises(ModelError, match="--model-name: Expected up to 255 printable characters without slashes"):
+        find_models(ModelOptions(model=tmp_path / "model.onnx", model_name="a/b"))
+
+
+INVALID_NAMES = ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u202eb", "a\ud800b", "n" * 256]
+
+
+@pytest.mark.parametrize("field", ["name", "version", "chariot_id"])
+@pytest.mark.parametrize("value", [name for name in INVALID_NAMES if name != "a\ud800b"])
+def test_invalid_name_in_the_settings_is_rejected(tmp_path: Path, field: str, value: str) -> None:
+    create_files(tmp_path, "m/a.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps({field: value}))
+    with pytest.raises(ModelError, match=f"{field}: Expected up to 255 printable characters without slashes"):
+        model_at(tmp_path / "m")
+    (model,) = models_in(tmp_path)
+    assert model.name == "m"
+    assert (model.fault or "").isprintable()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[31m", "a\u202eb", "\udcff"])
+def test_folder_with_an_invalid_name_is_listed_with_a_fault(tmp_path: Path, name: str) -> None:
+    create_files(tmp_path, f"{name}/a.onnx", "good/a.onnx")
+    faults = {source.name: source.fault for source in models_in(tmp_path)}
+    assert faults.pop("good") is None
+    ((displayed, fault),) = faults.items()
+    assert displayed.isprintable()
+    assert fault
+    assert fault.isprintable()
+
+
+@pytest.mark.parametrize("name", ["boats", "my boats", "bateaux-à-voile", "船", "a.b_c-d@1"])
+def test_names_in_any_language_are_accepted(tmp_path: Path, name: str) -> None:
+    create_files(tmp_path, f"{name}/a.onnx")
+    assert [source.name for source in models_in(tmp_path)] == [name]
+
+
+@pytest.mark.parametrize("uri", ["../secret.onnx", "/etc/hostname", "a/../../x.onnx", "..", ".", "a\0b", "a\nb"])
+def test_uri_outside_the_folder_is_rejected(tmp_path: Path, uri: str) -> None:
+    create_files(tmp_path, "m/a.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(json.dumps({"uri": uri}))
+    with pytest.raises(ModelError, match="below the folder"):
+        model_at(tmp_path / "m")
+
+
+@pytest.mark.parametrize("content", ["[]", '{"labels": 5}', '{"nmae": "x"}', "{", '{"parameters": 3}'])
+def test_error_for_invalid_settings_names_the_file(tmp_path: Path, content: str) -> None:
+    create_files(tmp_path, "m/a.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(content)
+    with pytest.raises(ModelError, match=r"model-settings\.json"):
+        model_at(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [('{"nmae": "x"}', "; known are name, version,"), ('{"task_type": "DETECT"}', "; known are IMAGE_CLASSIFICATION,")],
+)
+def test_error_for_an_unknown_setting_lists_the_known_ones(tmp_path: Path, content: str, message: str) -> None:
+    create_files(tmp_path, "m/a.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(content)
+    with pytest.raises(ModelError, match=message):
+        model_at(tmp_path / "m")
+
+
+def test_invalid_settings_do_not_affect_other_models(tmp_path: Path) -> None:
+    create_files(tmp_path, "a/model.onnx", "m/model.onnx", "z/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"nmae": "x"}')
+    models = models_in(tmp_path)
+    assert names_and_versions([*models]) == [("a", "1"), ("m", "1"), ("z", "1")]
+    assert [source.fault is None for source in models] == [True, False, True]
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=r"m/model-settings\.json: .*nmae"):
+            use(models[1])
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "transformers"])
+def test_implementation_with_another_runtime_is_rejected(tmp_path: Path, runtime: str) -> None:
+    create_files(tmp_path, "m/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(f'{{"runtime": "{runtime}", "implementation": "model:Model"}}')
+    (source,) = model_at(tmp_path / "m")
+    with pytest.raises(ModelError, match=f"'{runtime}'; leave one of them out"):
+        describe(source)
+
+
+def test_path_without_a_model_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no models"):
+        discover(tmp_path)
+    with pytest.raises(ModelError, match="holds no model:"):
+        model_at(tmp_path)
+    with pytest.raises(ModelError, match="neither a model file nor a folder"):
+        discover(tmp_path / "nowhere")
+    create_files(tmp_path, "a/model.onnx")
+    with pytest.raises(ModelError, match="is a folder of models, not a model; give one of them, or use --model-repo"):
+        model_at(tmp_path)
+
+
+def test_options_select_the_models(tmp_path: Path) -> None:
+    create_files(tmp_path, "a/model.onnx", "b/model.onnx")
+    assert names_and_versions([*find_models(ModelOptions(model=tmp_path / "a"))]) == [("a", "1")]
+    assert names_and_versions([*find_models(ModelOptions(model_repository=tmp_path))]) == [("a", "1"), ("b", "1")]
+    assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path / "b"))]) == [("b", "1")]
+    assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
+    assert {source.folder.parent for source in find_models(ModelOptions())} == {DEMO_MODELS}
+    # The image sets MODEL_DIR.
+    assert {source.folder.parent for source in find_models(ModelOptions(demo=True, model_dir=tmp_path))} == {
+        DEMO_MODELS
+    }
+    for options in (ModelOptions(model=tmp_path, model_repository=tmp_path), ModelOptions(model=tmp_path, demo=True)):
+        with pytest.raises(ModelError, match="one of --model, --model-repository and --demo"):
+            find_models(options)
+
+
+def test_settings_override_the_score_threshold_of_the_options(tmp_path: Path) -> None:
+    create_files(tmp_path, "a/model.onnx", "b/model.onnx")
+    (tmp_path / "b" / "model-settings.json").write_text('{"parameters": {"score_threshold": 0.7}}')
+    first, second = find_models(ModelOptions(model_repository=tmp_path, score_threshold=0.2))
+    assert first.settings.parameters == {"score_threshold": 0.2}
+    assert second.settings.parameters == {"score_threshold": 0.7}
+
+
+def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_files(tmp_path, "cars/model.onnx", "ships/1/model.onnx")
+    monkeypatch.chdir(tmp_path / "cars")
+    assert names_and_versions([*model_at(Path("model.onnx"))]) == [("cars", "1")]
+    assert names_and_versions([*model_at(Path())]) == [("cars", "1")]
+    monkeypatch.chdir(tmp_path / "ships")
+    assert names_and_versions([*model_at(Path())]) == [("ships", "1")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"), [('"all"', ["10", "2", "9"]), ('"latest"', ["10"]), ('["2", "9"]', ["2", "9"])]
+)
+def test_versions_setting_selects_the_served_versions(tmp_path: Path, policy: str, served: list[str]) -> None:
+    create_files(tmp_path, "m/2/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text(f'{{"versions": {policy}}}')
+    assert sorted(version for _, version in names_and_versions([*models_in(tmp_path)])) == served
+
+
+def test_missing_version_in_the_settings_is_rejected(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/2/model.onnx")
+    (tmp_path / "m" / "model-settings.json").write_text('{"versions": ["3"]}')
+    with pytest.raises(ModelError, match="There is no version 3"):
+        model_at(tmp_path / "m")

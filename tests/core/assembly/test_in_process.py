@@ -1,0 +1,72 @@
+"""Models that run in this process without a server, with inputs as in a notebook."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.assembly.in_process import InProcessModel
+from app.core.settings.server import DEMO_MODELS
+from tasks.inference.error import InferenceError
+from tasks.vision.image import decode_image
+from tests.support.servers.server_process import ROOT
+
+SCENE = decode_image((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).pixels
+
+
+class PillowLikeImage:
+    """The part of a Pillow image that NumPy reads."""
+
+    __array_interface__ = np.ascontiguousarray(SCENE).__array_interface__
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        SCENE,
+        SCENE.tolist(),
+        PillowLikeImage(),
+        np.asfortranarray(SCENE),
+        SCENE.astype(np.int64),
+        SCENE / 255,
+        (SCENE / 255).astype(">f4"),
+    ],
+    ids=["array", "list", "library", "fortran", "int64", "float64", "big-endian"],
+)
+def test_images_of_every_kind_are_read(image: Any) -> None:
+    records = InProcessModel(DEMO_MODELS / "detector").ask(image)
+    assert len(records) == 5
+
+
+@pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])
+def test_value_that_is_no_image_is_rejected(image: Any) -> None:
+    with pytest.raises(InferenceError, match="image-0: Expected an array of numbers, got one of"):
+        InProcessModel(DEMO_MODELS / "detector").ask(image)
+
+
+def test_tensor_model_takes_and_returns_arrays() -> None:
+    model = InProcessModel(DEMO_MODELS / "half_plus_three")
+    assert model.run({"x": np.array([1, 2, 5], ">f4")})["y"].tolist() == [3.5, 4, 5.5]
+    with pytest.raises(InferenceError, match="Expected FP32 for 'x', got INT64"):
+        model.run({"x": [1, 2]})
+
+
+def test_model_may_be_named_by_text_and_takes_tensors_only_for_its_task() -> None:
+    model = InProcessModel(str(DEMO_MODELS / "detector"))
+    with pytest.raises(InferenceError, match="Expected a model of TENSOR, got one of OBJECT_DETECTION"):
+        model.run({"image": SCENE})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("detector", "scorethreshold: Expected one of action, score_threshold, top_k, labels, .*OBJECT_DETECTION"),
+        ("half_plus_three", "scorethreshold: Expected no parameters; a model of TENSOR"),
+    ],
+)
+def test_unknown_parameter_is_rejected_with_the_known_ones(name: str, message: str) -> None:
+    model = InProcessModel(DEMO_MODELS / name)
+    with pytest.raises(InferenceError, match=message):
+        model.ask(SCENE, scorethreshold=0.9)
+    with pytest.raises(InferenceError, match=message):
+        model.ask_text("a text", scorethreshold=0.9)

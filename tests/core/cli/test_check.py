@@ -1,0 +1,100 @@
+"""Test likely mistakes that ``charioteer check`` finds in models that can be served."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.command_line import charioteer
+from tests.support.models.model_folders import write_model
+
+DETECTOR = """
+class Model:
+    def predict(self, image):
+        height, width = image.shape[:2]
+        box = {{"xmin": 0.1 * {x}, "ymin": 0.2 * {y}, "xmax": 0.5 * {x}, "ymax": 0.6 * {y}}}
+        return [{{"label": "boat", "score": 0.9, **box}}]
+"""
+COLOURS: dict[str, Any] = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["red", "green", "blue"]}
+CLASSIFIER = """
+import numpy as np
+
+class Model:
+    def predict(self, images):
+        means = np.stack([image.reshape(-1, 3).mean(axis=0) for image in images]) / 255
+        powers = np.exp(means)
+        return powers / powers.sum(axis={axis}, keepdims=True)
+"""
+
+
+def checked(folder: Path, *options: str) -> str:
+    completed = charioteer("check", folder, *options)
+    assert completed.returncode == 0, completed.stdout
+    return " ".join(completed.stdout.split())
+
+
+def classifier(folder: Path, settings: str = "{}", softmax_axis: int = 1) -> Path:
+    """Write a classifier of three colours, with the text of its settings."""
+    nodes: list[Any] = [
+        helper.make_node("ReduceMean", ["images"], ["means"], axes=[2, 3], keepdims=0),
+        helper.make_node("Softmax", ["means"], ["probabilities"], axis=softmax_axis),
+    ]
+    graphs.write(folder / "model.onnx", nodes, {"probabilities": [1, 3]}, shape=(1, 3, 8, 8))
+    (folder / "model-settings.json").write_text(settings)
+    return folder
+
+
+def test_good_models_have_no_warning(tmp_path: Path) -> None:
+    text = checked(classifier(tmp_path, json.dumps({"labels": ["-", "-", "blue"]})))
+    assert "same label" not in text
+    assert "more than once" not in text
+    assert "scores are the same" not in text
+
+
+def test_duplicate_labels_are_reported(tmp_path: Path) -> None:
+    text = checked(classifier(tmp_path, json.dumps({"labels": ["red", "red", "blue"]})))
+    assert "Several classes have the same label: 'red'; answers do not distinguish them" in text
+
+
+def test_duplicate_keys_in_settings_are_reported(tmp_path: Path) -> None:
+    settings = '{"name": "a", "preprocessing": {"mean": [0, 0, 0], "mean": [1, 1, 1]}, "name": "b"}'
+    text = checked(classifier(tmp_path, settings))
+    assert 'model-settings.json has "mean", "name" more than once; only the last one has an effect' in text
+
+
+@pytest.mark.parametrize(("x", "y", "is_reported"), [("1", "1", True), ("width", "height", False)])
+def test_boxes_of_a_class_that_are_fractions_are_reported(tmp_path: Path, x: str, y: str, *, is_reported: bool) -> None:
+    folder = write_model(tmp_path / "boats", DETECTOR.format(x=x, y=y))
+    assert ("they are probably fractions" in checked(folder, "--allow-code")) is is_reported
+
+
+@pytest.mark.parametrize(("axis", "is_reported"), [(0, True), (1, False)])
+def test_scores_that_ignore_the_image_are_reported(tmp_path: Path, axis: int, *, is_reported: bool) -> None:
+    warning = "softmax over the batch instead of the classes"
+    (tmp_path / "graph").mkdir()
+    assert (warning in checked(classifier(tmp_path / "graph", softmax_axis=axis))) is is_reported
+    folder = write_model(tmp_path / "class", CLASSIFIER.format(axis=axis), **COLOURS)
+    assert (warning in checked(folder, "--allow-code")) is is_reported
+
+
+def test_warnings_of_numpy_are_not_printed(tmp_path: Path) -> None:
+    code = (
+        CLASSIFIER.format(axis=1).replace("/ 255", "* 1000").replace("np.exp(means)", "1 + 0 * np.exp(means) / 1e309")
+    )
+    completed = charioteer("check", write_model(tmp_path / "class", code, **COLOURS), "--allow-code")
+    assert "RuntimeWarning" not in completed.stdout + completed.stderr
+    assert "Expected finite numbers" in " ".join(completed.stdout.split())
+
+
+def test_failing_graph_prints_only_the_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    nodes: list[Any] = [helper.make_node("Reshape", ["images", "shape"], ["output0"])]
+    constants = {"shape": np.array([5, 7], np.int64)}
+    graphs.write(tmp_path / "model.onnx", nodes, {"output0": ["b", 7]}, constants=constants, shape=(1, 3, 8, 8))
+    completed = charioteer("check", tmp_path)
+    assert completed.returncode == 1
+    assert "cannot run on a 8x8 image: The model failed: Non-zero status code" in " ".join(completed.stdout.split())
+    assert capfd.readouterr().err == ""

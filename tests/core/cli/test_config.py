@@ -1,0 +1,295 @@
+"""Options of `serve`: their help, and the sources of their values."""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from cyclopts import App, CycloptsError, ValidationError
+from rich.console import Console
+
+from app.core.cli import cli
+from app.core.cli.config import config, environment_schema
+from app.core.cli.serve import command, serve, unknown_variables
+from app.core.settings.network import ListeningSettings
+from app.core.settings.server import ServerSettings, SettingsError
+from tests.support.command_line import charioteer
+from tests.support.servers.server_process import ROOT
+
+GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")
+
+
+def help_text(app: App, *words: str) -> str:
+    written = io.StringIO()
+    app.help_print(words, console=Console(file=written, width=80))
+    return written.getvalue()
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
+    """Return value, source and variables of each option in the printed table."""
+    lines = [line.strip("│").split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    return {option.strip(): [cell.strip() for cell in cells] for option, *cells in lines}
+
+
+def test_help_of_serve_shows_common_options_in_groups() -> None:
+    text = help_text(cli, "serve")
+    assert [text.index(f"─ {group} ─") for group in GROUPS] == sorted(text.index(f"─ {group} ─") for group in GROUPS)
+    assert "--port PORT" in text
+    assert "--max-pixels INT" not in text
+    assert "env var" not in text
+    assert len(text.splitlines()) < 100
+
+
+def test_config_with_nothing_set_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in environment_schema()["properties"]:
+        monkeypatch.delenv(variable, raising=False)
+    config()
+    assert capsys.readouterr().out == (
+        "No option of `charioteer serve` is set, so all have their defaults; --all shows them.\n"
+    )
+
+
+def test_help_all_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli(["serve", "--help-all"])
+    text = capsys.readouterr().out
+    names = [f"--{name.replace('_', '-')}" for name in ServerSettings.__dataclass_fields__]
+    assert [name for name in names if name not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "file", "expected"),
+    [
+        (["--port", "1"], "2", "port = 3", ["1", "command line"]),
+        ([], "2", "port = 3", ["2", "CHARIOTEER_HTTP_PORT"]),
+        ([], None, "port = 3", ["3", "c.toml"]),
+        ([], None, "max_pixels = 3", ["8080", "default"]),
+    ],
+)
+def test_option_overrides_environment_which_overrides_file_which_overrides_default(
+    options: list[str],
+    environment: str | None,
+    file: str,
+    expected: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.toml").write_text(file)
+    if environment:
+        monkeypatch.setenv("CHARIOTEER_HTTP_PORT", environment)
+    config("--config", "c.toml", *options, everything=True)
+    value, source, variables = rows(capsys)["--port"]
+    assert [value, source] == expected
+    assert variables == "CHARIOTEER_HTTP_PORT, PORT, UVICORN_PORT"
+
+
+def test_serve_reads_the_file_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.toml").write_text('host = "127.0.0.2"\ngrpc-port = 9\nallow-code = true')
+    monkeypatch.setenv("CHARIOTEER_CONFIG", str(tmp_path / "c.toml"))
+    _, bound, _ = command.parse_args(["--port", "7"])
+    assert bound.arguments["network"] == ListeningSettings(host="127.0.0.2", port=7, grpc_port=9)
+    assert bound.arguments["models"].allow_code
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("charot-protocol = 'x'", "Did you mean --chariot-protocol"),
+        ("port = 'x'", "unable to convert"),
+        ("port = 70000", "<= 65535"),
+    ],
+)
+def test_invalid_file_is_rejected(
+    content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.toml").write_text(content)
+    with pytest.raises(SystemExit):
+        command.parse_args(["--config", str(tmp_path / "c.toml")])
+    assert message in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
+@pytest.mark.parametrize(
+    ("command_line", "name"),
+    [
+        ("serve --request-timeout {}", "--request-timeout"),
+        ("config --record-keep={}", "--record-keep"),
+        ("drift check baseline images --alpha {}", "--alpha"),
+        ("export . --output out --tolerance {}", "--tolerance"),
+        ("inferences store --min-score {}", "--min-score"),
+    ],
+)
+def test_number_that_is_not_finite_is_rejected(
+    command_line: str, name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli(command_line.format(value).split())
+    text = " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert f'Invalid value "{float(value)}" for {name}. Expected a finite number.' in text
+
+
+def test_number_in_the_environment_or_a_file_is_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.toml").write_text("request-timeout = inf")
+    with pytest.raises(ValidationError, match="Expected a finite number"):
+        command.parse_args(["--config", str(tmp_path / "c.toml")], exit_on_error=False, print_error=False)
+    monkeypatch.setenv("CHARIOTEER_REQUEST_TIMEOUT", "inf")
+    with pytest.raises(ValidationError, match="Expected a finite number"):
+        command.parse_args([], exit_on_error=False, print_error=False)
+
+
+def test_file_that_is_not_toml_is_named_with_its_option(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("port = [")
+    with pytest.raises(SettingsError, match=f"--config: {path} cannot be read: Invalid value .*; name a TOML file"):
+        command.parse_args(["--config", str(path)])
+
+
+@pytest.mark.parametrize("name", ["nowhere.toml", "."])
+def test_file_that_cannot_be_read_is_rejected_with_its_option(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with pytest.raises(SettingsError, match=f"--config: {path} cannot be read: .*; name a TOML file"):
+        command.parse_args(["--config", str(path)])
+
+
+def test_invalid_network_of_trusted_proxies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "192.0.2.1, 10.0.0.1/8")
+    with pytest.raises(SettingsError, match=r"FORWARDED_ALLOW_IPS: Expected .*: 10\.0\.0\.1/8 has host bits set"):
+        serve()
+
+
+def test_passwords_and_tokens_in_urls_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    config("--record", "postgresql://user:p/word@host/database", "--drift-webhook", "https://hooks.example/token")
+    shown = rows(capsys)
+    assert [shown[name][0] for name in ("--record", "--drift-webhook")] == ["postgresql://...", "https://..."]
+
+
+def test_unknown_variables_have_the_nearest_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CHARIOTEER_MAX_PIXEL", "9")
+    monkeypatch.setenv("CHARIOTEER_ZZZ", "9")
+    # Kubernetes sets these for Services.
+    monkeypatch.setenv("CHARIOTEER_PORT", "tcp://10.0.0.1:8080")
+    monkeypatch.setenv("CHARIOTEER_PORT_8080_TCP_ADDR", "10.0.0.1")
+    monkeypatch.setenv("CHARIOTEER_SERVICE_HOST", "10.0.0.1")
+    found = list(unknown_variables(command.assemble_argument_collection()))
+    assert found == [("CHARIOTEER_MAX_PIXEL", "CHARIOTEER_MAX_PIXELS"), ("CHARIOTEER_ZZZ", None)]
+    config()
+    assert "did you mean CHARIOTEER_MAX_PIXELS?" in capsys.readouterr().out
+
+
+def test_variable_of_another_option_is_unknown_with_our_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHARIOTEER_PORT", "8080")
+    found = list(unknown_variables(command.assemble_argument_collection()))
+    assert found == [("CHARIOTEER_PORT", "CHARIOTEER_HTTP_PORT")]
+
+
+def test_help_of_a_command_has_its_exit_statuses() -> None:
+    assert "Exits with 0" in charioteer("conform", "--help").stdout
+
+
+def test_completion_of_the_shell_knows_commands_and_options() -> None:
+    script = cli.generate_completion(prog_name="charioteer", shell="bash")
+    assert all(word in script for word in ("env-schema", "drift", "--model-repository"))
+
+
+SCHEMA = environment_schema()
+PROPERTIES: dict[str, dict[str, Any]] = SCHEMA["properties"]
+VARIABLES = {name: schema for name, schema in PROPERTIES.items() if "$ref" not in schema}
+_STEP = {"integer": 1, "number": 0.001}
+COMMAND = App()
+COMMAND.default(serve)
+
+
+def read(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what `charioteer serve` reads from one variable, or None for its default."""
+    for variable in PROPERTIES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(name, value)
+    _, bound, _ = COMMAND.parse_args([], exit_on_error=False, print_error=False)
+    for options in bound.arguments.values():
+        defaults = asdict(type(options)())
+        for field, parsed in asdict(options).items():
+            if parsed != defaults[field]:
+                return parsed
+    return None
+
+
+def bound_cases() -> list[tuple[str, str, bool]]:
+    """Return values on both sides of every bound."""
+    cases: list[tuple[str, str, bool]] = []
+    for name, schema in VARIABLES.items():
+        step = _STEP.get(schema["type"], 0)
+        for keyword, sign in (("minimum", -1), ("maximum", 1)):
+            if keyword in schema:
+                cases += [(name, str(schema[keyword]), True), (name, str(schema[keyword] + sign * step), False)]
+        if "exclusiveMinimum" in schema:
+            cases += [
+                (name, str(schema["exclusiveMinimum"] + step), True),
+                (name, str(schema["exclusiveMinimum"]), False),
+            ]
+        for value in schema.get("enum", []):
+            cases += [(name, str(value), True), (name, f"{value}!", False)]
+    return cases
+
+
+def test_schema_is_valid_against_its_draft() -> None:
+    assert SCHEMA["$schema"].endswith("2020-12/schema")
+    assert jsonschema_rs.meta.is_valid(SCHEMA)
+
+
+def test_every_variable_has_a_description_and_a_type() -> None:
+    assert [name for name, schema in VARIABLES.items() if not schema["description"].endswith(".")] == []
+    assert {schema["type"] for schema in VARIABLES.values()} == {"string", "integer", "number", "boolean"}
+
+
+def test_defaults_match_the_schema() -> None:
+    defaults = {name: schema["default"] for name, schema in VARIABLES.items() if "default" in schema}
+    assert defaults["CHARIOTEER_HTTP_PORT"] == 8080
+    assert jsonschema_rs.is_valid(SCHEMA, defaults)
+
+
+def test_aliases_refer_to_their_variable() -> None:
+    aliases = {
+        name: schema["$ref"].removeprefix("#/properties/") for name, schema in PROPERTIES.items() if "$ref" in schema
+    }
+    listed = {other: name for name, schema in VARIABLES.items() for other in schema.get("x-aliases", [])}
+    assert aliases == listed
+    assert aliases["UVICORN_PORT"] == "CHARIOTEER_HTTP_PORT"
+    assert not jsonschema_rs.is_valid(SCHEMA, {"UVICORN_PORT": 65536})
+
+
+@pytest.mark.parametrize(("name", "value", "accepted"), bound_cases())
+def test_bounds_equal_those_of_the_command_line(
+    name: str, value: str, accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        read(name, value, monkeypatch)
+    except CycloptsError:
+        assert not accepted
+    else:
+        assert accepted
+
+
+@pytest.mark.parametrize("name", [name for name, schema in PROPERTIES.items() if schema.get("type") == "boolean"])
+def test_boolean_variables_are_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in {True, False} - {PROPERTIES[name].get("default")}:
+        assert read(name, str(value).lower(), monkeypatch) is value
+
+
+@pytest.mark.parametrize(("name", "value"), [("UVICORN_PORT", 9000), ("PORT", 9000), ("CHARIOTEER_HTTP_PORT", 9000)])
+def test_every_alias_of_a_variable_is_read(name: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(name, str(value), monkeypatch) == value
+
+
+@pytest.mark.slow
+def test_command_prints_the_schema() -> None:
+    completed = subprocess.run([sys.executable, "-m", "app", "env-schema"], cwd=ROOT, capture_output=True, text=True)
+    assert json.loads(completed.stdout) == json.loads(json.dumps(SCHEMA))

@@ -1,0 +1,54 @@
+"""Ctrl-C in commands that run models."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.servers.server_process import ROOT
+
+# Its own thread stays in short native calls, as workers do that run a model.
+_MODEL = """
+import atexit
+import threading
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+atexit.register((Path(__file__).parent / "hook-ran").touch)
+_IMAGE = np.zeros((400, 400, 3), np.uint8)
+
+
+def blur() -> None:
+    while True:
+        cv2.GaussianBlur(_IMAGE, (9, 9), 0)
+
+
+class Model:
+    def load(self):
+        threading.Thread(target=blur, daemon=True).start()
+
+    def predict(self, images):
+        print("answers", flush=True)
+        return [[1.0] for _ in images]
+"""
+
+
+def test_interrupted_command_exits_with_130_while_native_code_runs(tmp_path: Path) -> None:
+    settings = {"implementation": "model:Model", "task_type": "IMAGE_CLASSIFICATION", "labels": ["a"]}
+    (tmp_path / "model.py").write_text(_MODEL)
+    (tmp_path / "model-settings.json").write_text(json.dumps(settings))
+    # Children of a shell's background job ignore Ctrl-C.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from app.core.cli import main; main()"
+    )
+    command = [sys.executable, "-c", program, "tune", str(tmp_path), "--allow-code", "--seconds", "600"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "answers" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=300)
+    assert (process.returncode, error) == (130, "charioteer: interrupted\n")
+    assert (tmp_path / "hook-ran").exists()

@@ -1,0 +1,72 @@
+"""An engine with fake models, and requests to it."""
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.core.engine.engine import Engine
+from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.settings.model import ModelSettings, ModelSource
+from app.core.wire.bytes_elements import BinaryElement
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+
+
+def new_context() -> RequestContext:
+    return RequestContext(protocol="test", request_id="abc", base_id="base")
+
+
+@contextmanager
+def running(
+    *observers: InferenceObserver,
+    workers: int = 2,
+    queue_limits: QueueLimits | None = None,
+    annotators: Sequence[OutputAnnotator] = (),
+    record_sink: RecordSink | None = None,
+) -> Generator[Engine]:
+    sources = [
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
+        for name in ("detector", "failing", "oriented")
+    ]
+    registry = Registry(sources)
+    for source in sources[:2]:
+        registry.load(source, load_fake_model)
+    engine = Engine(
+        Repository(registry, lambda: sources, load_fake_model),
+        observers,
+        Limits(max_inputs=8),
+        workers,
+        queue_limits or QueueLimits(),
+        annotators=annotators,
+        record_sink=record_sink,
+    )
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
+    element = BinaryElement(encode_image(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters=parameters)
+    return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
+
+
+def name_of(response: InferenceResponse) -> str:
+    return response.model_name
+
+
+def run_request(
+    engine: Engine, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
+) -> Any:
+    return asyncio.run(engine.handle(new_context(), "detector", decode, encode))

@@ -1,0 +1,216 @@
+"""Finding the model of a request."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.engine.models.registry import ModelState, Registry, version_sort_key
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.task import TaskType
+from tests.support.models.fake_models import load_fake_model
+
+
+def source(name: str = "detector", version: str = "1", **settings: Any) -> ModelSource:
+    declared = ModelSettings(task_type=TaskType.OBJECT_DETECTION, **settings)
+    return ModelSource(name=name, version=version, folder=Path(name), settings=declared)
+
+
+def load_detector(requested: ModelSource) -> Servable:
+    return load_fake_model(source("detector", requested.version))
+
+
+def fail_to_load(_: ModelSource) -> Servable:
+    raise ModelError("model.onnx is truncated")
+
+
+def registry_of(*sources: ModelSource, loaded: Sequence[str] = ()) -> Registry:
+    """Return a registry of `sources` where the versions in `loaded` are ready."""
+    registry = Registry(sources)
+    for model_source in sources:
+        if model_source.version in loaded:
+            registry.load(model_source, load_detector)
+    return registry
+
+
+def refusal(call: Any, *arguments: Any) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        call(*arguments)
+    return caught.value
+
+
+def test_versions_are_ordered_as_numbers() -> None:
+    shuffled = ["10", "latest", "1.10", "9", "v2", "1.9", "1", "beta", "1.9.1"]
+    assert sorted(shuffled, key=version_sort_key) == ["beta", "latest", "1", "1.9", "1.9.1", "1.10", "v2", "9", "10"]
+
+
+@pytest.mark.parametrize(("versions", "latest"), [(["9", "10"], "10"), (["1.9", "1.10"], "1.10"), (["beta", "1"], "1")])
+def test_find_without_version_returns_the_latest(versions: list[str], latest: str) -> None:
+    for order in (versions, versions[::-1]):
+        registry = registry_of(*(source(version=version) for version in order), loaded=versions)
+        assert registry.find("detector").source.version == latest
+
+
+@pytest.mark.parametrize(("count", "end"), [(10, "m09"), (11, "m09 and 1 more"), (300, "m09 and 290 more")])
+def test_unknown_model_error_lists_at_most_ten_models(count: int, end: str) -> None:
+    registry = registry_of(*(source(name=f"m{number:02}") for number in range(count)))
+    names = ", ".join(f"m{number:02}" for number in range(9))
+    assert refusal(registry.find, "x").message == f"Model 'x' is not known. This server has: {names}, {end}"
+
+
+def test_find_with_version_returns_that_version() -> None:
+    registry = registry_of(source(version="1"), source(version="2"), loaded=["1", "2"])
+    assert registry.find("detector", "1").source.version == "1"
+
+
+def test_find_returns_the_latest_ready_version_while_a_newer_one_loads() -> None:
+    registry = registry_of(source(version="1"), source(version="2"), source(version="3"), loaded=["1", "2"])
+    assert registry.find("detector").source.version == "2"
+    registry.load(source(version="3"), fail_to_load)
+    assert registry.find("detector").source.version == "2"
+    registry.load(source(version="3"), load_detector)
+    assert registry.find("detector").source.version == "3"
+
+
+def test_find_with_unready_version_does_not_return_another() -> None:
+    registry = registry_of(source(version="1"), source(version="2"), loaded=["1"])
+    error = refusal(registry.find, "detector", "2")
+    assert error.kind is ErrorKind.MODEL_NOT_READY
+    assert error.message == "Model 'detector' version '2' is not ready: not loaded yet"
+
+
+def test_load_sets_state_and_reason() -> None:
+    registry = registry_of(source())
+    (loading,) = registry.registrations
+    assert (loading.state, loading.servable, registry.not_ready_reason) == (
+        ModelState.LOADING,
+        None,
+        "detector/1: not loaded yet",
+    )
+    failed = registry.load(source(), fail_to_load)
+    assert (failed.state, failed.reason, failed.servable) == (ModelState.UNAVAILABLE, "model.onnx is truncated", None)
+    assert registry.registrations == [failed]
+    ready = registry.load(source(), load_detector)
+    assert (ready.state, ready.reason, registry.not_ready_reason) == (ModelState.READY, "", "")
+    assert ready.servable is not None
+
+
+def test_unexpected_load_error_becomes_the_reason() -> None:
+    def crash(_: ModelSource) -> Servable:
+        raise KeyError("graph")
+
+    failed = registry_of(source()).load(source(), crash)
+    assert failed.state is ModelState.UNAVAILABLE
+    assert "KeyError" in failed.reason
+
+
+def test_load_does_not_change_earlier_registrations() -> None:
+    registry = registry_of(source())
+    before = registry.registrations[0]
+    registry.load(source(), load_detector)
+    assert before.state is ModelState.LOADING
+    assert registry.registrations[0].state is ModelState.READY
+
+
+def test_registry_without_models_is_not_ready() -> None:
+    assert Registry([]).not_ready_reason
+    assert refusal(Registry([]).default_name).kind is ErrorKind.MODEL_NOT_FOUND
+
+
+def test_registry_with_an_unready_model_is_not_ready() -> None:
+    assert registry_of(source(version="1"), source(version="2"), loaded=["1"]).not_ready_reason
+
+
+def test_unready_reason_names_the_version_that_answers_instead_of_the_latest() -> None:
+    registry = registry_of(source(version="1"), source(version="2"), source(version="3"))
+    registry.load(source(version="1"), load_detector)
+    registry.load(source(version="3"), fail_to_load)
+    registry.load(source(version="2"), load_detector)
+    assert registry.not_ready_reason == "detector/3: model.onnx is truncated (version 2 answers instead)"
+    registry = registry_of(source(version="1"), source(version="2"), loaded=["2"])
+    assert registry.not_ready_reason == "detector/1: not loaded yet"
+
+
+def test_version_is_added_unless_its_model_was_reloaded_meanwhile() -> None:
+    registry = registry_of(source(version="2"))
+    failed = registry.load(source(version="2"), fail_to_load)
+    assert registry.add(source(version="1"), instead_of=failed)
+    assert registry.find("detector", registry.load(source(version="1"), load_detector).source.version).servable
+    registry.replace("detector", [failed])
+    registry.load(source(version="2"), load_detector)
+    assert not registry.add(source(version="1"), instead_of=failed)
+    assert [version.source.version for version in registry.versions("detector")] == ["2"]
+
+
+def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:
+    registry = registry_of(source("b"), source("a", "2"), loaded=["1", "2"])
+    name, version = refusal(registry.find, "c"), refusal(registry.find, "a", "9")
+    assert (name.kind, name.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'c' is not known. This server has: a, b")
+    assert (version.kind, version.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'a' has no version '9'. It has: 2")
+
+
+def test_chariot_id_is_declared_or_the_lower_case_name() -> None:
+    registry = registry_of(source("Cars"), source("boats", chariot_id="2NxTsA3"))
+    assert registry.name_for_path("m-cars") == "Cars"
+    assert registry.name_for_path("m-CARS") == "Cars"
+    assert registry.name_for_path("m-2nxtsa3") == "boats"
+    error = refusal(registry.name_for_path, "m-boats")
+    assert (error.kind, error.message) == (
+        ErrorKind.MODEL_NOT_FOUND, "No model has the Chariot id 'boats'. This server has: 2nxtsa3, cars",
+    )  # fmt: skip
+
+
+def test_path_is_read_as_chariot_id_before_model_name() -> None:
+    registry = registry_of(source("boats"), source("m-boats"), source("m-cars"))
+    assert [registry.name_for_path(path) for path in ("boats", "m-boats", "m-m-boats", "m-cars")] == [
+        "boats", "boats", "m-boats", "m-cars",
+    ]  # fmt: skip
+    assert refusal(registry.name_for_path, "m-planes").kind is ErrorKind.MODEL_NOT_FOUND
+    assert registry.name_for_path("planes") == "planes"
+
+
+def test_single_model_matches_every_chariot_id() -> None:
+    registry = registry_of(source(version="1"), source(version="2"))
+    assert registry.name_for_path("m-anything") == "detector"
+    assert registry.default_name() == "detector"
+
+
+def test_default_model_is_the_one_marked_as_default() -> None:
+    assert registry_of(source("a"), source("b", default=True)).default_name() == "b"
+    error = refusal(registry_of(source("a"), source("b")).default_name)
+    assert error.kind is ErrorKind.MODEL_NOT_FOUND
+    assert error.message.endswith("Choose one of: /v2/models/m-a/infer, /v2/models/m-b/infer")
+
+
+@pytest.mark.parametrize(
+    ("sources", "error_text"),
+    [
+        ([source(), source()], "Two models are called 'detector' version '1'"),
+        ([source("A"), source("a")], "'A' and 'a' share the Chariot id 'a'"),
+        ([source("a", chariot_id="X"), source("b", chariot_id="x")], "share the Chariot id 'x'"),
+        ([source("a"), source("b", chariot_id="A")], "share the Chariot id 'a'"),
+        ([source("a", default=True), source("b", default=True)], "Only one model can be the default, but a, b"),
+    ],
+)
+def test_conflicting_models_are_refused(sources: list[ModelSource], error_text: str) -> None:
+    with pytest.raises(ModelError, match=error_text):
+        Registry(sources)
+
+
+def test_versions_of_one_model_may_share_chariot_id_and_default() -> None:
+    registry = registry_of(
+        source(version="1", default=True, chariot_id="x"), source(version="2", default=True, chariot_id="x")
+    )
+    assert registry.name_for_path("m-x") == "detector"
+
+
+def test_registrations_are_sorted_by_name_and_version() -> None:
+    registry = registry_of(source("b"), source("a", "10"), source("a", "9"))
+    assert [(registration.source.name, registration.source.version) for registration in registry.registrations] == [
+        ("a", "9"),
+        ("a", "10"),
+        ("b", "1"),
+    ]

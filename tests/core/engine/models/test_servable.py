@@ -1,0 +1,159 @@
+"""A task bound to a model."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelError
+from app.core.wire.bytes_elements import BinaryElement
+from metadata.model import ModelMetadata
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResult
+from tasks.inference.tensor import BytesTensor, InputTensor
+from tasks.object_detection import DetectionInput, Detections, ObjectDetection
+from tasks.task import TaskType
+from tests.support.data.images import encode_image, rectangle
+
+DESCRIPTION = ModelMetadata(
+    task_type=TaskType.OBJECT_DETECTION, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
+)
+Detector = Callable[[Sequence[DetectionInput]], Sequence[Detections]]
+
+
+def full_image_box(item: DetectionInput) -> Detections:
+    """Return the full image as one box."""
+    box = np.array([[0, 0, item.image.width, item.image.height]], np.float32)
+    return Detections(labels=["it"], scores=np.array([0.6], np.float32), boxes=box)
+
+
+def detect_full_images(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+    return [full_image_box(item) for item in items]
+
+
+def images(name: str, *widths: int, **parameters: object) -> BytesTensor:
+    elements = [BinaryElement(encode_image(rectangle(width))) for width in widths]
+    return BytesTensor(name=name, shape=(len(widths),), elements=elements, parameters=parameters)
+
+
+def run_servable(
+    model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None, limits: Limits | None = None
+) -> InferenceResult:
+    servable = Servable(ObjectDetection(), model, DESCRIPTION, defaults or {})
+    return servable.predict(InferenceRequest(id="r", model_name="m", inputs=inputs), limits or Limits())
+
+
+def widths(result: InferenceResult) -> list[tuple[str, list[list[float]]]]:
+    return [
+        (
+            output.name,
+            [
+                [msgspec.structs.asdict(item)["xmax"] for item in prediction.records()]
+                for prediction in output.predictions
+            ],
+        )
+        for output in result.outputs
+    ]
+
+
+def test_outputs_have_the_order_of_the_inputs_and_images() -> None:
+    result = run_servable(detect_full_images, images("b", 40, 50), images("a", 60), images("b", 70, 80, 90))
+    assert widths(result) == [("b", [[40], [50]]), ("a", [[60]]), ("b", [[70], [80], [90]])]
+    assert result.batch_size == 6
+
+
+def test_the_model_is_called_once_with_all_images() -> None:
+    calls: list[list[int]] = []
+
+    def recording_model(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+        calls.append([item.image.width for item in items])
+        return detect_full_images(items)
+
+    run_servable(recording_model, images("a", 40), images("b", 50, 60))
+    assert calls == [[40, 50, 60]]
+
+
+def test_parameters_apply_to_their_own_input() -> None:
+    result = run_servable(
+        detect_full_images, images("a", 40, score_threshold=0.7), images("b", 50), images("c", 60, score_threshold=0.6)
+    )
+    assert widths(result) == [("a", [[]]), ("b", [[50]]), ("c", [[60]])]
+
+
+def test_request_parameters_override_the_model_defaults() -> None:
+    result = run_servable(
+        detect_full_images, images("a", 40), images("b", 50, score_threshold=0.1), defaults={"score_threshold": 0.9}
+    )
+    assert widths(result) == [("a", [[]]), ("b", [[50]])]
+
+
+def test_output_has_the_metadata_of_its_input() -> None:
+    result = run_servable(detect_full_images, images("a", 40, metadata="x"), images("b", 50))
+    assert [dict(output.parameters) for output in result.outputs] == [{"metadata": "x"}, {}]
+
+
+@pytest.mark.parametrize("excess", [-1, 1])
+def test_wrong_number_of_predictions_is_model_failed(excess: int) -> None:
+    def wrong_count(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+        return [full_image_box(items[0])] * (len(items) + excess)
+
+    with pytest.raises(InferenceError, match=f"The model answered {2 + excess} of 2 inputs") as caught:
+        run_servable(wrong_count, images("a", 40, 50))
+    assert caught.value.kind is ErrorKind.MODEL_FAILED
+
+
+def test_exception_of_a_model_is_model_failed_with_its_cause() -> None:
+    def crash(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+        raise ZeroDivisionError("by 0")
+
+    with pytest.raises(InferenceError, match="The model failed: by 0") as caught:
+        run_servable(crash, images("a", 40))
+    assert caught.value.kind is ErrorKind.MODEL_FAILED
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_inference_error_of_a_model_is_not_wrapped() -> None:
+    refusal = invalid("Too dark", "inputs[0]")
+
+    def refuse(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+        raise refusal
+
+    with pytest.raises(InferenceError) as caught:
+        run_servable(refuse, images("a", 40))
+    assert caught.value is refusal
+
+
+def test_model_is_not_called_if_an_input_is_invalid() -> None:
+    def fail_if_called(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+        pytest.fail("called")
+
+    broken = BytesTensor(name="b", shape=(1,), elements=[BinaryElement(b"no image")])
+    with pytest.raises(InferenceError) as caught:
+        run_servable(fail_if_called, images("a", 40), broken)
+    assert caught.value.path == "inputs[1].data[0]"
+
+
+def test_limits_of_the_call_apply() -> None:
+    with pytest.raises(InferenceError, match="at most 1 images"):
+        run_servable(detect_full_images, images("a", 40, 50), limits=Limits(max_inputs=1))
+    with pytest.raises(InferenceError, match="at most 9 pixels"):
+        run_servable(detect_full_images, images("a", 40), limits=Limits(max_pixels=9))
+
+
+def test_timings_cover_decode_model_and_postprocessing() -> None:
+    result = run_servable(detect_full_images, images("a", 40))
+    assert result.decode_ns > 0
+    assert result.model_ns > 0
+    assert result.postprocess_ns > 0
+
+
+def test_invalid_default_parameters_raise_model_error() -> None:
+    def detector(inputs: Sequence[DetectionInput]) -> Sequence[Detections]:
+        return [full_image_box(item) for item in inputs]
+
+    with pytest.raises(ModelError, match=r"model-settings\.json: parameters\.score_threshold"):
+        Servable(ObjectDetection(), detector, DESCRIPTION, {"score_threshold": "high"})

@@ -1,0 +1,183 @@
+"""Admission: limits, deadlines and arriving bodies."""
+
+import math
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import BODY_ARRIVED, Admission, QueueLimits
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.polling import wait_until
+
+
+def request_info(timeout: float | None = None) -> RequestContext:
+    return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout)
+
+
+def admission_of(
+    *,
+    model_limits: Mapping[str, int] | None = None,
+    multi_model: bool = False,
+    wait: float = 0,
+    workers: int = 2,
+    **bounds: float,
+) -> Admission:
+    return Admission(
+        workers,
+        QueueLimits(**bounds),  # pyright: ignore[reportArgumentType]
+        model_limit=lambda model: (model_limits or {}).get(model),
+        multi_model=lambda: multi_model,
+        expected_wait=lambda _: wait,
+    )
+
+
+def admitted_requests(admission: Admission, model: str, *, max_requests: int = 1000) -> int:
+    """Return how many requests for a model are admitted before one is refused."""
+    for count in range(max_requests):
+        try:
+            admission.acquire(request_info(), model, None)
+        except InferenceError:
+            return count
+    return max_requests
+
+
+def test_requests_over_workers_and_queue_are_refused() -> None:
+    admission = admission_of(max_waiting=5)
+    assert admitted_requests(admission, "a") == 7
+    assert (admission.in_flight, admission.waiting) == (7, 5)
+    admission.release("a", request_info())
+    assert admitted_requests(admission, "a") == 1
+
+
+def test_one_model_cannot_fill_the_queue_of_several_models() -> None:
+    admission = admission_of(max_waiting=10, multi_model=True)
+    assert admitted_requests(admission, "a") == 7
+    assert admitted_requests(admission, "b") == 5
+
+
+@pytest.mark.parametrize(
+    ("model_limits", "model_limit", "expected"), [({"a": 1}, 8, 3), ({}, 8, 10), ({"a": 0}, None, 3)]
+)
+def test_limit_of_a_model_overrides_the_limit_for_all_models(
+    model_limits: Mapping[str, int], model_limit: int | None, expected: int
+) -> None:
+    admission = Admission(
+        2,
+        QueueLimits(max_waiting=100, max_waiting_each=model_limit),
+        model_limit=model_limits.get,
+        multi_model=lambda: True,
+        expected_wait=lambda _: 0,
+    )
+    assert admitted_requests(admission, "a") == expected
+
+
+def test_request_over_max_queue_seconds_is_refused_with_retry_after() -> None:
+    admission = admission_of(max_queue_seconds=1, wait=2.3, workers=0)
+    info = request_info()
+    with pytest.raises(InferenceError, match=r"wait for about 2\.3 s; try again later") as caught:
+        admission.acquire(info, "a", None)
+    assert caught.value.kind is ErrorKind.OVERLOADED
+    assert caught.value.retry_after == 3
+    assert admission.in_flight == 0
+
+
+def test_request_whose_deadline_ends_before_the_expected_wait_is_refused() -> None:
+    admission = admission_of(wait=2, workers=0)
+    with pytest.raises(InferenceError, match="longer than its timeout"):
+        admission.acquire(request_info(), "a", time.monotonic() + 1)
+    admission.acquire(request_info(), "a", time.monotonic() + 3)
+
+
+def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
+    admission = admission_of(request_timeout=10)
+    now = time.monotonic()
+    for timeout, expected in ((None, 10), (1, 1), (60, 10)):
+        deadline = admission.deadline(request_info(timeout))
+        assert deadline is not None
+        assert now + expected <= deadline <= now + expected + 60
+        assert deadline - now < expected + 5
+    assert admission_of().deadline(request_info()) is None
+
+
+@pytest.mark.parametrize("timeout", [math.nan, math.inf, 1e12])
+def test_invalid_timeout_is_refused(timeout: float) -> None:
+    with pytest.raises(InferenceError, match="x-request-timeout-ms: Expected a number of milliseconds") as caught:
+        admission_of(request_timeout=10).deadline(request_info(timeout))
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -math.inf])
+def test_timeout_of_zero_or_less_is_deadline_exceeded(timeout: float) -> None:
+    with pytest.raises(InferenceError) as caught:
+        admission_of().deadline(request_info(timeout))
+    assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+
+
+def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
+    admission = admission_of(max_waiting=38)
+    assert admission.overload(None) is None
+    arrivals = [admission.track_arrival() for _ in range(40)]
+    excess = admission.overload(None)
+    assert excess is not None
+    assert (excess.message, excess.retry_after) == (
+        "The server has 40 requests in flight and takes no more; try again later",
+        1,
+    )
+    arrivals[0]()
+    arrivals[0]()
+    assert admission.overload(None) is None
+
+
+def test_body_that_arrives_slowly_no_longer_counts_as_in_flight() -> None:
+    admission = admission_of(max_waiting=0)
+    for _ in range(40):
+        admission.track_arrival()
+    assert admission.overload(None) is not None
+    wait_until(lambda: admission.overload(None) is None)
+
+
+def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
+    admission = admission_of(max_waiting=0)
+    arrivals = [admission.track_arrival() for _ in range(31)]
+    assert admission.overload(None) is None
+    arrivals.append(admission.track_arrival())
+    assert admission.overload(None) is not None
+
+
+def test_admitted_request_no_longer_counts_as_an_arriving_body() -> None:
+    admission = admission_of(max_waiting=38)
+    token = BODY_ARRIVED.set(admission.track_arrival())
+    try:
+        admission.acquire(request_info(), "a", None)
+    finally:
+        BODY_ARRIVED.reset(token)
+    arrivals = [admission.track_arrival() for _ in range(38)]
+    assert admission.overload(None) is None
+    arrivals.append(admission.track_arrival())
+    assert admission.overload(None) is not None
+
+
+def test_overload_and_refusal_have_the_same_reason() -> None:
+    admission = admission_of(max_queue_seconds=1, wait=2.3)
+    overload, refusal = admission.overload("a"), admission.refusal("a")
+    assert overload is not None
+    assert refusal is not None
+    assert (overload.message, overload.retry_after) == (refusal.message, 3)
+    assert admission.overload(None) is None
+
+
+@pytest.mark.parametrize(("wait", "expected"), [(0, None), (0.5, 1)])
+def test_admit_returns_max_queue_seconds_only_if_the_request_waits(wait: float, expected: float | None) -> None:
+    assert admission_of(max_queue_seconds=1, wait=wait, workers=0).acquire(request_info(), "a", None) == expected
+
+
+def test_request_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
+    context = request_info()
+    context.start_work()
+    context.max_queue_seconds = 0
+    with pytest.raises(InferenceError, match="longer than the server allows; try again later") as caught:
+        context.start_work()
+    assert caught.value.kind is ErrorKind.OVERLOADED
+    assert caught.value.retry_after == 1

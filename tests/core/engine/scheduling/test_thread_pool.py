@@ -1,0 +1,315 @@
+"""Worker threads, including those that wait elsewhere."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+from app.core.engine.scheduling.thread_pool import ThreadPool, release_worker
+from tests.support.pool_jobs import submit_for
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TIMEOUT = 30
+
+
+def submit(workers: ThreadPool, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """Submit a job that belongs to no model."""
+    return submit_for(workers, "", partial(job, *args, **kwargs))
+
+
+class Gate:
+    """Run jobs that signal their start and wait until `open` is set."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.started = threading.Semaphore(0)
+
+    def block(self) -> str:
+        self.started.release()
+        assert self.open.wait(TIMEOUT)
+        return threading.current_thread().name
+
+    def block_elsewhere(self) -> str:
+        with release_worker():
+            return self.block()
+
+    def wait_started(self, count: int) -> None:
+        for _ in range(count):
+            assert self.started.acquire(timeout=TIMEOUT)
+
+
+def test_submit_returns_results_and_errors() -> None:
+    workers = ThreadPool(2, "w")
+    assert submit(workers, divmod, 7, 2).result(TIMEOUT) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        submit(workers, divmod, 1, 0).result(TIMEOUT)
+    with pytest.raises(SystemExit):
+        submit(workers, lambda: raise_system_exit()).result(TIMEOUT)
+    assert submit(workers, len, "still there").result(TIMEOUT) == 11
+    workers.close()
+
+
+def raise_system_exit() -> None:
+    raise SystemExit(1)
+
+
+def test_running_jobs_are_limited_to_the_workers() -> None:
+    workers, gate = ThreadPool(2, "w"), Gate()
+    jobs = [submit(workers, gate.block) for _ in range(5)]
+    gate.wait_started(2)
+    assert not gate.started.acquire(timeout=0.05)
+    gate.open.set()
+    assert {job.result(TIMEOUT) for job in jobs} <= {"w-1", "w-2"}
+    workers.close()
+
+
+def test_job_that_waits_elsewhere_releases_its_worker() -> None:
+    workers, elsewhere = ThreadPool(2, "w"), Gate()
+    waiting = [submit(workers, elsewhere.block_elsewhere) for _ in range(10)]
+    elsewhere.wait_started(10)
+    assert submit(workers, len, "ab").result(TIMEOUT) == 2
+    elsewhere.open.set()
+    for job in waiting:
+        job.result(TIMEOUT)
+    workers.close()
+
+
+def test_running_jobs_are_limited_again_after_waits_elsewhere() -> None:
+    workers, elsewhere, gate = ThreadPool(2, "w"), Gate(), Gate()
+    waiting = [submit(workers, elsewhere.block_elsewhere) for _ in range(6)]
+    elsewhere.wait_started(6)
+    elsewhere.open.set()
+    for job in waiting:
+        job.result(TIMEOUT)
+    jobs = [submit(workers, gate.block) for _ in range(20)]
+    gate.wait_started(2)
+    assert not gate.started.acquire(timeout=0.05)
+    gate.open.set()
+    for job in jobs:
+        job.result(TIMEOUT)
+    workers.close()
+
+
+def test_spare_threads_are_reused() -> None:
+    workers = ThreadPool(1, "spare")
+    for _ in range(20):
+        gate = Gate()
+        waiting = submit(workers, gate.block_elsewhere)
+        gate.wait_started(1)
+        assert submit(workers, len, "abc").result(TIMEOUT) == 3
+        gate.open.set()
+        waiting.result(TIMEOUT)
+    threads_made = [thread for thread in threading.enumerate() if thread.name.startswith("spare-")]
+    assert len(threads_made) <= 3
+    workers.close()
+
+
+def test_waiting_elsewhere_outside_a_worker_does_nothing() -> None:
+    with release_worker():
+        pass
+
+
+def test_close_drops_queued_jobs_and_finishes_running_ones() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    running = submit(workers, gate.block)
+    gate.wait_started(1)
+    dropped = submit(workers, len, "")
+    workers.close()
+    workers.close()
+    with pytest.raises(CancelledError):
+        dropped.result(TIMEOUT)
+    with pytest.raises(RuntimeError, match="are closed"):
+        submit(workers, len, "")
+    gate.open.set()
+    assert running.result(TIMEOUT) == "w-1"
+
+
+def test_job_that_waits_elsewhere_finishes_after_close() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    waiting = submit(workers, gate.block_elsewhere)
+    gate.wait_started(1)
+    workers.close()
+    gate.open.set()
+    assert waiting.result(TIMEOUT)
+
+
+def test_cancelled_job_is_not_run() -> None:
+    workers, gate, ran = ThreadPool(1, "w"), Gate(), threading.Event()
+    submit(workers, gate.block)
+    gate.wait_started(1)
+    job: Future[None] = submit(workers, ran.set)
+    assert job.cancel()
+    gate.open.set()
+    submit(workers, len, "").result(TIMEOUT)
+    assert not ran.is_set()
+    workers.close()
+
+
+def test_threads_of_garbage_collected_workers_end() -> None:
+    ended = threading.Event()
+
+    class Job:
+        def __call__(self) -> Callable[[], object]:
+            return self
+
+    workers, job_object = ThreadPool(1, "w"), Job()
+    threads = {thread for thread in threading.enumerate() if thread.name.startswith("w-")}
+    submit(workers, job_object).result(TIMEOUT)
+    (thread,) = {thread for thread in threading.enumerate() if thread.name.startswith("w-")} - threads
+    reference = weakref.ref(job_object, lambda _: ended.set())
+    del job_object
+    del workers
+    gc.collect()
+    thread.join(TIMEOUT)
+    assert not thread.is_alive()
+    assert reference() is None
+    assert ended.is_set()
+
+
+def test_model_does_not_wait_for_long_jobs_of_another() -> None:
+    workers, slow = ThreadPool(2, "w"), Gate()
+    jobs = [submit_for(workers, "slow", slow.block) for _ in range(5)]
+    slow.wait_started(2)
+    for _ in range(20):
+        assert submit_for(workers, "fast", lambda: "at once").result(TIMEOUT) == "at once"
+    assert not slow.started.acquire(timeout=0.05)
+    slow.open.set()
+    for job in jobs:
+        job.result(TIMEOUT)
+    workers.close()
+
+
+def test_extra_threads_are_at_most_as_many_as_workers() -> None:
+    workers, gate = ThreadPool(2, "w"), Gate()
+    jobs = [submit_for(workers, f"model-{index}", gate.block) for index in range(10)]
+    gate.wait_started(4)
+    assert not gate.started.acquire(timeout=0.05)
+    gate.open.set()
+    assert {job.result(TIMEOUT) for job in jobs} <= {"w-1", "w-2", "w-3", "w-4"}
+    workers.close()
+
+
+def test_expected_wait_is_estimated_from_earlier_jobs() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    assert workers.expected_wait("a") == 0
+    submit_for(workers, "a", lambda: gate.open.wait(0.02)).result(TIMEOUT)
+    running = submit_for(workers, "a", gate.block)
+    gate.wait_started(1)
+    waiting = [submit_for(workers, "a", lambda: None) for _ in range(3)]
+    assert workers.expected_wait("a") >= 0.06
+    assert workers.expected_wait("other") == 0
+    gate.open.set()
+    for job in (running, *waiting):
+        job.result(TIMEOUT)
+    workers.close()
+
+
+def test_expected_wait_counts_the_rest_of_the_running_job() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    submit_for(workers, "m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
+    running = submit_for(workers, "m", gate.block)
+    gate.wait_started(1)
+    # A job that takes longer than earlier ones still has an expected rest.
+    assert workers.expected_wait("m") >= 0.05 / 4
+    gate.open.set()
+    running.result(TIMEOUT)
+    workers.close()
+
+
+def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    submit_for(workers, "m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
+    running = submit_for(workers, "m", gate.block)
+    gate.wait_started(1)
+    dropped_gate = Gate()
+    reference = weakref.ref(dropped_gate)
+    waiting = [submit_for(workers, "m", dropped_gate.block) for _ in range(100)]
+    del dropped_gate
+    assert workers.expected_wait("m") > 4
+    assert all(job.cancel() for job in waiting)
+    del waiting
+    gc.collect()
+    # Only the rest of the running job remains.
+    assert workers.expected_wait("m") < 4
+    assert reference() is None
+    last = submit_for(workers, "m", lambda: "still there")
+    gate.open.set()
+    assert (running.result(TIMEOUT), last.result(TIMEOUT)) == ("w-1", "still there")
+    workers.close()
+
+
+def test_expected_wait_counts_own_backlog_and_a_share_of_others() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    submit_for(workers, "slow", lambda: threading.Event().wait(0.1)).result(TIMEOUT)
+    submit_for(workers, "fast", lambda: None).result(TIMEOUT)
+    jobs = [submit_for(workers, model, gate.block) for model in ("slow", "fast")]
+    gate.wait_started(2)
+    jobs += [submit_for(workers, "slow", gate.block) for _ in range(50)]
+    assert workers.expected_wait("slow") > 4
+    assert workers.expected_wait("fast") < 1
+    gate.open.set()
+    for job in jobs:
+        job.result(TIMEOUT)
+    workers.close()
+
+
+def test_time_spent_elsewhere_does_not_count_as_job_time() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+
+    def wait() -> None:
+        with release_worker():
+            threading.Event().wait(0.2)
+
+    submit_for(workers, "m", wait).result(TIMEOUT)
+    jobs = [submit_for(workers, "m", gate.block) for _ in range(5)]
+    gate.wait_started(1)
+    assert workers.expected_wait("m") < 0.4
+    gate.open.set()
+    for job in jobs:
+        job.result(TIMEOUT)
+    workers.close()
+
+
+def test_callback_of_a_job_dropped_at_close_may_call_expected_wait() -> None:
+    workers, gate = ThreadPool(1, "w"), Gate()
+    running = submit_for(workers, "m", gate.block)
+    gate.wait_started(1)
+    waits: list[float] = []
+    dropped = submit_for(workers, "m", lambda: None)
+    dropped.add_done_callback(lambda _: waits.append(workers.expected_wait("m")))
+    closing = threading.Thread(target=workers.close, daemon=True)
+    closing.start()
+    closing.join(TIMEOUT)
+    assert waits == [0]
+    gate.open.set()
+    running.result(TIMEOUT)
+
+
+def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    workers, gate = ThreadPool(2, "w"), Gate()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            submit(workers, len, "")
+    first = submit(workers, gate.block_elsewhere)
+    gate.wait_started(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        others = [submit(workers, len, "ab") for _ in range(3)]
+    gate.open.set()
+    assert first.result(TIMEOUT)
+    assert [job.result(TIMEOUT) for job in others] == [2, 2, 2]
+    barrier = threading.Barrier(2, timeout=TIMEOUT)
+    for job in [submit(workers, barrier.wait) for _ in range(2)]:
+        job.result(TIMEOUT)
+    workers.close()

@@ -1,0 +1,262 @@
+"""Many concurrent requests, including failed, expired and cancelled ones: every one is observed once."""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.core.engine.cancellation import raise_if_cancelled
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.engine.scheduling.thread_pool import release_worker
+from app.core.settings.model import ModelSettings, ModelSource
+from app.core.wire.bytes_elements import StringElement
+from metadata.model import ModelMetadata
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tasks.task import TaskType, TextChunk
+from tasks.text_generation import ContinuedText, Generation, TextGeneration
+from tests.support.models.scripted_model import EventRecorder
+from tests.support.polling import wait_until_async
+
+WORKERS = 2
+WAITING = 24
+NAMES = ("gathered", "elsewhere", "plain", "spoken")
+
+
+class SlowEcho:
+    """Return the text after a short delay, which may be a wait elsewhere; fail if the text contains "bad"."""
+
+    def __init__(self, seed: int, *, elsewhere: bool = False) -> None:
+        self._random = random.Random(seed)
+        self._elsewhere = elsewhere
+
+    def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
+        never_set = threading.Event()
+        raise_if_cancelled()
+        if self._elsewhere:
+            with release_worker():
+                never_set.wait(self._random.random() * 0.004)
+        else:
+            never_set.wait(self._random.random() * 0.002)
+        if any("bad" in text.item.text for text in inputs):
+            raise ValueError("a bad text")
+        return [Generation(text.item.text) for text in inputs]
+
+
+class StreamingEcho(SlowEcho):
+    """Stream the text 80 times."""
+
+    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
+        for item, continued in enumerate(inputs):
+            for _ in range(80):
+                if "bad" in continued.item.text and self._random.random() < 0.05:
+                    raise ValueError("a bad text")
+                yield TextChunk(item=item, prompt=0, text=continued.item.text)
+            yield TextChunk(item=item, prompt=0, text="", final=True)
+
+
+@contextmanager
+def engine_of(seed: int, observer: EventRecorder, workers: int = WORKERS) -> Generator[Engine]:
+    sources = [
+        ModelSource(
+            name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=TaskType.TEXT_GENERATION)
+        )
+        for name in NAMES
+    ]
+
+    def load(source: ModelSource) -> Servable:
+        model = (StreamingEcho if source.name == "spoken" else SlowEcho)(seed, elsewhere=source.name == "elsewhere")
+        description = ModelMetadata(
+            task_type=TaskType.TEXT_GENERATION, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(),
+            facts=(),
+        )  # fmt: skip
+        servable = Servable(TextGeneration(), model, description, {})
+        return servable.batched(4, 0.001) if source.name in ("gathered", "elsewhere") else servable
+
+    registry = Registry(sources)
+    for source in sources:
+        registry.load(source, load)
+    bounds = QueueLimits(max_waiting=WAITING, max_waiting_each=WAITING)
+    engine = Engine(Repository(registry, lambda: sources, load), (observer,), Limits(), workers, bounds)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def text_request(model: str, text: str) -> InferenceRequest:
+    tensor = BytesTensor(name="text", shape=(1,), elements=[StringElement(text)])
+    return InferenceRequest(id=text, model_name=model, inputs=(tensor,))
+
+
+def generated_text(response: InferenceResponse) -> str:
+    (output,) = response.outputs
+    (prediction,) = output.predictions
+    assert isinstance(prediction, Generation)
+    return prediction.text
+
+
+class Client:
+    """Send requests of every kind and record their outcomes.
+
+    Args:
+        engine: The engine under test.
+        number: Identifies this client.
+        seed: Makes the requests reproducible.
+    """
+
+    def __init__(self, engine: Engine, number: int, seed: int) -> None:
+        self._engine = engine
+        self._number = number
+        self._random = random.Random(f"{seed} {number}")
+        self.outcomes: dict[str, ErrorKind | None] = {}
+        """Outcomes by request id; CANCELLED if the client left."""
+
+    async def send(self, count: int) -> None:
+        for step in range(count):
+            await self._send_one(f"{self._number}-{step}{'bad' if self._random.random() < 0.1 else ''}")
+
+    async def _send_one(self, text: str) -> None:
+        model = self._random.choice(NAMES)
+        ending = self._random.choice(("stay", "stay", "stay", "late", "cancel", "go"))
+        disconnected = asyncio.Event()
+
+        async def wait_disconnected() -> None:
+            await disconnected.wait()
+
+        info = RequestContext(
+            protocol="test",
+            request_id=text,
+            response_headers={},
+            timeout=self._random.random() * 0.01 + 1e-4 if ending == "late" else None,
+            disconnected=wait_disconnected,
+        )
+        work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(info, model, text))
+        if ending in ("cancel", "go"):
+            for _ in range(self._random.randrange(1, 7)):
+                await asyncio.sleep(0)
+            if ending == "go":
+                disconnected.set()
+            else:
+                work.cancel()
+        try:
+            await work
+        except InferenceError as error:
+            self.outcomes[text] = error.kind
+        except asyncio.CancelledError:
+            self.outcomes[text] = ErrorKind.CANCELLED
+        else:
+            self.outcomes[text] = None
+
+    async def _exchange(self, info: RequestContext, model: str, text: str) -> None:
+        assert await self._engine.handle(info, model, lambda: text_request(model, text), generated_text) == text
+
+    async def _stream(self, info: RequestContext, model: str, text: str) -> None:
+        async with aclosing(self._engine.stream_text(info, model, lambda: text_request(model, text))) as chunks:
+            assert [chunk.text async for chunk in chunks] == [*[text] * 80, ""]
+
+
+async def idle(engine: Engine) -> None:
+    await wait_until_async(lambda: not engine.busy)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int) -> None:
+    observer = EventRecorder()
+    threads_before = set(threading.enumerate())
+
+    async def run(engine: Engine) -> dict[str, ErrorKind | None]:
+        clients = [Client(engine, number, seed) for number in range(40)]
+        await asyncio.gather(*(client.send(8) for client in clients))
+        await idle(engine)
+        # The engine still answers afterwards.
+        assert await engine.handle(
+            RequestContext(protocol="t", request_id="last"), "plain", lambda: text_request("plain", "x"), generated_text
+        )
+        return {name: kind for client in clients for name, kind in client.outcomes.items()}
+
+    with engine_of(seed, observer) as engine:
+        outcomes = asyncio.run(run(engine))
+        threads = [
+            thread for thread in set(threading.enumerate()) - threads_before if thread.name.startswith("inference")
+        ]
+    assert len(threads) <= 2 * WORKERS + WAITING
+    observed = Counter(event.request_id for event in observer.events)
+    assert set(observed) == {*outcomes, "last"}
+    assert set(observed.values()) == {1}
+    observed_outcomes = {event.request_id: event.outcome for event in observer.events}
+    for name, kind in outcomes.items():
+        # A request that is cancelled late may already have another outcome.
+        is_cancelled = kind in (ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED)
+        allowed = {kind, None, ErrorKind.OVERLOADED, ErrorKind.MODEL_FAILED} if is_cancelled else {kind}
+        assert observed_outcomes[name] in allowed, (name, kind, observed_outcomes[name])
+    assert {None, ErrorKind.CANCELLED, ErrorKind.MODEL_FAILED, ErrorKind.OVERLOADED} <= set(outcomes.values())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_close_under_load_answers_every_request(seed: int) -> None:
+    observer = EventRecorder()
+
+    async def run(engine: Engine) -> dict[str, ErrorKind | None]:
+        clients = [Client(engine, number, seed) for number in range(40)]
+        send_tasks = [asyncio.create_task(client.send(6)) for client in clients]
+        await wait_until_async(lambda: len(observer.events) >= 60)
+        engine.close()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*send_tasks)
+        await idle(engine)
+        return {name: kind for client in clients for name, kind in client.outcomes.items()}
+
+    with engine_of(seed, observer) as engine:
+        outcomes = asyncio.run(run(engine))
+    assert Counter(event.request_id for event in observer.events) == Counter(outcomes.keys())
+    assert len(outcomes) == 240
+    assert ErrorKind.MODEL_NOT_READY in outcomes.values()
+
+
+def test_overloaded_model_does_not_affect_another_model() -> None:
+    observer, proceed = EventRecorder(), threading.Event()
+
+    def encode_blocked(response: InferenceResponse) -> str:
+        assert proceed.wait(120)
+        return generated_text(response)
+
+    async def run(engine: Engine) -> None:
+        blocked_calls = [
+            asyncio.create_task(
+                engine.handle(_info(f"s{n}"), "plain", lambda: text_request("plain", "x"), encode_blocked)
+            )
+            for n in range(12)
+        ]
+        await wait_until_async(lambda: engine.in_flight == 12)
+        try:
+            for number in range(20):
+                # The timeout is checked against the expected wait, which must not count the other model.
+                info = RequestContext(protocol="t", request_id=f"f{number}", response_headers={}, timeout=60.0)
+                assert (
+                    await engine.handle(info, "gathered", lambda: text_request("gathered", "y"), generated_text) == "y"
+                )
+            assert not any(task.done() for task in blocked_calls)
+        finally:
+            proceed.set()
+        assert await asyncio.gather(*blocked_calls) == ["x"] * 12
+
+    with engine_of(0, observer) as engine:
+        asyncio.run(run(engine))
+
+
+def _info(name: str) -> RequestContext:
+    return RequestContext(protocol="t", request_id=name, response_headers={})

@@ -1,0 +1,210 @@
+"""Streams of outputs: every image is answered before the next, and the request is observed once."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.engine.streams.text_stream import Chunk
+from app.core.settings.model import ModelSource
+from app.core.wire.bytes_elements import BinaryElement
+from metadata.model import ModelMetadata
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tasks.object_detection import ObjectDetection
+from tasks.task import TaskType
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import detect
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+
+
+def new_context() -> RequestContext:
+    return RequestContext(protocol="test", request_id="abc")
+
+
+ELEMENT = BinaryElement(encode_image(rectangle()))
+
+
+def request(*counts: int, model: str = "detector", **parameters: object) -> InferenceRequest:
+    inputs = [
+        BytesTensor(name=name, shape=(count,), elements=[ELEMENT] * count, parameters=parameters)
+        for name, count in zip("abc", counts, strict=False)
+    ]
+    return InferenceRequest(id="", model_name=model, inputs=tuple(inputs))
+
+
+class AwaitableObserver(EventRecorder):
+    """Signal when an event is observed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observed = threading.Event()
+
+    def observe(self, event: RequestContext, /) -> None:
+        super().observe(event)
+        self.observed.set()
+
+
+class GatedDetector:
+    """Count calls, wait at a gate before each one, and fail at one of them."""
+
+    def __init__(self, gate: Gate, failing: int = -1) -> None:
+        self.sizes: list[int] = []
+        self._gate = gate
+        self._failing = failing
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        self._gate()
+        self.sizes.append(len(inputs))
+        if len(self.sizes) - 1 == self._failing:
+            raise RuntimeError("tired")
+        return detect(inputs)
+
+
+def engine_of(model: GatedDetector, observer: EventRecorder) -> Engine:
+    def load(source: ModelSource) -> Servable:
+        description = ModelMetadata(
+            task_type=TaskType.OBJECT_DETECTION,
+            platform="stand-in",
+            layout="none",
+            labels=(),
+            inputs=(),
+            outputs=(),
+            facts=(),
+        )
+        return Servable(ObjectDetection(), model, description, {})
+
+    source = ModelSource(name="detector", version="3", folder=Path("detector"))
+    registry = Registry([source])
+    registry.load(source, load)
+    return Engine(Repository(registry, lambda: [source], load), [observer], Limits(), workers=1)
+
+
+def encode_output(response: InferenceResponse) -> tuple[str, str, str, int, dict[str, object]]:
+    (output,) = response.outputs
+    (prediction,) = output.predictions
+    fields = (response.model_name, response.model_version, output.name, len(prediction.records()))
+    return (*fields, dict(output.parameters))
+
+
+def encode_chunk(chunk: Chunk) -> str | None:
+    return chunk.text or None
+
+
+def test_every_image_is_answered_before_the_next_is_run() -> None:
+    gate, observer = Gate(), EventRecorder()
+    model = GatedDetector(gate)
+    engine = engine_of(model, observer)
+
+    async def run() -> None:
+        inference_request = request(2, 1, metadata="m")
+        outputs = engine.stream_outputs(
+            new_context(), "detector", lambda: inference_request, encode_output, lambda _: None
+        )
+        async with aclosing(outputs):
+            for number, name in enumerate("aab", 1):
+                gate.open()
+                assert await anext(outputs) == ("detector", "3", name, 1, {"metadata": "m"})
+                assert model.sizes == [1] * number
+            assert await anext(outputs, None) is None
+
+    asyncio.run(run())
+    (event,) = observer.events
+    assert (event.outcome, event.batch_size, event.model_version) == (None, 3, "3")
+    assert 0 < event.decode_ns < event.total
+    assert event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
+    assert not engine.busy
+
+
+def test_failure_comes_after_the_earlier_outputs() -> None:
+    observer = EventRecorder()
+    engine = engine_of(GatedDetector(Gate(initial_passes=9), failing=1), observer)
+
+    async def run() -> InferenceError:
+        async with aclosing(
+            engine.stream_outputs(new_context(), "", lambda: request(3), encode_output, lambda _: None)
+        ) as outputs:
+            assert await anext(outputs) == ("detector", "3", "a", 1, {})
+            with pytest.raises(InferenceError, match="tired") as caught:
+                await anext(outputs)
+            return caught.value
+
+    assert asyncio.run(run()).kind is ErrorKind.MODEL_FAILED
+    (event,) = observer.events
+    assert (event.outcome, event.batch_size) == (ErrorKind.MODEL_FAILED, 1)
+    assert not engine.busy
+
+
+def test_reader_that_leaves_stops_the_model() -> None:
+    gate, observer = Gate(initial_passes=1), AwaitableObserver()
+    model = GatedDetector(gate)
+    engine = engine_of(model, observer)
+
+    async def run() -> None:
+        async with aclosing(
+            engine.stream_outputs(new_context(), "", lambda: request(5), encode_output, lambda _: None)
+        ) as outputs:
+            await anext(outputs)
+            for _ in range(2):
+                await asyncio.to_thread(gate.wait_for_arrival)
+        gate.open()
+        assert await asyncio.to_thread(observer.observed.wait, 60)
+
+    asyncio.run(run())
+    assert model.sizes == [1, 1]
+    assert [event.outcome for event in observer.events] == [None]
+
+
+def test_generated_text_is_streamed_without_empty_chunks() -> None:
+    observer = EventRecorder()
+    engine = scripted_engine(ScriptedModel("a", "", "b"), observer)
+
+    async def run() -> list[str]:
+        outputs = engine.stream_outputs(
+            new_context(), "", lambda: request(2, model="speaker"), lambda _: "never", encode_chunk
+        )
+        async with aclosing(outputs):
+            return [output async for output in outputs]
+
+    assert asyncio.run(run()) == ["a", "b"] * 2
+    assert [(event.outcome, event.batch_size) for event in observer.events] == [(None, 2)]
+
+
+def unreadable() -> InferenceRequest:
+    raise InferenceError(ErrorKind.INVALID_REQUEST, "Expected more")
+
+
+@pytest.mark.parametrize(
+    ("decode", "kind"),
+    [
+        (unreadable, ErrorKind.INVALID_REQUEST),
+        (lambda: request(1, model="missing"), ErrorKind.MODEL_NOT_FOUND),
+        (lambda: request(0), ErrorKind.INVALID_REQUEST),
+        (lambda: 1 / 0, ErrorKind.INTERNAL),
+    ],
+)
+def test_invalid_request_is_refused_before_the_first_output(decode: Any, kind: ErrorKind) -> None:
+    observer = EventRecorder()
+    engine = engine_of(GatedDetector(Gate(initial_passes=9)), observer)
+
+    async def run() -> None:
+        async with aclosing(engine.stream_outputs(new_context(), "", decode, encode_output, lambda _: None)) as outputs:
+            await anext(outputs)
+
+    with pytest.raises(InferenceError) as caught:
+        asyncio.run(run())
+    assert caught.value.kind is kind
+    assert [event.outcome for event in observer.events] == [kind]
+    assert not engine.busy

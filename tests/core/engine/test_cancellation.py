@@ -1,0 +1,305 @@
+"""Cancellation, deadlines and disconnects end the work for a request."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from app.core.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tests.core.engine.test_engine import EventRecorder, name_of, request, running
+from tests.support.polling import wait_until_async
+
+
+def test_token_ends_when_cancelled_expired_or_past_its_deadline() -> None:
+    assert CancellationToken().cancellation is None
+    assert CancellationToken(time.monotonic() + 60).cancellation is None
+    past_deadline, cancelled, expired = (
+        CancellationToken(time.monotonic() - 1),
+        CancellationToken(),
+        CancellationToken(time.monotonic() + 60),
+    )
+    cancelled.cancel()
+    expired.expire()
+    kinds = [token.cancellation.kind for token in (past_deadline, cancelled, expired) if token.cancellation]
+    assert kinds == [ErrorKind.DEADLINE_EXCEEDED, ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED]
+
+
+def test_thread_checks_the_token_of_the_innermost_scope() -> None:
+    raise_if_cancelled()
+    outer, inner = CancellationToken(), CancellationToken()
+    inner.cancel()
+    with cancellation_scope(outer):
+        with cancellation_scope(inner), pytest.raises(InferenceError, match="client disconnected"):
+            raise_if_cancelled()
+        raise_if_cancelled()
+    raise_if_cancelled()
+
+
+class BlockedDecoder:
+    """Decode requests when `released` is set."""
+
+    def __init__(self) -> None:
+        self.started = threading.Semaphore(0)
+        self.released = threading.Event()
+        self.count = 0
+
+    def decode(self) -> InferenceRequest:
+        self.count += 1
+        self.started.release()
+        assert self.released.wait(60)
+        return request()
+
+
+def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestContext:
+    return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
+
+
+def outcomes(observer: EventRecorder) -> list[ErrorKind | None]:
+    return sorted((event.outcome for event in observer.events), key=str)
+
+
+def test_request_past_its_timeout_is_answered_and_skips_the_model() -> None:
+    observer, decoder = EventRecorder(), BlockedDecoder()
+
+    async def run(engine: Engine) -> None:
+        with pytest.raises(InferenceError) as caught:
+            await engine.handle(request_info(timeout=0.5), "detector", decoder.decode, name_of)
+        assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+        assert engine.in_flight == 1
+        decoder.released.set()
+        await wait_until_async(lambda: engine.in_flight == 0)
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    (event,) = observer.events
+    assert event.outcome is ErrorKind.DEADLINE_EXCEEDED
+    assert event.model_ns == 0
+
+
+def test_shorten_never_extends_the_deadline() -> None:
+    token, now = CancellationToken(), time.monotonic()
+    calls: list[float | None] = []
+    token.on_shortened = lambda: calls.append(token.deadline)
+    for deadline in (now + 60, now + 70, now - 1):
+        token.shorten(deadline)
+    assert calls == [now + 60, now - 1]
+    assert token.cancellation is not None
+
+
+@pytest.mark.parametrize("header_timeout", [None, 3600.0])
+def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy(header_timeout: float | None) -> None:
+    observer, released = EventRecorder(), threading.Event()
+
+    def encode(_: object) -> str:
+        assert released.wait(60)
+        return "late"
+
+    async def run(engine: Engine) -> None:
+        request_with_timeout = msgspec.structs.replace(request(), timeout=2.0)
+        with pytest.raises(InferenceError) as caught:
+            await engine.handle(request_info(timeout=header_timeout), "detector", lambda: request_with_timeout, encode)
+        assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+        assert engine.in_flight == 1
+        released.set()
+        await wait_until_async(lambda: engine.in_flight == 0)
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
+
+
+@pytest.mark.parametrize("reason", ["time", "gone", "cancelled"])
+def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
+    observer, decoder, queued = EventRecorder(), BlockedDecoder(), BlockedDecoder()
+    expected = ErrorKind.DEADLINE_EXCEEDED if reason == "time" else ErrorKind.CANCELLED
+
+    async def run(engine: Engine) -> None:
+        disconnect = asyncio.Event()
+
+        async def wait_disconnected() -> None:
+            await disconnect.wait()
+
+        first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
+        await wait_until_async(lambda: decoder.count == 1)
+        info = request_info(
+            timeout=0.05 if reason == "time" else None, gone=wait_disconnected if reason == "gone" else None
+        )
+        second = asyncio.create_task(engine.handle(info, "detector", queued.decode, name_of))
+        await wait_until_async(lambda: engine.in_flight == 2)
+        if reason == "gone":
+            disconnect.set()
+        if reason == "cancelled":
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+        else:
+            with pytest.raises(InferenceError) as caught:
+                await second
+            assert caught.value.kind is expected
+        assert engine.in_flight == 1
+        decoder.released.set()
+        assert await first == "detector"
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert queued.count == 0
+    assert outcomes(observer) == [None, expected]
+
+
+def test_disconnect_during_decoding_skips_the_model() -> None:
+    observer, decoder = EventRecorder(), BlockedDecoder()
+
+    async def run(engine: Engine) -> None:
+        disconnect = asyncio.Event()
+
+        async def wait_disconnected() -> None:
+            await disconnect.wait()
+
+        call = asyncio.create_task(
+            engine.handle(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+        )
+        await wait_until_async(lambda: decoder.count == 1)
+        disconnect.set()
+        with pytest.raises(InferenceError, match="client disconnected"):
+            await call
+        decoder.released.set()
+        await wait_until_async(lambda: engine.in_flight == 0)
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED]
+    assert observer.events[0].model_ns == 0
+
+
+def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
+    observer = EventRecorder()
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def run(engine: Engine) -> None:
+        for _ in range(20):
+            assert await engine.handle(request_info(60, forever), "detector", request, name_of) == "detector"
+        assert len(asyncio.all_tasks()) == 1
+
+    with running(observer) as engine:
+        asyncio.run(run(engine))
+    assert [event.outcome for event in observer.events] == [None] * 20
+
+
+@pytest.mark.parametrize("first", ["time", "cancelled"])
+def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
+    observer, decoder = EventRecorder(), BlockedDecoder()
+
+    async def run(engine: Engine) -> None:
+        watching, disconnect = asyncio.Event(), asyncio.Event()
+
+        async def wait_disconnected() -> None:
+            watching.set()
+            await disconnect.wait()
+            if first == "time":
+                # Cancel after the disconnect is known and before the call continues.
+                asyncio.get_running_loop().call_soon(second.cancel)
+
+        busy = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
+        await wait_until_async(lambda: decoder.count == 1)
+        second = asyncio.create_task(engine.handle(request_info(gone=wait_disconnected), "detector", request, name_of))
+        await watching.wait()
+        disconnect.set()
+        if first == "cancelled":
+            second.cancel()
+        with pytest.raises((asyncio.CancelledError, InferenceError)):
+            await second
+        await wait_until_async(lambda: engine.in_flight == 1)
+        decoder.released.set()
+        await busy
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(observer) == [None, ErrorKind.CANCELLED]
+
+
+def test_queued_request_is_refused_when_the_engine_closes() -> None:
+    observer, decoder = EventRecorder(), BlockedDecoder()
+
+    async def run(engine: Engine) -> None:
+        first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
+        await wait_until_async(lambda: decoder.count == 1)
+        second = asyncio.create_task(engine.handle(request_info(), "detector", request, name_of))
+        await wait_until_async(lambda: engine.in_flight == 2)
+        engine.close()
+        with pytest.raises(InferenceError, match="stopping") as caught:
+            await second
+        assert caught.value.kind is ErrorKind.MODEL_NOT_READY
+        decoder.released.set()
+        assert await first == "detector"
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(observer) == [None, ErrorKind.MODEL_NOT_READY]
+
+
+def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
+    observer = EventRecorder()
+
+    async def run(engine: Engine) -> None:
+        def decode() -> InferenceRequest:
+            # Block the event loop so that its timers are late.
+            asyncio.run_coroutine_threadsafe(_block(0.3), loop)
+            threading.Event().wait(0.2)
+            return request()
+
+        loop = asyncio.get_running_loop()
+        with pytest.raises(InferenceError) as caught:
+            await engine.handle(request_info(timeout=0.1), "detector", decode, name_of)
+        assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
+
+    async def _block(seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
+
+
+def test_cancel_after_the_deadline_is_deadline_exceeded() -> None:
+    token = CancellationToken(time.monotonic() - 0.001)
+    token.cancel()
+    assert token.cancellation is not None
+    assert token.cancellation.kind is ErrorKind.DEADLINE_EXCEEDED
+
+
+def test_request_cancelled_during_the_drain_is_not_ready() -> None:
+    observer, decoder = EventRecorder(), BlockedDecoder()
+
+    async def wait_disconnected() -> None:
+        await asyncio.Event().wait()
+
+    async def run(engine: Engine) -> None:
+        calls = [
+            asyncio.create_task(
+                engine.handle(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+            )
+            for _ in range(2)
+        ]
+        await wait_until_async(lambda: decoder.count == 1 and engine.in_flight == 2)
+        engine.start_drain()
+        for call in calls:
+            call.cancel()
+        for call in calls:
+            with pytest.raises(InferenceError, match="stopping"):
+                await call
+        decoder.released.set()
+        await wait_until_async(lambda: engine.in_flight == 0)
+
+    with running(observer, workers=1) as engine:
+        asyncio.run(run(engine))
+    assert decoder.count == 1
+    assert outcomes(observer) == [ErrorKind.MODEL_NOT_READY] * 2

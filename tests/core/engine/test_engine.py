@@ -1,0 +1,169 @@
+"""The engine: every request is answered or refused, and observed exactly once."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse, InferenceResult
+from tests.core.engine.engines import name_of, new_context, request, run_request, running
+from tests.support.models.scripted_model import EventRecorder
+
+
+class FailingObserver:
+    """Raise an error, which observers must not do."""
+
+    def observe(self, event: RequestContext, /) -> None:
+        raise RuntimeError(event.model_name)
+
+
+def failed_request(
+    decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
+) -> tuple[InferenceError, RequestContext]:
+    """Run a request that fails, and return its error and its event."""
+    observer = EventRecorder()
+    with running(observer) as engine, pytest.raises(InferenceError) as caught:
+        run_request(engine, decode, encode)
+    (event,) = observer.events
+    assert event.outcome is caught.value.kind
+    assert event.error == str(caught.value)
+    assert (event.protocol, event.request_id) == (new_context().protocol, new_context().request_id)
+    return caught.value, event
+
+
+def test_successful_inference_is_observed_once_with_all_fields() -> None:
+    observer = EventRecorder()
+    with running(observer) as engine:
+        assert (
+            run_request(engine, lambda: request(count=3, metadata='[{"key":"k","type":"int","value":"5"}]'))
+            == "detector"
+        )
+    (event,) = observer.events
+    assert (event.outcome, event.error, event.request_id) == (None, "", new_context().request_id)
+    assert (event.model_name, event.model_version, event.batch_size) == ("detector", "7", 3)
+    assert [[(entry.key, entry.value) for entry in sample_metadata.entries] for sample_metadata in event.metadata] == [
+        [("k", 5)]
+    ]
+    assert 0 < event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
+    assert 0 < event.queue < event.total
+
+
+def test_response_has_id_version_and_only_echoed_parameters() -> None:
+    with running() as engine:
+        response = run_request(engine, lambda: request(metadata="x", top_k=5), lambda response: response)
+    assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
+    assert [dict(output.parameters) for output in response.outputs] == [{"metadata": "x"}]
+
+
+def test_failing_observer_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    first, last = EventRecorder(), EventRecorder()
+    with running(first, FailingObserver(), last) as engine:
+        assert run_request(engine, request) == "detector"
+        with pytest.raises(InferenceError, match="The model failed"):
+            run_request(engine, lambda: request("failing"))
+    assert [event.outcome for event in first.events] == [None, ErrorKind.MODEL_FAILED]
+    assert [event.outcome for event in last.events] == [None, ErrorKind.MODEL_FAILED]
+    assert [record.message for record in caplog.records].count("observer failed") == 2
+
+
+def test_undecodable_request_is_observed_with_the_model_of_its_path() -> None:
+    def unreadable() -> InferenceRequest:
+        raise invalid("Expected more", "inputs")
+
+    error, event = failed_request(unreadable)
+    assert str(error) == "inputs: Expected more"
+    assert (event.model_name, event.model_version, event.batch_size, list(event.metadata)) == ("detector", "", 0, [])
+
+
+def test_failed_model_is_observed_with_its_version_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    error, event = failed_request(lambda: request("failing", metadata="["))
+    assert error.kind is ErrorKind.MODEL_FAILED
+    assert (event.model_name, event.model_version, event.batch_size) == ("failing", "7", 0)
+    assert [len(sample_metadata.faults) for sample_metadata in event.metadata] == [1]
+    assert any(record.__dict__.get("request_id") == "abc" and record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [("missing", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
+)
+def test_unknown_and_unready_models_are_refused(model: str, kind: ErrorKind) -> None:
+    error, event = failed_request(lambda: request(model))
+    assert error.kind is kind
+    assert (event.model_name, event.model_version) == (model, "")
+
+
+def test_invalid_request_is_not_logged_as_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    failed_request(lambda: request(count=9))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("crash", [ValueError("secret"), KeyError("secret"), RecursionError("secret"), MemoryError()])
+def test_unexpected_error_shows_the_request_id_but_not_its_message(
+    crash: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def encode(response: InferenceResponse) -> Any:
+        raise crash
+
+    error, event = failed_request(request, encode)
+    assert error.kind is ErrorKind.INTERNAL
+    assert "abc" in error.message
+    assert "secret" not in error.message
+    assert error.__cause__ is crash
+    assert (event.batch_size, event.model_version) == (1, "7"), "the model has answered"
+    assert [record.__dict__["request_id"] for record in caplog.records] == ["abc"]
+
+
+def test_unexpected_error_of_a_decoder_is_internal() -> None:
+    def decode() -> InferenceRequest:
+        raise TypeError("secret")
+
+    assert failed_request(decode)[0].kind is ErrorKind.INTERNAL
+
+
+def test_infer_runs_in_the_calling_thread_without_observers() -> None:
+    observer = EventRecorder()
+    with running(observer) as engine:
+        response = engine.infer(request(metadata="x"))
+        with pytest.raises(InferenceError, match="not known"):
+            engine.infer(request("missing"))
+    assert dict(response.outputs[0].parameters) == {"metadata": "x"}
+    assert observer.events == []
+
+
+def test_event_has_request_and_result() -> None:
+    observer = EventRecorder()
+    with running(observer) as engine:
+        run_request(engine, request)
+        run_request(engine, request)
+    first, second = observer.events
+    assert first.request is not None
+    assert first.result is not None
+    assert [(sample.input, sample.index) for sample in first.result.samples] == [(0, 0)]
+    assert first.result.samples[0].prediction.records()
+    assert first.task_type == "OBJECT_DETECTION"
+    assert first.id != second.id
+    assert abs(time.time_ns() - first.timestamp) < 600e9
+
+
+def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
+    def annotate(info: RequestContext, result: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
+        info.response_headers["x-model"] = model_name
+        return [{"seen": len(result.samples)} for _ in result.outputs]
+
+    info = RequestContext(protocol="test", request_id="1", response_headers={})
+
+    async def run(engine: Engine) -> None:
+        parameters = await engine.handle(
+            info, "detector", lambda: request(metadata="x"), lambda response: dict(response.outputs[0].parameters)
+        )
+        assert parameters == {"metadata": "x", "seen": 1}
+
+    with running(annotators=[annotate]) as engine:
+        asyncio.run(run(engine))
+    assert info.response_headers == {"x-model": "detector"}

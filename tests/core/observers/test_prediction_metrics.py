@@ -1,0 +1,129 @@
+"""Metrics of images and predictions; the dashboard uses only metrics that exist."""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from app.core.engine.request_context import RequestContext
+from app.core.observers.metrics import Metrics
+from app.core.observers.prediction_metrics import PredictionMetrics
+from app.plugins.drift.monitor import DriftMetrics
+from app.plugins.recording.recording_metrics import RecordingMetrics
+from tasks.image_classification import Classification
+from tasks.inference.error import ErrorKind
+from tasks.inference.response import InferenceResult, SampleResult
+from tasks.object_detection import DetectionInput, DetectionParameters, Detections
+from tasks.vision.image import Image
+from tests.plugins.otel.test_tracing import event
+from tests.support.servers.server_process import ROOT
+
+DASHBOARD = ROOT / "deploy" / "grafana" / "charioteer.json"
+_METRIC = re.compile(r"charioteer_\w+")
+
+
+def event_of(prediction: Any, task_type: str = "OBJECT_DETECTION", **changes: Any) -> RequestContext:
+    """Return the event of an inference on one image of 40 x 30."""
+    item = DetectionInput(Image(np.zeros((30, 40, 3), np.uint8)), DetectionParameters())
+    data = [SampleResult(input=0, index=0, item=item, prediction=prediction)]
+    result = InferenceResult(outputs=(), batch_size=1, samples=data)
+    return msgspec.structs.replace(event(), result=result, task_type=task_type, **changes)
+
+
+def detections(*labels: str, score: float = 0.5) -> Detections:
+    """Return one detection for each label."""
+    scores = np.full(len(labels), score, np.float32)
+    return Detections(labels=labels, scores=scores, boxes=np.zeros((len(labels), 4), np.float32))
+
+
+def metrics_after(*events: RequestContext) -> dict[str, float]:
+    """Return the exported metrics after `events`."""
+    registry = CollectorRegistry()
+    metrics = PredictionMetrics(registry, lambda model: ("cat", "dog") if model == "m" else ())
+    for inference in events:
+        metrics.observe(inference)
+    lines = [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_labels_scores_and_sizes_are_counted() -> None:
+    values = metrics_after(
+        event_of(detections("cat", "cat", "dog")),
+        event_of(detections()),
+        event_of(detections(*["dog"] * 50, score=0.95)),
+    )
+    assert values['charioteer_predictions_total{label="cat",model="m"}'] == 2
+    assert values['charioteer_predictions_total{label="dog",model="m"}'] == 51
+    assert values['charioteer_prediction_score_bucket{le="0.4",model="m"}'] == 0
+    assert values['charioteer_prediction_score_bucket{le="0.5",model="m"}'] == 3
+    assert values['charioteer_prediction_score_bucket{le="0.9",model="m"}'] == 3
+    assert values['charioteer_prediction_score_bucket{le="+Inf",model="m"}'] == 53
+    assert values['charioteer_prediction_score_count{model="m"}'] == 53
+    assert values['charioteer_prediction_score_sum{model="m"}'] == pytest.approx(49)
+    assert values['charioteer_image_pixels_sum{model="m"}'] == 3 * 1200
+    assert values['charioteer_batch_size_count{model="m"}'] == 3
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_score_that_is_not_finite_stays_out_of_the_sum(score: float) -> None:
+    values = metrics_after(event_of(detections("cat", score=score)), event_of(detections("cat")))
+    assert values['charioteer_prediction_score_sum{model="m"}'] == 0.5
+    assert values['charioteer_prediction_score_count{model="m"}'] == 1
+
+
+def test_unknown_labels_are_counted_together() -> None:
+    values = metrics_after(
+        *[event_of(detections(f"made up {index}")) for index in range(50)], event_of(detections("cat"))
+    )
+    counted = {name: value for name, value in values.items() if name.startswith("charioteer_predictions_total")}
+    assert counted == {
+        'charioteer_predictions_total{label="other",model="m"}': 50,
+        'charioteer_predictions_total{label="cat",model="m"}': 1,
+    }
+
+
+def test_only_best_class_of_classification_is_counted() -> None:
+    classes = Classification(labels=["dog", "cat"], scores=np.array([0.8, 0.2], np.float32))
+    values = metrics_after(event_of(classes, "IMAGE_CLASSIFICATION"))
+    assert values['charioteer_predictions_total{label="dog",model="m"}'] == 1
+    assert 'charioteer_predictions_total{label="cat",model="m"}' not in values
+
+
+@pytest.mark.parametrize("other", [{"outcome": ErrorKind.MODEL_FAILED}, {"explanation": True}, {"result": None}])
+def test_failures_and_explanations_are_not_counted(other: dict[str, Any]) -> None:
+    assert metrics_after(msgspec.structs.replace(event_of(detections("cat")), **other)) == {}
+
+
+def test_every_metric_of_the_dashboard_exists() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry, str)
+    DriftMetrics(registry)
+    RecordingMetrics(registry, "store")
+    PredictionMetrics(registry, lambda _: ("cat",)).observe(event_of(detections("cat")))
+    suffixes = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+    existing = {family.name + suffix for family in registry.collect() for suffix in suffixes[family.type]}
+    used = set(_METRIC.findall(DASHBOARD.read_text()))
+    assert used <= existing
+    assert {name.rsplit("_", 1)[0] for name in used} >= {
+        "charioteer_inferences", "charioteer_predictions", "charioteer_recording_recorded", "charioteer_drift_windows",
+    }  # fmt: skip
+
+
+def test_panels_of_the_dashboard_do_not_overlap() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    occupied: set[tuple[int, int]] = set()
+    for panel in panels:
+        position = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
+        }
+        assert not occupied & cells
+        assert position["x"] + position["w"] <= 24
+        occupied |= cells

@@ -1,0 +1,235 @@
+"""Test chariot-v2 with one JSON object, JSON lines and raw image bodies."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, map_error_path
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResponse
+from tests.support.data.images import encode_base64, encode_image, rectangle
+
+Client = TestClient[Litestar]
+IMAGE = encode_image(rectangle())
+IMAGE_BASE64 = encode_base64(IMAGE)
+RED_BOX = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
+BORDER_BOX = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
+LOW_THRESHOLD = {"score_threshold": 0.1}
+
+
+def post(client: Client, content: bytes, content_type: str | None = JSON, **headers: str) -> httpx.Response:
+    all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    if content_type is not None:
+        all_headers["content-type"] = content_type
+    return client.post("/infer", content=content, headers=all_headers)
+
+
+def request_object(**parameters: Any) -> dict[str, Any]:
+    return {"input": IMAGE_BASE64, "parameters": parameters} if parameters else {"input": IMAGE_BASE64}
+
+
+def json_lines(*objects: object) -> bytes:
+    return b"\n".join(json.dumps(item).encode() for item in objects)
+
+
+def error_message(response: httpx.Response, status: int = 400) -> str:
+    """Check an error response and return its message, which both keys contain."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == JSON
+    body = response.json()
+    assert list(body) == ["error", "detail"]
+    assert body["error"] == body["detail"]
+    return body["error"]
+
+
+@pytest.mark.parametrize("content_type", [JSON, None, "application/json; charset=utf-8", "Application/JSON"])
+def test_one_object_returns_one_object(chariot_v2_client: Client, content_type: str | None) -> None:
+    response = post(chariot_v2_client, json.dumps(request_object()).encode(), content_type)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == JSON
+    assert response.json() == {"output": [RED_BOX]}
+
+
+def test_parameters_are_applied(chariot_v2_client: Client) -> None:
+    assert post(chariot_v2_client, json.dumps(request_object(**LOW_THRESHOLD)).encode()).json() == {
+        "output": [RED_BOX, BORDER_BOX]
+    }
+    assert post(chariot_v2_client, json.dumps(request_object(score_threshold=0.95)).encode()).json() == {"output": []}
+    assert post(chariot_v2_client, json.dumps({**request_object(), "parameters": None}).encode()).json() == {
+        "output": [RED_BOX]
+    }
+
+
+def test_json_lines_return_json_lines_in_order(chariot_v2_client: Client) -> None:
+    response = post(
+        chariot_v2_client,
+        json_lines(request_object(), request_object(**LOW_THRESHOLD), request_object(score_threshold=0.95)),
+        JSON_LINES,
+    )
+    assert response.headers["content-type"] == JSON_LINES
+    answers = [json.loads(line) for line in response.text.splitlines()]
+    assert answers == [{"output": [RED_BOX]}, {"output": [RED_BOX, BORDER_BOX]}, {"output": []}]
+
+
+def test_one_json_line_returns_plain_json(chariot_v2_client: Client) -> None:
+    response = post(chariot_v2_client, json_lines(request_object()) + b"\n", JSON_LINES)
+    assert response.headers["content-type"] == JSON
+    assert response.json() == {"output": [RED_BOX]}
+
+
+def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client) -> None:
+    body = b"\n \r\n" + json_lines(request_object(), request_object()).replace(b"\n", b"\r\n\r\n") + b"\r\n\n"
+    assert len(post(chariot_v2_client, body, JSON_LINES).text.splitlines()) == 2
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "image/jpeg", "application/octet-stream"])
+def test_body_with_other_content_type_is_a_raw_image(chariot_v2_client: Client, content_type: str) -> None:
+    assert post(chariot_v2_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
+
+
+def test_raw_image_parameters_come_from_a_header(chariot_v2_client: Client) -> None:
+    header = json.dumps(LOW_THRESHOLD)
+    response = post(chariot_v2_client, IMAGE, "image/png", chariot_inference_parameters=header)
+    assert response.json() == {"output": [RED_BOX, BORDER_BOX]}
+
+
+def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Client) -> None:
+    metadata = '[ {"key":"a",  "type":"int","value":"1"} ]'
+    single = post(chariot_v2_client, json.dumps(request_object(metadata=metadata, top_k=1)).encode())
+    assert single.json() == {"output": [RED_BOX], "parameters": {"metadata": metadata}}
+    several = post(
+        chariot_v2_client, json_lines(request_object(), request_object(metadata=metadata)), JSON_LINES
+    ).text.splitlines()
+    assert [json.loads(line).get("parameters") for line in several] == [None, {"metadata": metadata}]
+    header = '{"metadata":{"a" : 1.10}}'
+    raw_image = post(chariot_v2_client, IMAGE, "image/png", chariot_inference_parameters=header)
+    assert raw_image.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
+
+
+def test_ids_are_returned_as_headers(chariot_v2_client: Client) -> None:
+    response = post(chariot_v2_client, IMAGE, "image/png", x_request_id="r", chariot_inference_base_id="b")
+    assert (response.headers["x-request-id"], response.headers["chariot-inference-base-id"]) == ("r", "b")
+
+
+@pytest.mark.parametrize("path", ["/infer/", "/v2/models/m-any/infer", "/v2/models/m-any/infer/"])
+def test_all_chariot_paths_are_served(chariot_v2_client: Client, path: str) -> None:
+    assert chariot_v2_client.post(path, json=request_object()).json() == {"output": [RED_BOX]}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "empty body"), (b"{", "not valid JSON"), (b"[]", "Expected `object`"),
+        (b"{}", "missing required field `input`"),
+        (b'{"input": 5}', "input: Expected `str`"), (b'{"input": ["aa"]}', "input: "),
+        (b'{"input": "!!"}', "input: Expected base64"),
+        (b'{"input": "aGVsbG8="}', "input: Expected an encoded image"), (b'{"input": ""}', "input: "),
+        (b'{"input": "", "parameters": []}', "parameters: Expected `object"),
+        (b'{"input": NaN}', "input: Expected a finite"),
+    ],
+)  # fmt: skip
+def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: bytes, expected: str) -> None:
+    error_text = error_message(post(chariot_v2_client, content))
+    assert expected in error_text
+    assert "inputs[" not in error_text, "clients do not know the internal field name"
+    assert error_text.startswith(expected.partition(":")[0]) or ":" not in expected
+
+
+@pytest.mark.parametrize("value", ["0.5", True, 1.5, [], -1])
+def test_bad_parameter_error_names_its_field(chariot_v2_client: Client, value: object) -> None:
+    error_text = error_message(post(chariot_v2_client, json.dumps(request_object(score_threshold=value)).encode()))
+    assert error_text.startswith("parameters.score_threshold: ")
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ({"input": "!!"}, "object 2: input: Expected base64"), ({"input": 5}, "object 2: input: "),
+        ([], "object 2: Expected `object`"),
+        ({}, "object 2: "), (request_object(top_k=0), "object 2: parameters.top_k: "),
+    ],
+)  # fmt: skip
+def test_bad_json_line_error_counts_lines_from_1(chariot_v2_client: Client, second: object, expected: str) -> None:
+    assert error_message(
+        post(chariot_v2_client, json_lines(request_object(), second, request_object()), JSON_LINES)
+    ).startswith(expected)
+
+
+def test_no_lines_or_too_many_lines_are_rejected(chariot_v2_client: Client) -> None:
+    assert "at least one" in error_message(post(chariot_v2_client, b"\n\n", JSON_LINES))
+    assert "at most 64" in error_message(post(chariot_v2_client, json_lines(*[request_object()] * 65), JSON_LINES), 413)
+
+
+@pytest.mark.parametrize("header", ["", "{", "5", "[]", "null", '{"top_k": NaN}', '{"a": "\\ud800"}', "é" * 10])
+def test_bad_parameters_header_error_names_the_header(chariot_v2_client: Client, header: str) -> None:
+    header_values = {"content-type": "image/png", "chariot-inference-parameters": header.encode("latin-1")}
+    headers = [
+        (name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in header_values.items()
+    ]
+    response = chariot_v2_client.post("/infer", content=IMAGE, headers=headers)
+    message = error_message(response)
+    assert message.startswith("chariot-inference-parameters")
+    assert "body" not in message
+
+
+@pytest.mark.parametrize(("content", "expected"), [(b"", "empty body"), (b"hello", "body: Expected an encoded image")])
+def test_raw_body_that_is_not_an_image_is_rejected(chariot_v2_client: Client, content: bytes, expected: str) -> None:
+    assert expected in error_message(post(chariot_v2_client, content, "image/png"))
+
+
+def decode_arguments(media_type: str = JSON, header: str | None = None) -> dict[str, Any]:
+    return {
+        "media_type": media_type, "parameters_header": header, "model_name": "m", "model_version": "2",
+        "request_id": "r",
+    }  # fmt: skip
+
+
+def test_object_line_and_raw_image_decode_to_the_same_request() -> None:
+    def fields(request: InferenceRequest) -> object:
+        (tensor,) = request.inputs
+        (element,) = getattr(tensor, "elements", [None])
+        return (
+            request.id,
+            request.model_name,
+            request.model_version,
+            tensor.name,
+            tensor.shape,
+            tensor.parameters,
+            element.binary(),
+        )
+
+    single = decode(json.dumps(request_object(top_k=3)).encode(), **decode_arguments())
+    line = decode(json_lines(request_object(top_k=3)), **decode_arguments(JSON_LINES))
+    raw_image = decode(IMAGE, **decode_arguments("image/png", '{"top_k": 3}'))
+    assert fields(single) == fields(line) == fields(raw_image) == ("r", "m", "2", "input", (1,), {"top_k": 3}, IMAGE)
+
+
+def test_several_outputs_are_encoded_as_json_lines() -> None:
+    def response(count: int) -> InferenceResponse:
+        outputs = [InferenceOutput(name="input", predictions=[]) for _ in range(count)]
+        return InferenceResponse(id="r", model_name="m", model_version="1", outputs=outputs)
+
+    assert encode(response(1)) == (b'{"output":[]}', JSON)
+    assert encode(response(2)) == (b'{"output":[]}\n{"output":[]}\n', JSON_LINES)
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type", "expected"),
+    [
+        ("inputs[0].data[0]", JSON, "input"), ("inputs[0].data[0]", "", "input"),
+        ("inputs[0].data[0]", JSON_LINES, "object 1: input"),
+        ("inputs[11].parameters.top_k", JSON_LINES, "object 12: parameters.top_k"),
+        ("inputs[0].data[0]", "image/png", "body"),
+        ("inputs[4]", JSON_LINES, "object 5"), ("inputs[0]", JSON, ""), ("", JSON, ""), ("inputs", JSON, "inputs"),
+        ("inputs[0].parameters.top_k", JSON, "parameters.top_k"),
+    ],
+)  # fmt: skip
+def test_error_paths_use_client_field_names(path: str, media_type: str, expected: str) -> None:
+    error = map_error_path(InferenceError(ErrorKind.TOO_LARGE, "Too much", path), media_type)
+    assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
+    assert map_error_path(invalid("x", path), media_type).kind is ErrorKind.INVALID_REQUEST

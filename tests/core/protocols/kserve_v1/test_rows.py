@@ -1,0 +1,289 @@
+"""Test instances of tensor models as tensor columns, and tensors as predictions."""
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+from numpy.typing import NDArray
+
+from app.core.protocols.kserve_v1.rows import Column, nested_tensor, prediction_rows, read_rows
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+
+NUMBERS = [datatype for datatype in Datatype if datatype not in (Datatype.BYTES, Datatype.BF16)]
+INTEGERS = [datatype for datatype in NUMBERS if datatype.kind in "iu"]
+
+
+def spec(datatype: Datatype = Datatype.FP32, name: str = "x", *shape: int) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatype, shape=shape or (-1,))
+
+
+def raw_instances(*instances: object) -> list[msgspec.Raw]:
+    return [msgspec.Raw(json.dumps(instance).encode()) for instance in instances]
+
+
+def read(specs: list[TensorSpec], *instances: object) -> list[Column]:
+    return list(read_rows(raw_instances(*instances), "instances", specs))
+
+
+def numbers(column: Column) -> NDArray[Any]:
+    assert isinstance(column.tensor, Tensor)
+    return column.tensor.data
+
+
+def texts(column: Column) -> list[str]:
+    assert isinstance(column.tensor, BytesTensor)
+    return [element.text() for element in column.tensor.elements]
+
+
+def error_for(specs: list[TensorSpec], *instances: object) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        read(specs, *instances)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    return caught.value
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+@pytest.mark.parametrize("row_shape", [(), (3,), (2, 2), (1, 1, 4), (0,)])
+def test_rows_keep_their_shape(datatype: Datatype, row_shape: tuple[int, ...]) -> None:
+    array = (np.arange(2 * int(np.prod(row_shape))) % 2).reshape(2, *row_shape).astype(datatype.dtype)
+    for instances in (array.tolist(), [{"x": row} for row in array.tolist()]):
+        (column,) = read([spec(datatype)], *instances)
+        assert column.tensor.name == "x"
+        assert column.tensor.shape == array.shape
+        assert numbers(column).dtype == datatype.dtype
+        assert numbers(column).tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("datatype", INTEGERS)
+def test_integers_are_exact_up_to_the_datatype_limits(datatype: Datatype) -> None:
+    limits = np.iinfo(datatype.dtype)
+    (column,) = read([spec(datatype)], limits.min, limits.max)
+    assert numbers(column).tolist() == [limits.min, limits.max]
+    for outside in (limits.min - 1, limits.max + 1):
+        assert "out of range" in error_for([spec(datatype)], 0, outside).message
+
+
+@given(
+    nps.arrays(
+        np.float32, nps.array_shapes(max_dims=4, max_side=4), elements=st.floats(-(2.0**100), 2.0**100, width=32)
+    )
+)
+def test_numbers_round_trip(array: NDArray[np.float32]) -> None:
+    (column,) = read([spec()], *array.tolist())
+    assert numbers(column).tobytes() == array.tobytes()
+    tensor = Tensor(name="y", datatype=Datatype.FP32, data=numbers(column))
+    assert prediction_rows([tensor]) == array.tolist()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, min_size=1, max_size=4), st.sampled_from(Datatype))
+def test_any_instances_are_read_or_rejected_with_a_path(instances: list[object], datatype: Datatype) -> None:
+    error: InferenceError | None = None
+    try:
+        read([spec(datatype)], *instances)
+    except InferenceError as raised:
+        error = raised
+    assert error is None or error.kind is ErrorKind.INVALID_REQUEST
+    assert error is None or error.path.startswith("instances")
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=4))
+def test_rows_of_different_lengths_are_rejected(rows: list[list[int]]) -> None:
+    lengths = {len(row) for row in rows}
+    if len(lengths) == 1:
+        (column,) = read([spec(Datatype.INT8)], *rows)
+        assert column.tensor.shape == (len(rows), *lengths)
+        return
+    error = error_for([spec(Datatype.INT8)], *rows)
+    bad_index = next(index for index, row in enumerate(rows) if len(row) != len(rows[0]))
+    assert error.path == f"instances[{bad_index}]"
+    assert error.message == f"Expected rows of one length, {len(rows[0])}, got one of {len(rows[bad_index])}"
+
+
+@given(st.lists(st.floats(-(2.0**126), 2.0**126, width=32), min_size=1, max_size=20))
+def test_bf16_rounds_to_the_nearest_number(values: list[float]) -> None:
+    tensor = nested_tensor("x", Datatype.BF16, msgspec.Raw(json.dumps(values).encode()), "p")
+    assert tensor.data.dtype == np.uint16
+    (values_read,) = [(tensor.data.astype(np.uint32) << 16).view(np.float32)]
+    for value, rounded in zip(values, values_read.tolist(), strict=True):
+        assert abs(rounded - value) <= max(abs(value) * 2**-8, 1e-38) or rounded in (np.inf, -np.inf)
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"), [(1.0, 0x3F80), (-2.0, 0xC000), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (0, 0), (3, 0x4040)]
+)
+def test_bf16_ties_round_to_even(value: float, bits: int) -> None:
+    (column,) = read([spec(Datatype.BF16)], value)
+    assert numbers(column).tolist() == [bits]
+
+
+@pytest.mark.parametrize("value", [3.4e38, -3.4e38])
+def test_fp32_number_out_of_bf16_range_is_rejected(value: float) -> None:
+    error = error_for([spec(Datatype.BF16)], 1.0, value)
+    assert (error.path, error.message) == ("instances", "Expected BF16 numbers, got one out of range")
+    (column,) = read([spec(Datatype.FP32)], value)
+    assert np.isfinite(numbers(column)).all()
+
+
+# Several inputs, and names
+
+PAIR = [spec(Datatype.INT64, "numbers"), spec(Datatype.BYTES, "words")]
+
+
+def test_inputs_are_read_by_name_in_any_order() -> None:
+    first, second = read(PAIR, {"numbers": 1, "words": "a"}, {"words": "b", "numbers": 2})
+    assert numbers(first).tolist() == [1, 2]
+    assert texts(second) == ["a", "b"]
+
+
+BAD_PAIRS: list[tuple[list[object], str, str]] = [
+    ([1], "instances[0]", "Expected `object`, got `int`"),
+    ([{"numbers": 1, "words": "a"}, [2]], "instances[1]", "Expected `object`, got `array`"),
+    ([{"numbers": 1}], "instances[0]", "'words', got none"),
+    ([{}], "instances[0]", "'numbers', got none"),
+    ([{"b64": "YQ=="}], "instances[0]", "'numbers', got none"),
+    ([{"numbers": 1, "words": "a", "more": 1}], "instances[0]", "got 'more'"),
+    ([{"numbers": 1, "words": "a"}, {"numbers": "2", "words": "a"}], "instances[1].numbers", "got str"),
+    ([{"numbers": 1, "words": "a"}, {"numbers": 2, "words": 3}], "instances[1].words", "got 3"),
+    ([{"numbers": [1, 2], "words": "a"}, {"numbers": [1, None], "words": "a"}], "instances[1].numbers[1]", "null"),
+    ([{"numbers": [1, 2], "words": "a"}, {"numbers": [1], "words": "a"}], "instances[1].numbers", "one length"),
+    ([{"numbers": 2**63, "words": "a"}], "instances", "out of range"),
+]
+
+
+@pytest.mark.parametrize(("instances", "path", "message"), BAD_PAIRS)
+def test_bad_value_among_several_inputs_is_rejected_with_its_path(
+    instances: list[object], path: str, message: str
+) -> None:
+    error = error_for(PAIR, *instances)
+    assert (error.path, message in error.message) == (path, True), error
+
+
+# Texts
+
+
+def test_texts_can_be_plain_or_base64() -> None:
+    encoded = {"b64": base64.b64encode("Bår".encode()).decode()}
+    (column,) = read([spec(Datatype.BYTES)], "a", encoded, "", {"b64": ""})
+    assert texts(column) == ["a", "Bår", "", ""]
+    (column,) = read([spec(Datatype.BYTES)], encoded)
+    assert texts(column) == ["Bår"]
+    (column,) = read([spec(Datatype.BYTES)], {"x": encoded}, {"x": "a"})
+    assert texts(column) == ["Bår", "a"]
+
+
+def test_rows_of_texts_keep_their_shape() -> None:
+    (column,) = read([spec(Datatype.BYTES)], ["a", "b"], ["c", {"b64": "ZA=="}])
+    assert column.tensor.shape == (2, 2)
+    assert texts(column) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("instances", "path"),
+    [
+        (["a", 1], "instances[1]"),
+        ([["a", "b"], ["c", None]], "instances[1][1]"),
+        ([["a"], "b"], "instances[0]"),
+        ([{"b64": "!"}], "instances[0]"),
+        ([{"b64": 1}], "instances[0]"),
+        (["a", {"b64": "YQ==", "c": 1}], "instances[1]"),
+    ],
+)
+def test_invalid_text_is_rejected_with_its_path(instances: list[object], path: str) -> None:
+    assert error_for([spec(Datatype.BYTES)], *instances).path == path
+
+
+# Paths of task errors in the body
+
+
+@pytest.mark.parametrize(
+    ("instances", "field", "path"),
+    [
+        ([[1, 2], [3, 4]], "shape", "inputs"),
+        ([[1, 2], [3, 4]], "datatype", "inputs"),
+        ([[1, 2], [3, 4]], "data[1][0]", "inputs[1][0]"),
+        ([{"x": [1, 2]}], "data[0][1]", "inputs[0].x[1]"),
+        ([{"x": [1, 2]}], "shape", "inputs"),
+    ],
+)
+def test_field_returns_the_path_of_a_number(instances: list[object], field: str, path: str) -> None:
+    (column,) = read_rows(raw_instances(*instances), "inputs", [spec()])
+    assert column.body_path(field) == path
+
+
+@pytest.mark.parametrize(
+    ("instances", "field", "path"),
+    [
+        (["a", "b"], "data[1]", "inputs[1]"),
+        ([["a", "b"], ["c", "d"]], "data[3]", "inputs[1][1]"),
+        ([{"x": ["a", "b"]}, {"x": ["c", "d"]}], "data[2]", "inputs[1].x[0]"),
+        (["a"], "shape", "inputs"),
+    ],
+)
+def test_field_returns_the_path_of_a_text(instances: list[object], field: str, path: str) -> None:
+    (column,) = read_rows(raw_instances(*instances), "inputs", [spec(Datatype.BYTES)])
+    assert column.body_path(field) == path
+
+
+# Predictions
+
+
+def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Tensor:
+    return Tensor(name=name, datatype=datatype, data=np.array(data, datatype.dtype))
+
+
+def test_single_output_is_the_prediction() -> None:
+    assert prediction_rows([tensor([1.5, 2])]) == [1.5, 2.0]
+    assert prediction_rows([tensor([[1, 2], [3, 4]], Datatype.INT8)]) == [[1, 2], [3, 4]]
+
+
+def test_several_outputs_become_objects_in_model_order() -> None:
+    rows = prediction_rows([tensor([1, 2], name="b"), tensor([[3], [4]], Datatype.INT64, "a")])
+    assert rows == [{"b": 1.0, "a": [3]}, {"b": 2.0, "a": [4]}]
+    assert list(rows[0]) == ["b", "a"]
+
+
+def test_nonfinite_predictions_are_null() -> None:
+    rows = prediction_rows([tensor([float("nan"), float("inf"), 1])])
+    assert msgspec.json.encode(rows) == b"[null,null,1.0]"
+
+
+def test_bytes_that_are_not_utf8_are_written_as_base64() -> None:
+    rows = prediction_rows([tensor([[b"a", b"\xff\x00"]], Datatype.BYTES)])
+    assert rows == [["a", {"b64": "/wA="}]]
+
+
+def test_bf16_predictions_are_written_as_numbers() -> None:
+    assert prediction_rows([tensor([0x3F80, 0x7F80], Datatype.BF16)]) == [1.0, float("inf")]
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        [tensor(1)],
+        [tensor([1, 2]), tensor([1], name="z")],
+        [tensor([1, 2]), tensor(1, name="z")],
+        [tensor(1), tensor(1, name="z")],
+    ],
+)
+def test_outputs_without_a_common_first_dimension_are_rejected(tensors: list[Tensor]) -> None:
+    with pytest.raises(InferenceError, match=r"'y'.*V2") as caught:
+        prediction_rows(tensors)
+    assert caught.value.kind is ErrorKind.UNSUPPORTED
+
+
+def test_empty_rows_give_empty_predictions() -> None:
+    assert prediction_rows([tensor(np.zeros((2, 0)))]) == [[], []]

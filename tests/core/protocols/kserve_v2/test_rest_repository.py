@@ -1,0 +1,280 @@
+"""Test Triton's repository and statistics extensions over REST, with model files that change on disk."""
+
+import asyncio
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.assembly.discovery import discover
+from app.core.assembly.models import load
+from app.core.settings.server import DEMO_MODELS
+from tests.support.data.chariot import IMAGE, Client, image_input
+from tests.support.servers.apps import app_with_models, app_with_sources
+
+HALF_PLUS_TWO = (DEMO_MODELS / "half_plus_two" / "model.onnx").read_bytes()
+HALF_PLUS_THREE = (DEMO_MODELS / "half_plus_three" / "model.onnx").read_bytes()
+
+REQUEST = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
+
+LOAD = "/v2/repository/models/{}/load"
+UNLOAD = "/v2/repository/models/{}/unload"
+
+
+def write_model(root: Path, name: str, content: bytes) -> None:
+    """Replace a model file atomically, as a deployment should."""
+    (root / name).mkdir(parents=True, exist_ok=True)
+    (root / name / "new").write_bytes(content)
+    (root / name / "new").replace(root / name / "model.onnx")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Create a repository with two versions of one model, and a second model."""
+    write_model(tmp_path, "half/1", HALF_PLUS_TWO)
+    write_model(tmp_path, "half/2", HALF_PLUS_THREE)
+    write_model(tmp_path, "other", HALF_PLUS_TWO)
+    return tmp_path
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[TestClient[Litestar]]:
+    with TestClient(app_with_sources(discover(root), load)) as client:
+        yield client
+
+
+@pytest.fixture
+def changing_repository(root: Path) -> Generator[tuple[TestClient[Litestar], Path]]:
+    """Serve a folder that is read again at every load, and return the folder too."""
+    with TestClient(app_with_sources(discover(root), load, discover=lambda: discover(root))) as client:
+        yield client, root
+
+
+def predict(client: Client, model: str) -> float:
+    """Return the prediction of a model for 1."""
+    response = client.post(f"/v2/models/{model}/infer", json=REQUEST)
+    assert response.status_code == 200, response.text
+    return response.json()["outputs"][0]["data"][0]
+
+
+def index(client: Client, **body: object) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return state and reason by name and version."""
+    response = client.post("/v2/repository/index", json=body) if body else client.post("/v2/repository/index")
+    assert response.status_code == 200
+    return {(model["name"], model["version"]): (model["state"], model["reason"]) for model in response.json()}
+
+
+def test_latest_version_is_the_default_and_every_version_is_served(client: Client) -> None:
+    assert predict(client, "half") == 3.5, "the latest version"
+    assert predict(client, "half/versions/1") == 2.5
+    assert predict(client, "half/versions/2") == 3.5
+    assert client.get("/v2/models/half").json()["versions"] == ["1", "2"]
+    assert client.get("/v2/models/half/versions/1").json()["name"] == "half"
+    assert client.get("/v2/models/half/versions/3").status_code == 404
+    assert client.post("/v2/models/half/infer", json=REQUEST).json()["model_version"] == "2"
+
+
+def test_index_lists_every_version(client: Client) -> None:
+    ready = ("READY", "")
+    assert index(client) == {("half", "1"): ready, ("half", "2"): ready, ("other", "1"): ready}
+    assert index(client, ready=True) == index(client)
+    assert client.post("/v2/repository/index", content=b"{").status_code == 400
+    assert client.post("/v2/repository/index", json={"ready": "yes"}).status_code == 400
+
+
+def test_unloaded_model_is_unavailable_until_it_is_loaded_again(client: Client) -> None:
+    assert client.post(UNLOAD.format("half")).status_code == 200
+    response = client.post("/v2/models/half/infer", json=REQUEST)
+    assert response.status_code == 503
+    assert list(response.json()) == ["error"]
+    for path in ("/v2/models/half", "/v2/models/half/ready", "/v2/models/half/versions/1/ready"):
+        assert client.get(path).status_code == 503
+    assert index(client) == {
+        ("half", "1"): ("UNAVAILABLE", "unloaded"),
+        ("half", "2"): ("UNAVAILABLE", "unloaded"),
+        ("other", "1"): ("READY", ""),
+    }
+    assert list(index(client, ready=True)) == [("other", "1")]
+    assert client.get("/v2/health/ready").json() == {"ready": True}, "a deliberate unload does not affect readiness"
+    assert predict(client, "other") == 2.5
+    assert client.post(UNLOAD.format("half")).status_code == 200, "a second unload changes nothing"
+    assert client.post(LOAD.format("half"), json={"parameters": {}}).status_code == 200
+    assert predict(client, "half") == 3.5
+    assert index(client)["half", "1"] == ("READY", "")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"config": '{"uri": "/etc/passwd"}'},
+        {"file:1/model.onnx": "AAAA"},
+        {"file:../../etc/cron.d/x": "AAAA"},
+        {"uri": "http://127.0.0.1:1/model.onnx"},
+        {"path": "/etc"},
+        {"url": "file:///etc/passwd"},
+        {"unload_dependents": False},
+    ],
+)
+def test_a_load_takes_no_settings_files_or_addresses(root: Path, client: Client, parameters: Any) -> None:
+    before = sorted(root.rglob("*"))
+    response = client.post(LOAD.format("other"), json={"parameters": parameters})
+    assert response.status_code == 400
+    assert "Models are loaded from disk without parameters" in response.json()["error"]
+    assert sorted(root.rglob("*")) == before
+    assert predict(client, "other") == 2.5
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"parameters": 1}', b'{"parameters": "' + b"x" * 100 + b'"}'])
+def test_invalid_load_body_is_rejected(client: Client, body: bytes) -> None:
+    assert client.post(LOAD.format("other"), content=body).status_code == 400
+
+
+def test_load_body_limits_are_enforced(client: Client) -> None:
+    for body, message in (
+        (b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200), "Expected JSON nested 100 deep at most"),
+        (b'{"parameters": {"%s": 1}}' % (b"n" * 1025), "Expected at most 1,024 bytes in the name of a member"),
+    ):
+        response = client.post(LOAD.format("half"), content=body)
+        assert response.status_code in (400, 413)
+        assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize("name", ["missing", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
+@pytest.mark.parametrize("path", [LOAD, UNLOAD])
+def test_load_and_unload_of_unknown_model_are_rejected(client: Client, path: str, name: str) -> None:
+    response = client.post(path.format(name))
+    assert response.status_code in (404, 405)
+    assert list(response.json()) == ["error"]
+
+
+def test_changed_file_is_served_after_a_load(changing_repository: tuple[TestClient[Litestar], Path]) -> None:
+    client, root = changing_repository
+    assert predict(client, "other") == 2.5
+    write_model(root, "other", HALF_PLUS_THREE)
+    assert predict(client, "other") == 2.5
+    assert client.post(LOAD.format("other")).status_code == 200
+    assert predict(client, "other") == 3.5
+
+
+def test_new_model_and_new_version_are_served_after_a_load(
+    changing_repository: tuple[TestClient[Litestar], Path],
+) -> None:
+    client, root = changing_repository
+    write_model(root, "new", HALF_PLUS_THREE)
+    write_model(root, "half/10", HALF_PLUS_TWO)
+    assert index(client)["new", "1"] == ("UNAVAILABLE", "not loaded")
+    assert client.get("/v2/models/new/ready").status_code == 404
+    assert client.get("/v2/health/ready").status_code == 200
+    for name in ("new", "half"):
+        assert client.post(LOAD.format(name)).status_code == 200
+    assert predict(client, "new") == 3.5
+    assert predict(client, "half") == 2.5, "version 10 comes after 2"
+
+
+def test_load_of_a_broken_file_keeps_the_old_model_serving(
+    changing_repository: tuple[TestClient[Litestar], Path],
+) -> None:
+    client, root = changing_repository
+    write_model(root, "other", b"not a model")
+    response = client.post(LOAD.format("other"))
+    assert response.status_code == 503
+    assert "Failed to load 'other'" in response.json()["error"]
+    assert predict(client, "other") == 2.5
+    write_model(root, "other", HALF_PLUS_THREE)
+    assert client.post(LOAD.format("other")).status_code == 200
+    assert predict(client, "other") == 3.5
+
+
+def test_load_removes_a_deleted_version(changing_repository: tuple[TestClient[Litestar], Path]) -> None:
+    client, root = changing_repository
+    (root / "half" / "2" / "model.onnx").unlink()
+    assert client.post(LOAD.format("half")).status_code == 200
+    assert predict(client, "half") == 2.5
+    assert client.get("/v2/models/half/versions/2").status_code == 404
+
+
+def test_no_request_fails_in_fifty_reloads(root: Path) -> None:
+    app = app_with_sources(discover(root), load, discover=lambda: discover(root))
+    predictions: list[float] = []
+
+    async def send_requests(client: httpx.AsyncClient, done: asyncio.Event) -> None:
+        while not done.is_set():
+            response = await client.post("/v2/models/other/infer", json=REQUEST)
+            assert response.status_code == 200, response.text
+            predictions.append(response.json()["outputs"][0]["data"][0])
+
+    async def reload(client: httpx.AsyncClient, done: asyncio.Event) -> None:
+        try:
+            for iteration in range(50):
+                write_model(root, "other", HALF_PLUS_TWO if iteration % 2 else HALF_PLUS_THREE)
+                assert (await client.post(LOAD.format("other"))).status_code == 200
+                reply = (await client.post("/v2/models/other/infer", json=REQUEST)).json()
+                assert reply["outputs"][0]["data"] == [2.5 if iteration % 2 else 3.5]
+        finally:
+            done.set()
+
+    async def run() -> None:
+        done = asyncio.Event()
+        transport = httpx.ASGITransport(app=cast("Any", app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://charioteer", timeout=60) as client:
+            await asyncio.gather(reload(client, done), *(send_requests(client, done) for _ in range(4)))
+
+    asyncio.run(run())
+    assert len(predictions) > 50
+    assert set(predictions) == {2.5, 3.5}
+
+
+def stats(client: Client, path: str = "") -> dict[str, Any]:
+    """Return the statistics of the only model version at `path`."""
+    response = client.get(f"/v2/models{path}/stats")
+    assert response.status_code == 200
+    (entry,) = response.json()["model_stats"]
+    return entry
+
+
+def test_statistics_count_inferences_and_executions() -> None:
+    with TestClient(app_with_models(("detector",))) as client:
+        before = stats(client)
+        assert (before["name"], before["version"], before["last_inference"], before["inference_count"]) == (
+            "detector",
+            "1",
+            0,
+            0,
+        )
+        assert before["batch_stats"] == []
+        for images in ([IMAGE], [IMAGE] * 3, [IMAGE] * 3):
+            assert client.post("/v2/models/detector/infer", json={"inputs": [image_input(images)]}).is_success
+        assert client.post("/v2/models/detector/infer", json={"inputs": [image_input("aGk=")]}).status_code == 400
+        for path in ("", "/detector", "/detector/versions/1"):
+            after = stats(client, path)
+            assert (after["inference_count"], after["execution_count"]) == (7, 3)
+            assert [(batch["batch_size"], batch["compute_infer"]["count"]) for batch in after["batch_stats"]] == [
+                (1, 1),
+                (3, 2),
+            ]
+            counts = {name: duration["count"] for name, duration in after["inference_stats"].items()}
+            assert counts == {
+                **dict.fromkeys(("success", "queue", "compute_input", "compute_infer", "compute_output"), 3),
+                "fail": 1,
+                "cache_hit": 0,
+                "cache_miss": 0,
+            }
+            assert after["last_inference"] > 1.6e12, "milliseconds"
+        durations = after["inference_stats"]
+        phases_ns = sum(durations[name]["ns"] for name in ("queue", "compute_input", "compute_infer", "compute_output"))
+        assert 0 < phases_ns <= durations["success"]["ns"]
+
+
+def test_statistics_are_counted_per_model_version(client: Client) -> None:
+    entries = client.get("/v2/models/stats").json()["model_stats"]
+    assert [(entry["name"], entry["version"]) for entry in entries] == [("half", "1"), ("half", "2"), ("other", "1")]
+    predict(client, "half/versions/1")
+    assert stats(client, "/half/versions/1")["inference_count"] == 1
+    assert stats(client, "/half/versions/2")["inference_count"] == 0
+    assert len(client.get("/v2/models/half/stats").json()["model_stats"]) == 2
+    for path in ("missing", "half/versions/3"):
+        assert client.get(f"/v2/models/{path}/stats").status_code == 404

@@ -1,0 +1,100 @@
+"""Compressed requests and responses, and the end of streams."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.protocols.http_inference import decompress, stream_call
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.data.chariot import Client, image_input, items
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.servers.fake_app import MAX_REQUEST_BYTES
+
+BODY = json.dumps({"inputs": [image_input()]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(BODY)),
+        ("GZIP", gzip.compress(BODY)),
+        ("gzip", gzip.compress(BODY) + b"\0\0"),
+        ("deflate", zlib.compress(BODY)),
+        ("identity", BODY),
+    ],
+)
+def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) -> None:
+    response = client.post("/v2/models/m-detector/infer", content=body, headers={"Content-Encoding": encoding})
+    assert len(items(response)) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status", "message"),
+    [
+        ("gzip", BODY, 400, "not gzip"),
+        ("gzip", gzip.compress(BODY)[:-9], 400, "truncated gzip data"),
+        ("gzip", gzip.compress(BODY) * 2, 400, "one gzip stream"),
+        ("deflate", gzip.compress(BODY), 400, "not deflate"),
+        ("br", b"x", 400, "'br'"),
+        ("gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413, "after decompression"),
+    ],
+)
+def test_bad_compression_is_rejected(client: Client, encoding: str, body: bytes, status: int, message: str) -> None:
+    for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
+        response = client.post(path, content=body, headers={"Content-Encoding": encoding})
+        assert response.status_code == status
+        assert message in response.json()["error"]
+
+
+def test_decompression_bomb_is_rejected_at_the_limit() -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000)
+    with pytest.raises(InferenceError) as caught:
+        decompress(bomb, "gzip", 1000)
+    assert caught.value.kind is ErrorKind.TOO_LARGE
+
+
+@given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate"]))
+def test_any_bytes_are_decompressed_within_the_limit_or_rejected(body: bytes, encoding: str) -> None:
+    with contextlib.suppress(InferenceError):
+        assert len(decompress(body, encoding, 1000)) <= 1000
+
+
+def test_long_response_is_compressed_if_the_client_accepts_it(client: Client) -> None:
+    noise = np.random.default_rng(1).integers(0, 2, (60, 60, 1), np.uint8).repeat(3, axis=2) * np.uint8(255)
+    body = {"inputs": [image_input(encode_base64(encode_image(noise)))]}
+    responses = {
+        encoding: client.post("/v2/models/m-segmenter/infer", json=body, headers={"Accept-Encoding": encoding})
+        for encoding in ("identity", "gzip")
+    }
+    assert responses["gzip"].headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in responses["identity"].headers
+    assert items(responses["gzip"]) == items(responses["identity"])
+
+
+def test_outputs_of_a_stream_are_closed_when_its_response_ends() -> None:
+    closed: list[bool] = []
+
+    async def generate() -> AsyncGenerator[bytes]:
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            closed.append(True)
+
+    async def run() -> None:
+        outputs, call = generate(), cast("Any", None)
+        response = await stream_call(call, outputs, encode_error=lambda error: str(error).encode())
+        assert response.background is not None
+        await response.background()
+        assert closed == [True]
+
+    asyncio.run(run())

@@ -1,0 +1,265 @@
+"""Test every limit of every protocol: requests at the limit are answered, requests above it are rejected."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.protocols import LISTENERS, PROTOCOLS
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.protocol_cases import PROTOCOL_CASES
+from tests.support.servers.apps import app_of_protocol
+from tests.support.servers.low_limits import MAX_BYTES, engine_with_low_limits
+
+Client = TestClient[Litestar]
+
+
+def make_image(width: int = 40, height: int = 24) -> str:
+    return encode_base64(encode_image(rectangle(width, height)))
+
+
+SMALL, LONG, LARGE = make_image(), encode_base64(encode_image(np.zeros((2, 101, 3), np.uint8))), make_image(60, 51)
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[dict[str, Client]]:
+    engine = engine_with_low_limits()
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(TestClient(app_of_protocol(engine, name, MAX_BYTES))) for name in PROTOCOL_CASES
+        }
+
+
+def test_every_protocol_has_cases() -> None:
+    assert set(PROTOCOL_CASES) == {protocol.name for protocol in (*PROTOCOLS, *LISTENERS)}
+
+
+def v2_image(*data: str, name: str = "image", **parameters: Any) -> dict[str, Any]:
+    return image_input(list(data), name, **parameters)
+
+
+def post(
+    clients: dict[str, Client], protocol: str, model: str, images: list[Any], parameters: Any = None
+) -> tuple[int, str]:
+    """Send a request, and return the status and the error in the format of the protocol."""
+    case = PROTOCOL_CASES[protocol]
+    return post_content(clients[protocol], protocol, *case.encode(case.infer(model, images, parameters or {})))
+
+
+def post_content(client: Client, protocol: str, path: str, content: bytes, **headers: str) -> tuple[int, str]:
+    case = PROTOCOL_CASES[protocol]
+    answer = client.post(path, content=content, headers={"Content-Type": case.media_type, **headers})
+    return answer.status_code, "" if answer.status_code == 200 else case.read_error(answer.status_code, answer.json())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_CASES)
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ([SMALL] * 5, "Expected at most 4 images or texts in one request, got 5"),
+        ([LARGE], "Expected an image of at most 3,000 pixels (--max-pixels), got 60x51 = 3,060"),
+        ([SMALL, make_image(60, 50), make_image(60, 50)], "Expected images of at most 5,000 pixels in one request"),
+        ([LONG], "Expected an image of at most 100 pixels in width and height, got 101x2"),
+    ],
+    ids=["inputs", "pixels", "pixels together", "side"],
+)
+def test_image_limits_are_enforced(clients: dict[str, Client], protocol: str, images: list[str], message: str) -> None:
+    model = PROTOCOL_CASES[protocol].image_model
+    assert post(clients, protocol, model, [SMALL] * 4) == (200, "")
+    status, error = post(clients, protocol, model, images)
+    assert status == 413
+    assert message in error
+    assert post(clients, protocol, model, [make_image(60, 50)]) == (200, "")
+
+
+@pytest.mark.parametrize("protocol", [name for name, case in PROTOCOL_CASES.items() if case.has_parameters])
+@pytest.mark.parametrize(
+    ("valid_parameters", "parameters", "message"),
+    [
+        ({"prompts": ["a"] * 3}, {"prompts": ["a"] * 4}, "Expected at most 3 prompts in one request, got 4"),
+        ({"prompts": ["a" * 50]}, {"prompts": ["a" * 51]}, "Expected at most 50 characters in one prompt, got 51"),
+        ({"max_new_tokens": 20}, {"max_new_tokens": 21}, "Expected at most 20, got 21"),
+    ],
+    ids=["prompts", "length of a prompt", "new tokens"],
+)
+def test_prompt_limits_are_enforced(
+    clients: dict[str, Client], protocol: str, valid_parameters: Any, parameters: Any, message: str
+) -> None:
+    assert post(clients, protocol, "teller", [SMALL], valid_parameters) == (200, "")
+    status, error = post(clients, protocol, "teller", [SMALL], parameters)
+    assert status == 413
+    assert message in error
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_CASES)
+@pytest.mark.parametrize(
+    ("extra_member", "status", "message"),
+    [
+        (b'"x": ' + b"[" * 11 + b"]" * 11, 200, ""),
+        (b'"x": ' + b"[" * 13 + b"]" * 13, 400, "Expected JSON nested 12 deep at most"),
+        (b'"x": ' + b"[" * 20_000, 400, "Expected JSON nested 12 deep at most"),
+        (b'"%s": 1' % (b"n" * 40), 200, ""),
+        (b'"%s": 1' % (b"n" * 41), 413, "Expected at most 40 bytes in the name of a member"),
+        (b'"x": {%s}' % b",".join(b'"%d": 1' % index for index in range(31)), 413, "Expected at most 30 members"),
+        (b'"x": [%s]' % b",".join([b"1"] * 800), 413, "Expected at most 700 JSON values in one body"),
+        (b'"x": %s' % (b"1" * 50_000), 400, ""),
+        (b'"x": 1e999', 400, ""),
+    ],
+    ids=["deep", "deeper", "deepest", "name", "long name", "members", "values", "digits", "overflow"],
+)
+def test_json_limits_are_enforced(
+    clients: dict[str, Client], protocol: str, extra_member: bytes, status: int, message: str
+) -> None:
+    case = PROTOCOL_CASES[protocol]
+    if not case.ignores_unknown_fields and status == 200:
+        pytest.skip(f"{protocol} rejects unknown fields")
+    path, content = case.encode(case.infer(case.image_model, [SMALL], {}))
+    actual_status, error = post_content(clients[protocol], protocol, path, b"{" + extra_member + b", " + content[1:])
+    if message or status == 200:
+        assert actual_status == status, error
+        assert message in error
+    else:
+        # A member that is not read can have any number.
+        assert actual_status in (200, 400)
+    assert post_content(clients[protocol], protocol, path, content) == (200, "")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_CASES)
+def test_body_size_limit_is_enforced_for_every_transfer(clients: dict[str, Client], protocol: str) -> None:
+    client, case = clients[protocol], PROTOCOL_CASES[protocol]
+    path, content = case.encode(case.infer(case.image_model, [SMALL], {}))
+    full_body = content + b" " * (MAX_BYTES - len(content))
+    assert post_content(client, protocol, path, full_body) == (200, "")
+    status, error = post_content(client, protocol, path, full_body + b" ")
+    assert status == 413
+    assert error
+    compressed = gzip.compress(full_body)
+    assert post_content(client, protocol, path, compressed, **{"Content-Encoding": "gzip"}) == (200, "")
+    status, error = post_content(
+        client, protocol, path, gzip.compress(full_body + b" "), **{"Content-Encoding": "gzip"}
+    )
+    assert (status, error) == (413, "Expected at most 60,000 bytes after decompression, got more")
+
+    def chunks() -> Iterator[bytes]:
+        yield from [full_body, b" ", b" " * 100]
+
+    answer = client.post(path, content=chunks(), headers={"Content-Type": case.media_type})
+    assert answer.status_code == 413
+    assert post_content(client, protocol, path, content) == (200, "")
+
+
+@pytest.mark.parametrize("protocol", [name for name, case in PROTOCOL_CASES.items() if case.tensors])
+def test_json_element_limits_are_enforced(clients: dict[str, Client], protocol: str) -> None:
+    case = PROTOCOL_CASES[protocol]
+    assert case.tensors is not None
+    for count, status, message in (
+        (600, 200, ""),
+        (601, 413, "Expected at most 600 tensor elements in one request, got 601"),
+        (701, 413, "Expected at most 700 JSON values in one body"),
+    ):
+        actual_status, error = post_content(clients[protocol], protocol, *case.encode(case.tensors(count)))
+        assert actual_status == status, error
+        assert message in error
+
+
+def binary(count: int) -> tuple[bytes, str]:
+    head = {"name": "x", "shape": [1, count], "datatype": "FP32", "parameters": {"binary_data_size": 4 * count}}
+    text = json.dumps({"inputs": [head]}).encode()
+    return text + bytes(4 * count), str(len(text))
+
+
+def bytes_elements(count: int) -> tuple[bytes, str]:
+    head = {"name": "x", "shape": [1, count], "datatype": "BYTES", "parameters": {"binary_data_size": 4 * count}}
+    text = json.dumps({"inputs": [head]}).encode()
+    return text + bytes(4 * count), str(len(text))
+
+
+@pytest.mark.parametrize(
+    ("model", "build_request", "max_elements", "message"),
+    [
+        ("echo-fp32", binary, 600, "Expected at most 600 tensor elements in one request, got 601"),
+        (
+            "echo-bytes",
+            bytes_elements,
+            30,
+            "inputs[0].data: Expected at most 30 BYTES elements in one tensor, got more",
+        ),
+    ],
+)
+def test_binary_element_limits_are_enforced(
+    clients: dict[str, Client],
+    model: str,
+    build_request: Callable[[int], tuple[bytes, str]],
+    max_elements: int,
+    message: str,
+) -> None:
+    for count, status in ((max_elements, 200), (max_elements + 1, 413)):
+        body, length = build_request(count)
+        headers = {"Inference-Header-Content-Length": length}
+        answer = clients["kserve-v2"].post(f"/v2/models/{model}/infer", content=body, headers=headers)
+        assert answer.status_code == status, answer.text
+    assert message in answer.json()["error"]
+
+
+def test_text_limits_are_enforced(clients: dict[str, Client]) -> None:
+    for model in ("tagger", "continuer"):
+        for length, status in ((50, 200), (51, 413)):
+            actual_status, error = post(clients, "kserve-v2", model, ["a" * length])
+            assert actual_status == status, error
+        assert error == "inputs[0].data[0]: Expected at most 50 characters in one text, got 51"
+    actual_status, error = post(clients, "kserve-v2", "continuer", ["a"] * 4)
+    assert (actual_status, error) == (413, "inputs: Expected at most 3 texts in one request, got 4")
+
+
+def test_name_and_id_length_limits_are_enforced(clients: dict[str, Client]) -> None:
+    client = clients["chariot-v2-kserve"]
+    for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
+        for fields, message in (
+            ({"id": "i" * 41}, "id: Expected at most 40 bytes in a name, got 41"),
+            (
+                {"inputs": [v2_image(SMALL, name="n" * 41)]},
+                "inputs[0].name: Expected at most 40 bytes in a name, got 41",
+            ),
+        ):
+            body = json.dumps({"inputs": [v2_image(SMALL)], **fields}).encode()
+            assert post_content(client, "kserve-v2", path, body) == (413, message)
+        body = json.dumps({"inputs": [v2_image(SMALL, name="n" * 40)], "id": "i" * 40}).encode()
+        assert post_content(client, "kserve-v2", path, body) == (200, "")
+
+
+@pytest.mark.parametrize("header", ["x-request-id", "chariot-inference-base-id"])
+def test_header_id_over_the_length_limit_is_not_returned(client: Client, header: str) -> None:
+    body = json.dumps({"inputs": [v2_image(SMALL)]}).encode()
+    for length, is_returned in ((1024, True), (1025, False)):
+        headers = {header: "i" * length}
+        answer = client.post("/v2/models/m-detector/infer", content=body, headers=headers)
+        assert answer.status_code == 200
+        assert (answer.headers.get(header) == "i" * length) == is_returned
+        assert len(answer.headers["x-request-id"]) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ([2**63, 2**63], "a shape for the 2 numbers"),
+        ([2**62, 0], "sizes that can be counted"),
+        ([-5], "sizes of 0 or more"),
+        ([3], "a shape for the 2 numbers"),
+        ([1] * 33, "at most 32 dimensions"),
+        ([10**30], "a shape for the 2 numbers"),
+    ],
+)
+def test_invalid_shape_is_rejected(clients: dict[str, Client], shape: list[int], message: str) -> None:
+    data: list[float] = [] if 0 in shape else [0.5, 1]
+    tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    status, error = post_content(clients["kserve-v2"], "kserve-v2", "/v2/models/echo-fp32/infer", body)
+    assert status == 400
+    assert message in error

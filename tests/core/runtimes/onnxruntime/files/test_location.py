@@ -1,0 +1,49 @@
+"""Test which file of a folder is the model."""
+
+from pathlib import Path
+
+import pytest
+
+from app.core.runtimes.onnxruntime.files.location import locate_graph
+from app.core.settings.model import ModelError, ModelSource
+
+
+def source_with_files(folder: Path, *names: str) -> ModelSource:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    return ModelSource(name="model", version="1", folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["a.onnx"], "a.onnx"),
+        (["a.onnx", "model.onnx"], "model.onnx"),
+        (["A.ONNX", "notes.txt"], "A.ONNX"),
+        (["config.json", "onnx/model.onnx"], "onnx/model.onnx"),
+        (["a.onnx", "onnx/model.onnx"], "a.onnx"),
+    ],
+)
+def test_graph_is_found_in_folder(tmp_path: Path, names: list[str], found: str) -> None:
+    assert locate_graph(source_with_files(tmp_path, *names)) == tmp_path / found
+
+
+def test_named_file_is_preferred(tmp_path: Path) -> None:
+    source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "b.onnx")
+    assert locate_graph(source) == tmp_path / "b.onnx"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"), [([], "contains no .onnx file"), (["a.onnx", "b.onnx"], r"several models \(a.onnx, b.onnx\)")]
+)
+def test_missing_or_ambiguous_graph_is_rejected(tmp_path: Path, names: list[str], reason: str) -> None:
+    source = source_with_files(tmp_path, *names)
+    with pytest.raises(ModelError, match=reason):
+        locate_graph(source)
+
+
+def test_file_of_other_format_is_rejected(tmp_path: Path) -> None:
+    source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "model.pt")
+    with pytest.raises(ModelError, match=r"model.pt is a PyTorch file: export the model to ONNX"):
+        locate_graph(source)

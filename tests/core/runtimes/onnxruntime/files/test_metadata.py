@@ -1,0 +1,105 @@
+"""Test metadata that exporters write, and metadata that an attacker may write."""
+
+from pathlib import Path
+
+import pytest
+
+from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata, RfDetrMetadata, read_metadata
+from app.core.settings.model import ModelError
+
+FILE = Path("model.onnx")
+
+
+def test_ultralytics_metadata_is_read() -> None:
+    properties = {
+        "description": "Ultralytics YOLO",
+        "task": "detect",
+        "names": "{0: 'person', 1: 'car'}",
+        "imgsz": "[320, 640]",
+        "stride": "32",
+        "end2end": "True",
+        "args": "{'nms': True, 'dynamic': False}",
+    }
+    assert read_metadata(FILE, properties) == ExportMetadata(
+        description="Ultralytics YOLO",
+        task="detect",
+        names=("person", "car"),
+        size=(320, 640),
+        suppressed=True,
+        end_to_end=True,
+    )
+
+
+def test_all_metadata_is_optional() -> None:
+    assert read_metadata(FILE, {}) == ExportMetadata()
+
+
+@pytest.mark.parametrize("names", ["['cat', 'dog']", "('cat', 'dog')", "{1: 'dog', 0: 'cat'}"])
+def test_names_are_ordered_by_class_number(names: str) -> None:
+    assert read_metadata(FILE, {"names": names}).names == ("cat", "dog")
+
+
+def test_single_image_size_means_square() -> None:
+    assert read_metadata(FILE, {"imgsz": "640"}).size == (640, 640)
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "__import__('os').system('touch /tmp/owned')",
+        "open('/etc/passwd').read()",
+        "[" * 100_000,
+        "-" * 100_000 + "1",
+        "1+" * 100_000 + "1",
+        "[" * 5_000_000 + "]" * 5_000_000,
+        "{0: 'a'",
+        "{0: 'a', 2: 'c'}",
+        "{'a': 'b'}",
+        "{True: 'a', 'x': 1}",
+        "7",
+        "[] * 9999999999",
+        "{[]: 1}",
+    ],
+    ids=lambda literal: f"{literal[:12]}... {len(literal)}",
+)
+def test_hostile_names_are_rejected_with_short_error(literal: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        read_metadata(FILE, {"names": literal})
+    assert str(caught.value).startswith("model.onnx: metadata 'names'")
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("literal", ["[640]", "[0, 640]", "'big'", "[640, -1]", "[1.5, 2]"])
+def test_invalid_image_size_is_rejected(literal: str) -> None:
+    with pytest.raises(ModelError, match="'imgsz'"):
+        read_metadata(FILE, {"imgsz": literal})
+
+
+@pytest.mark.parametrize("literal", ["[17, 3]", "(17, 3)"])
+def test_the_shape_of_keypoints_is_read(literal: str) -> None:
+    assert read_metadata(FILE, {"task": "pose", "kpt_shape": literal}).keypoints == (17, 3)
+
+
+@pytest.mark.parametrize("literal", ["[17]", "17", "[0, 3]", "[17, 1]", "['a', 3]", "{0: 1}"])
+def test_invalid_keypoint_shape_is_rejected(literal: str) -> None:
+    with pytest.raises(ModelError, match="'kpt_shape' should be"):
+        read_metadata(FILE, {"kpt_shape": literal})
+
+
+def test_rf_detr_metadata_is_read() -> None:
+    text = '{"schema_version": 1, "class_id_to_name": {"3": "cat", "1": "dog"}, "means": [0, 1, 2], "stds": [1, 1, 1]}'
+    assert read_metadata(FILE, {"rfdetr_inference": text}) == ExportMetadata(
+        names=("dog", "cat"),
+        rf_detr=RfDetrMetadata(class_id_to_name={3: "cat", 1: "dog"}, means=(0, 1, 2), stds=(1, 1, 1)),
+    )
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"means": [1]}', '{"class_id_to_name": {"a": "b"}}', "[" * 100_000])
+def test_invalid_rf_detr_metadata_is_rejected(text: str) -> None:
+    with pytest.raises(ModelError, match="'rfdetr_inference' cannot be read") as caught:
+        read_metadata(FILE, {"rfdetr_inference": text})
+    assert len(str(caught.value)) < 300
+
+
+def test_characters_are_kept_unchanged() -> None:
+    assert read_metadata(FILE, {"character": "a\n'\n "}).characters == "a\n'\n "

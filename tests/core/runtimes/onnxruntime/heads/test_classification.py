@@ -1,0 +1,77 @@
+"""Test class scores with known values: the means of the three channels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import classification_input, classifier, uniform_image
+
+NAMES = ("red", "green", "blue")
+PROPERTIES = graphs.properties("classify", NAMES, (8, 8))
+
+
+def test_probabilities_keep_label_order(tmp_path: Path) -> None:
+    model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES))
+    (answer,) = model([classification_input(uniform_image(20, 30, 51, 102, 204))])
+    assert answer.labels == NAMES
+    assert answer.scores.dtype == np.float32
+    assert answer.scores == pytest.approx([0.2, 0.4, 0.8])
+
+
+def test_logits_are_normalised(tmp_path: Path) -> None:
+    model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES), layout="logits")
+    (answer,) = model([classification_input(uniform_image(8, 8, 51, 102, 204))])
+    powers = np.exp([0.2, 0.4, 0.8])
+    assert answer.scores == pytest.approx(powers / powers.sum(), abs=1e-6)
+
+
+def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"logits": np.array([[1e4, 0, -1e4]], np.float32)})
+    (answer,) = classifier(file)([classification_input(uniform_image(8, 8, 0))])
+    assert answer.scores.tolist() == [1, 0, 0]
+
+
+def test_bgr_channel_order_reverses_channels(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES)
+    (answer,) = classifier(file, preprocessing={"channel_order": "BGR"})(
+        [classification_input(uniform_image(8, 8, 51, 102, 204))]
+    )
+    assert answer.scores == pytest.approx([0.8, 0.4, 0.2])
+
+
+def test_declared_normalisation_is_applied(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES)
+    settings = {"scale": 1, "mean": [1, 2, 4], "std": [50, 100, 200]}
+    (answer,) = classifier(file, preprocessing=settings)([classification_input(uniform_image(8, 8, 51, 102, 204))])
+    assert answer.scores == pytest.approx([1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("datatype", "scores"),
+    [(TensorProto.FLOAT, [0.2, 0.4, 0.8]), (TensorProto.FLOAT16, [0.2, 0.4, 0.8]), (TensorProto.UINT8, [51, 102, 204])],
+)
+def test_scores_for_each_input_datatype(tmp_path: Path, datatype: int, scores: list[float]) -> None:
+    model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES, datatype=datatype))
+    (answer,) = model([classification_input(uniform_image(8, 8, 51, 102, 204))])
+    assert answer.scores == pytest.approx(scores, rel=1e-3)
+
+
+@pytest.mark.parametrize("batch", ["b", 1, 2, 3, 16])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
+def test_answers_keep_order_for_every_batch_size(tmp_path: Path, batch: int | str, count: int) -> None:
+    model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES, shape=(batch, 3, 8, 8)))
+    answers = model(
+        [classification_input(uniform_image(10 + index, 30 - index, 25 * index, 0, 255)) for index in range(count)]
+    )
+    assert [round(float(answer.scores[0]) * 255) for answer in answers] == [25 * index for index in range(count)]
+
+
+def test_nan_score_is_model_failure(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": np.array([[0, np.nan, 1]], np.float32)})
+    with pytest.raises(InferenceError) as caught:
+        classifier(file)([classification_input(uniform_image(8, 8, 0))])
+    assert caught.value.kind is ErrorKind.MODEL_FAILED

@@ -1,0 +1,125 @@
+"""Test oriented boxes with known coordinates, in an image three times as wide as high."""
+
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto
+
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, oriented_detector, uniform_image
+
+NAMES = ("bar", "arrow")
+PROPERTIES = graphs.properties("obb", NAMES, (60, 60))
+SHAPE = ("batch", 3, 60, 60)
+
+# A 60x60 letterbox scales a 180x60 image to a third, and pads it with 20 rows above and below.
+WIDE = uniform_image(60, 180, 0)
+COLUMNS = [
+    # cx, cy, w, h, bar, arrow, r
+    [20, 30, 12, 3, 0.9, 0.1, 0.5],
+    [20, 30, 12, 3, 0.8, 0.1, 0.6],
+    [20, 30, 12, 3, 0.8, 0.1, 0.5 + math.pi / 2],
+    [20, 30, 12, 3, 0.1, 0.7, 0.5],
+    [50, 25, 4, 2, 0.1, 0.6, -0.3],
+    [50, 25, 4, 2, 0.2, 0.1, 0],
+]
+EXPECTED = [
+    ("bar", 0.9, [60, 30, 36, 9, 0.5]),
+    ("bar", 0.8, [60, 30, 36, 9, 0.5 + math.pi / 2]),
+    ("arrow", 0.7, [60, 30, 36, 9, 0.5]),
+    ("arrow", 0.6, [150, 15, 12, 6, -0.3]),
+]
+ROWS = [
+    [20, 30, 12, 3, 0.9, 0, 0.5],
+    [20, 30, 12, 3, 0.8, 0, 0.5 + math.pi / 2],
+    [20, 30, 12, 3, 0.7, 1, 0.5],
+    [50, 25, 4, 2, 0.6, 1, -0.3],
+]
+
+
+@pytest.mark.parametrize("layout", ["raw", "transposed", "nms"])
+def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
+    output = graphs.rows(ROWS) if layout == "nms" else graphs.raw(COLUMNS)
+    if layout == "transposed":
+        output = np.ascontiguousarray(np.repeat(output, 32, axis=2).transpose(0, 2, 1))
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
+    (found,) = oriented_detector(file)([detection_input(WIDE)])
+    assert found.labels == [label for label, _, _ in EXPECTED]
+    assert found.scores == pytest.approx([score for _, score, _ in EXPECTED])
+    assert all_close(found.boxes, [box for _, _, box in EXPECTED])
+    assert (found.width, found.height) == (180, 60)
+    assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
+
+
+def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx", {"output0": graphs.raw(COLUMNS)}, shape=SHAPE, properties=PROPERTIES
+    )
+    inputs = [
+        detection_input(WIDE),
+        detection_input(WIDE, 0.1),
+        detection_input(WIDE, 0.75),
+        detection_input(WIDE, 0.5, 0.95),
+    ]
+    assert [len(found.labels) for found in oriented_detector(file)(inputs)] == [4, 5, 2, 5]
+
+
+@pytest.mark.parametrize("layout", ["raw", "raw-transposed"])
+def test_only_best_2000_candidates_are_read(tmp_path: Path, layout: str) -> None:
+    scores = np.random.default_rng(0).random(2500, np.float32)
+    output = graphs.raw([[column % 60, 30, 12, 3, score, 0, 0.5] for column, score in enumerate(scores.tolist())])
+    output = output if layout == "raw" else np.ascontiguousarray(output.transpose(0, 2, 1))
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
+    (found,) = oriented_detector(file, layout=layout)([detection_input(WIDE, 0, iou_threshold=1)])
+    assert sorted(found.scores.tolist()) == sorted(scores.tolist())[-2000:]
+
+
+def test_angle_is_clockwise(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx", {"output0": graphs.rows(ROWS[:1])}, shape=SHAPE, properties=PROPERTIES
+    )
+    (found,) = oriented_detector(file)([detection_input(WIDE)])
+    cx, cy, w, h, r = found.boxes[0].tolist()
+    corners = cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
+    # Because y points down, clockwise rotation by half a radian moves the right end of the bar down.
+    assert corners.max(axis=0)[1] == pytest.approx(30 + 18 * math.sin(0.5) + 4.5 * math.cos(0.5), abs=1e-3)
+    furthest = corners[np.argmax(corners[:, 0])]
+    assert furthest[1] > 30
+
+
+@settings(max_examples=25, deadline=None)
+@given(shorter=st.integers(1, 60), scale=st.integers(1, 8), upright=st.booleans(), angle=st.floats(-0.7, 2.3))
+def test_oriented_boxes_keep_shape_after_letterbox(
+    tmp_path_factory: pytest.TempPathFactory, shorter: int, scale: int, upright: bool, angle: float
+) -> None:
+    output = graphs.rows([[30, 30, 12, 3, 0.9, 0, angle]])
+    folder = tmp_path_factory.mktemp("model")
+    file = graphs.constant(folder / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
+    width, height = (shorter * scale, 60 * scale) if upright else (60 * scale, shorter * scale)
+    (found,) = oriented_detector(file)([detection_input(uniform_image(height, width, 0))])
+    # Half a pixel of the input is left over on one side when the padding is odd.
+    odd = 0.5 * scale * (shorter % 2)
+    centre = (width / 2 + odd, height / 2) if upright else (width / 2, height / 2 + odd)
+    assert all_close(found.boxes, [[*centre, 12 * scale, 3 * scale, angle]])
+
+
+@pytest.mark.parametrize("batch", ["batch", 1, 2])
+@pytest.mark.parametrize("layout", ["raw", "nms"])
+def test_float16_outputs_work_in_batches(tmp_path: Path, layout: str, batch: int | str) -> None:
+    output = graphs.rows(ROWS) if layout == "nms" else graphs.raw(COLUMNS)
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": output},
+        shape=(batch, 3, 60, 60),
+        properties=PROPERTIES,
+        output_types={"output0": TensorProto.FLOAT16},
+    )
+    for found in oriented_detector(file)([detection_input(WIDE)] * 3):
+        assert found.labels == [label for label, _, _ in EXPECTED]
+        assert all_close(found.boxes, [box for _, _, box in EXPECTED], tolerance=5e-3)
+        assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)

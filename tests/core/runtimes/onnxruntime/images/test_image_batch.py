@@ -1,0 +1,130 @@
+"""Test every value of the tensor that a graph receives."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+
+from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
+from app.core.runtimes.onnxruntime.images.preprocessing import OwnSize, Preprocessing
+from tasks.inference.tensor import Datatype
+from tasks.vision.image import Image
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def noise(height: int, width: int, seed: int = 0) -> Image:
+    return Image(np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8))
+
+
+def normalised(pixels: NDArray[np.uint8], mean: tuple[float, ...], std: tuple[float, ...]) -> NDArray[np.float64]:
+    return ((pixels / 255 - np.array(mean)) / np.array(std)).transpose(2, 0, 1)
+
+
+def test_normalisation_follows_formula() -> None:
+    preprocessing = Preprocessing(height=40, width=30, resize="stretch", shorter_side=30, mean=MEAN, std=STD)
+    image = noise(40, 30)
+    batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([image], 1)
+    assert batch.dtype == np.float32
+    assert np.abs(batch[0] - normalised(image.pixels, MEAN, STD)).max() <= 1e-6
+
+
+def test_letterbox_equals_reference() -> None:
+    preprocessing = Preprocessing(height=64, width=64, resize="letterbox", shorter_side=64, antialias=False)
+    image = noise(90, 200)
+    batch, (placement,) = ImageBatcher(preprocessing, Datatype.FP32).prepare([image], 1)
+    canvas = np.full((64, 64, 3), 114, np.uint8)
+    canvas[17:46] = cv2.resize(image.pixels, (64, 29), interpolation=cv2.INTER_LINEAR)
+    assert np.abs(batch[0] - normalised(canvas, (0, 0, 0), (1, 1, 1))).max() <= 1e-6
+    assert (placement.offset_x, placement.offset_y) == (0, 17)
+    assert (placement.scale_x, placement.scale_y) == (64 / 200, 29 / 90)
+
+
+def test_crop_keeps_centre() -> None:
+    preprocessing = Preprocessing(height=20, width=20, resize="crop", shorter_side=24)
+    image = noise(24, 40)
+    batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([image], 1)
+    assert np.abs(batch[0] - normalised(image.pixels[2:22, 10:30], (0, 0, 0), (1, 1, 1))).max() <= 1e-6
+
+
+def test_bgr_order_reverses_channels_after_normalisation() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, mean=MEAN, std=STD, bgr=True)
+    image = noise(8, 8)
+    batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([image], 1)
+    assert np.abs(batch[0, ::-1] - normalised(image.pixels, MEAN, STD)).max() <= 1e-6
+
+
+def test_uint8_input_receives_unscaled_pixels() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="letterbox", shorter_side=8, scale=1, fill=7)
+    image = noise(8, 4)
+    batch, _ = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1)
+    assert batch.dtype == np.uint8
+    assert (batch[0, :, :, 2:6] == image.pixels.transpose(2, 0, 1)).all()
+    assert (batch[0, :, :, [0, 1, 6, 7]] == 7).all()
+
+
+@pytest.mark.parametrize("datatype", [Datatype.FP32, Datatype.FP16, Datatype.UINT8])
+def test_channels_last_gives_same_values(datatype: Datatype) -> None:
+    preprocessing = Preprocessing(height=10, width=12, resize="letterbox", shorter_side=10, bgr=True)
+    images = [noise(8, 14), noise(30, 9, 1)]
+    first, placements = ImageBatcher(preprocessing, datatype).prepare(images, 3)
+    last, same = ImageBatcher(preprocessing, datatype, channels_last=True).prepare(images, 3)
+    assert last.shape == (3, 10, 12, 3)
+    assert (last == first.transpose(0, 2, 3, 1)).all()
+    assert (last.flags.c_contiguous, same) == (True, placements)
+
+
+def test_pad_adds_padding_right_and_below() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="pad", shorter_side=8, scale=1, fill=7)
+    image = noise(4, 8)
+    batch, (placement,) = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1)
+    assert (batch[0, :, :4] == image.pixels.transpose(2, 0, 1)).all()
+    assert (batch[0, :, 4:] == 7).all()
+    assert (placement.offset_x, placement.offset_y, placement.scale_x) == (0, 0, 1)
+
+
+def test_size_argument_overrides_preprocessing_size() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, dynamic_size=OwnSize(), scale=1)
+    image = noise(6, 10)
+    batch, (placement,) = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1, (6, 10))
+    assert (batch[0] == image.pixels.transpose(2, 0, 1)).all()
+    assert (placement.scale_x, placement.scale_y) == (1, 1)
+
+
+def test_float16_batch_equals_rounded_float32() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, mean=MEAN, std=STD)
+    image = noise(8, 8)
+    batch, _ = ImageBatcher(preprocessing, Datatype.FP16).prepare([image], 1)
+    assert batch.dtype == np.float16
+    assert np.abs(batch[0] - normalised(image.pixels, MEAN, STD)).max() <= 2e-3
+
+
+def test_unused_batch_slots_are_zero() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8)
+    batch, placements = ImageBatcher(preprocessing, Datatype.FP32).prepare([noise(8, 8)], 3)
+    assert batch.shape == (3, 3, 8, 8)
+    assert len(placements) == 1
+    assert batch[0].any()
+    assert not batch[1:].any()
+
+
+def test_non_contiguous_images_are_read_correctly() -> None:
+    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8)
+    mirrored = Image(noise(8, 8).pixels[:, ::-1])
+    batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([mirrored], 1)
+    assert np.abs(batch[0] - normalised(mirrored.pixels, (0, 0, 0), (1, 1, 1))).max() <= 1e-6
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4, 6, 10])
+def test_fast_antialiasing_smooths_like_pillow(factor: int) -> None:
+    rough = cv2.resize(noise(24, 24).pixels, (96 * factor, 96 * factor), interpolation=cv2.INTER_CUBIC)
+    grain = np.random.default_rng(1).integers(0, 60, rough.shape, np.uint8)
+    pixels: NDArray[Any] = cv2.add(rough, grain)
+    image = Image(pixels)
+    preprocessing = Preprocessing(height=96, width=96, resize="stretch", shorter_side=96, antialias="fast", scale=1)
+    batch, _ = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1)
+    reference = np.asarray(Pillow.fromarray(image.pixels).resize((96, 96), Pillow.Resampling.BILINEAR), np.float64)
+    assert np.abs(batch[0].transpose(1, 2, 0) - reference).mean() < 6

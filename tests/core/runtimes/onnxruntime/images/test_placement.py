@@ -1,0 +1,149 @@
+"""Test where images are placed in the input, and how boxes are mapped back."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.runtimes.onnxruntime.images.image_batch import Placement, fit
+from app.core.runtimes.onnxruntime.images.preprocessing import BoxScale, Preprocessing, Resize
+
+Sides = st.integers(1, 5000)
+
+
+def place(
+    image: tuple[int, int], size: tuple[int, int], resize: Resize, shorter_side: int, box_scale: BoxScale = "axes"
+) -> Placement:
+    """Return the placement of an image in an input of the same (height, width), resized with OpenCV."""
+    options = Preprocessing(
+        height=size[0], width=size[1], resize=resize, shorter_side=shorter_side, antialias=False, box_scale=box_scale
+    )
+    return fit(image, size, options)
+
+
+@pytest.mark.parametrize(
+    ("image", "size", "left", "top"),
+    [
+        # height, width of the image; width, height after resizing, as in LetterBox((640, 640)) of Ultralytics
+        ((480, 640), (640, 480), 0, 80),
+        ((640, 480), (480, 640), 80, 0),
+        ((720, 1280), (640, 360), 0, 140),
+        ((1281, 1919), (640, 427), 0, 106),
+        ((100, 100), (640, 640), 0, 0),
+        ((1, 3000), (640, 1), 0, 319),
+    ],
+)
+def test_letterbox_keeps_the_aspect_ratio_and_centres(
+    image: tuple[int, int], size: tuple[int, int], left: int, top: int
+) -> None:
+    fitted = place(image, (640, 640), "letterbox", 640)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, left, top)
+
+
+@pytest.mark.parametrize(("image", "size"), [((480, 640), (640, 480)), ((1281, 1919), (640, 427))])
+def test_pad_places_image_in_top_left_corner(image: tuple[int, int], size: tuple[int, int]) -> None:
+    fitted = place(image, (640, 640), "pad", 640)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, 0, 0)
+    assert (fitted.offset_x, fitted.offset_y) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("resize", "box_scale", "scales"),
+    [
+        ("letterbox", "common", (192 / 1203, 192 / 1203)),
+        ("pad", "common", (192 / 1203, 192 / 1203)),
+        ("pad", "height", (143 / 901, 143 / 901)),
+        ("pad", "axes", (192 / 1203, 143 / 901)),
+        ("stretch", "common", (192 / 1203, 192 / 901)),
+    ],
+)
+def test_boxes_are_scaled_as_in_the_library(resize: Resize, box_scale: BoxScale, scales: tuple[float, float]) -> None:
+    placement = place((901, 1203), (192, 192), resize, 192, box_scale)
+    assert (placement.scale_x, placement.scale_y) == pytest.approx(scales)
+
+
+def test_stretch_fills_the_input() -> None:
+    fitted = place((50, 200), (64, 32), "stretch", 32)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (32, 64, 0, 0)
+    assert (fitted.scale_x, fitted.scale_y) == (32 / 200, 64 / 50)
+
+
+def test_stretch_crops_centre_if_shorter_side_exceeds_input() -> None:
+    fitted = place((50, 200), (224, 224), "stretch", 256)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (256, 256, -16, -16)
+
+
+def test_crop_resizes_shorter_side_and_keeps_centre() -> None:
+    fitted = place((480, 640), (224, 224), "crop", 256)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (341, 256, -58, -16)
+
+
+@pytest.mark.parametrize("image", [(10, 100_000), (100_000, 10)])
+def test_crop_of_thin_strip_needs_little_memory(image: tuple[int, int]) -> None:
+    fitted = place(image, (224, 224), "crop", 224)
+    assert fitted.width * fitted.height <= 4 * 224 * 224
+    centre = np.array([[image[1] / 2, image[0] / 2] * 2], np.float32)
+    inside = fitted.boxes_to_image(np.full((1, 4), 112, np.float32))
+    assert inside == pytest.approx(centre, abs=0.05)
+
+
+@given(Sides, Sides, Sides, Sides, st.sampled_from(("letterbox", "stretch", "crop")), st.data())
+def test_boxes_map_to_input_and_back(
+    image_height: int, image_width: int, height: int, width: int, resize: Resize, data: st.DataObject
+) -> None:
+    placement = place((image_height, image_width), (height, width), resize, min(height, width))
+    xs = sorted(data.draw(st.floats(0, image_width, width=32)) for _ in range(2))
+    ys = sorted(data.draw(st.floats(0, image_height, width=32)) for _ in range(2))
+    box = np.array([[xs[0], ys[0], xs[1], ys[1]]], np.float64)
+    scale, offset = [placement.scale_x, placement.scale_y] * 2, [placement.offset_x, placement.offset_y] * 2
+    in_input = box * scale + offset
+    in_image = placement.boxes_to_image(in_input.astype(np.float32))
+    # float32 holds 24 bits of an input coordinate; mapping back divides the rounding error by the scale.
+    tolerance = 1e-3 + np.abs(in_input).max() * 2**-22 / min(placement.scale_x, placement.scale_y)
+    assert in_image == pytest.approx(box, abs=tolerance)
+
+
+@given(Sides, Sides)
+def test_a_letterbox_lies_within_the_input(image_height: int, image_width: int) -> None:
+    fitted = place((image_height, image_width), (640, 640), "letterbox", 640)
+    assert 0 <= fitted.left <= fitted.left + fitted.width <= 640
+    assert 0 <= fitted.top <= fitted.top + fitted.height <= 640
+    left_over = 640 - fitted.width - 2 * fitted.left, 640 - fitted.height - 2 * fitted.top
+    assert set(left_over) <= {0, 1}
+
+
+def placement_with_scales(scale_x: float, scale_y: float) -> Placement:
+    placement = place((200, 1000), (200, 1000), "stretch", 200)
+    return msgspec.structs.replace(placement, scale_x=scale_x, scale_y=scale_y, offset_x=10, offset_y=20)
+
+
+@pytest.mark.parametrize("angle", [-0.7, 0.0, 0.3, math.pi / 2, 2.2])
+def test_equal_scales_keep_angle(angle: float) -> None:
+    boxes = np.array([[30, 40, 20, 6, angle]], np.float32)
+    converted = placement_with_scales(0.5, 0.5).rotated_boxes_to_image(boxes)
+    assert converted[0] == pytest.approx([40, 40, 40, 12, angle], abs=1e-4)
+
+
+def test_unequal_scales_stretch_along_the_axes() -> None:
+    boxes = np.array([[30, 40, 20, 6, 0], [30, 40, 20, 6, math.pi / 2]], np.float32)
+    flat, upright = placement_with_scales(0.5, 0.25).rotated_boxes_to_image(boxes)
+    assert flat == pytest.approx([40, 80, 40, 24, 0], abs=1e-4)
+    assert upright == pytest.approx([40, 80, 80, 12, math.pi / 2], abs=1e-4)
+
+
+@given(st.floats(-1.5, 1.5), st.floats(0.1, 4), st.floats(0.1, 4), st.floats(1, 50), st.floats(1, 50))
+def test_unequal_scales_keep_the_longer_axis_and_the_area(
+    angle: float, scale_x: float, scale_y: float, width: float, height: float
+) -> None:
+    boxes = np.array([[0, 0, width, height, angle]], np.float32)
+    (_, _, w, h, r) = placement_with_scales(scale_x, scale_y).rotated_boxes_to_image(boxes)[0].tolist()
+    along_w = width * math.cos(angle) / scale_x, width * math.sin(angle) / scale_y
+    along_h = -height * math.sin(angle) / scale_x, height * math.cos(angle) / scale_y
+    assert w * h == pytest.approx(width * height / scale_x / scale_y, rel=1e-3)
+    if math.hypot(*along_w) > math.hypot(*along_h) * 1.001:
+        assert (w * math.cos(r), w * math.sin(r)) == pytest.approx(along_w, rel=1e-3, abs=1e-3)
+    elif math.hypot(*along_h) > math.hypot(*along_w) * 1.001:
+        assert (-h * math.sin(r), h * math.cos(r)) == pytest.approx(along_h, rel=1e-3, abs=1e-3)

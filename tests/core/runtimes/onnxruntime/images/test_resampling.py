@@ -1,0 +1,301 @@
+"""Compare the model's input with the pipelines of the libraries that models were trained with.
+
+The references are the documented steps of each library with the same image functions. Those of transformers run the
+library itself.
+"""
+
+import importlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+
+from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, resize_floats
+from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from tasks.inference.tensor import Datatype
+from tasks.vision.image import Image
+from tests.core.runtimes.onnxruntime import answers, graphs
+
+MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+SIZES = [(300, 451), (451, 300), (223, 225), (64, 64), (33, 50), (100, 1001), (1001, 100)]
+PHOTO = Path(__file__).parents[5] / "fixtures" / "images" / "photo.jpg"
+
+
+def photo(height: int, width: int) -> NDArray[np.uint8]:
+    pixels = np.asarray(Pillow.open(PHOTO).convert("RGB"))
+    return np.ascontiguousarray(np.tile(pixels, (4, 4, 1))[7 : 7 + height, 5 : 5 + width])
+
+
+def torchvision_resize(image: Pillow.Image, side: int, resample: int) -> Pillow.Image:
+    """Return `Resize(side)`: the shorter side gets that length, the other is truncated."""
+    width, height = image.size
+    short, long = sorted(image.size)
+    other = int(side * long / short)
+    return image.resize((side, other) if width <= height else (other, side), resample)
+
+
+def torchvision_centre_crop(image: Pillow.Image, side: int) -> NDArray[np.uint8]:
+    """Return `CenterCrop(side)` for an image that is large enough."""
+    width, height = image.size
+    top, left = round((height - side) / 2.0), round((width - side) / 2.0)
+    return np.asarray(image.crop((left, top, left + side, top + side)))
+
+
+def prepared(preprocessing: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
+    batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([Image(pixels)], 1)
+    return batch[0].astype(np.float64)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("interpolation", "resample"),
+    [
+        ("nearest", Pillow.Resampling.NEAREST),
+        ("bilinear", Pillow.Resampling.BILINEAR),
+        ("bicubic", Pillow.Resampling.BICUBIC),
+        ("lanczos", Pillow.Resampling.LANCZOS),
+        ("area", Pillow.Resampling.BOX),
+    ],
+)
+def test_antialiased_crop_equals_torchvision(size: tuple[int, int], interpolation: Any, resample: int) -> None:
+    pixels = photo(*size)
+    preprocessing = Preprocessing(
+        height=56, width=56, resize="crop", shorter_side=64, interpolation=interpolation, scale=1
+    )
+    reference = torchvision_centre_crop(torchvision_resize(Pillow.fromarray(pixels), 64, resample), 56)
+    difference = np.abs(prepared(preprocessing, pixels) - reference.transpose(2, 0, 1))
+    # Of a thin strip, rounding of the crop's corners may change single pixels.
+    assert (difference > 1).sum() == 0
+    assert (difference == 1).mean() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("interpolation", "flag"),
+    [
+        ("nearest", cv2.INTER_NEAREST),
+        ("bilinear", cv2.INTER_LINEAR),
+        ("bicubic", cv2.INTER_CUBIC),
+        ("lanczos", cv2.INTER_LANCZOS4),
+        ("area", cv2.INTER_AREA),
+    ],
+)
+def test_resize_without_antialiasing_equals_opencv(interpolation: Any, flag: int) -> None:
+    pixels = photo(300, 451)
+    preprocessing = Preprocessing(
+        height=48, width=64, resize="stretch", shorter_side=48, interpolation=interpolation, antialias=False, scale=1
+    )
+    reference = cv2.resize(pixels, (64, 48), interpolation=flag)
+    assert (prepared(preprocessing, pixels) == reference.transpose(2, 0, 1)).all()
+
+
+def brightness_classifier(folder: Path, side: int, **metadata: str) -> Path:
+    """Write a classifier whose scores depend on single rows of the input, so that they show its sharpness."""
+    from onnx import helper
+
+    random = np.random.default_rng(2)
+    weights = random.normal(0, 0.02, (3 * side * side, 4)).astype(np.float32)
+    nodes = [
+        helper.make_node("Flatten", ["images"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
+    ]
+    shape = ("batch", 3, side, side)
+    return graphs.write(
+        folder / "model.onnx",
+        nodes,
+        {"logits": ["batch", 4]},
+        constants={"weights": weights},
+        shape=shape,
+        properties=metadata,
+    )
+
+
+def reference_scores(file: Path, batch: NDArray[Any]) -> NDArray[np.float64]:
+    (weights,) = (
+        np.frombuffer(tensor.raw_data, np.float32).reshape(-1, 4)
+        for tensor in graphs.read_model(file).graph.initializer
+    )
+    logits = batch.reshape(1, -1).astype(np.float64) @ weights
+    powers = np.exp(logits - logits.max())
+    return (powers / powers.sum())[0]
+
+
+def served_scores(file: Path, pixels: NDArray[np.uint8], **settings: Any) -> NDArray[np.float64]:
+    (found,) = answers.classifier(file, **settings)([answers.classification_input(Image(pixels))])
+    by_label = dict(zip(found.labels, found.scores, strict=True))
+    return np.array([by_label[label] for label in sorted(by_label)], np.float64)
+
+
+@pytest.mark.parametrize("size", SIZES[:5])
+def test_timm_config_gives_scores_of_timm(tmp_path: Path, size: tuple[int, int]) -> None:
+    config = {
+        "input_size": [3, 56, 56],
+        "interpolation": "bicubic",
+        "crop_pct": 0.9,
+        "mean": MEAN.tolist(),
+        "std": STD.tolist(),
+    }
+    (tmp_path / "config.json").write_text(json.dumps({"pretrained_cfg": config}))
+    file, pixels = brightness_classifier(tmp_path, 56), photo(*size)
+    resized = torchvision_resize(Pillow.fromarray(pixels), math.floor(56 / 0.9), Pillow.Resampling.BICUBIC)
+    batch = (torchvision_centre_crop(resized, 56) / 255 - MEAN) / STD
+    expected = reference_scores(file, batch.transpose(2, 0, 1))
+    assert served_scores(file, pixels) == pytest.approx(expected, abs=1e-3)
+    opencv = {"preprocessing": {"interpolation": "bilinear", "antialias": False}}
+    assert np.abs(served_scores(file, photo(300, 451), **opencv) - served_scores(file, photo(300, 451))).max() > 1e-2
+
+
+@pytest.mark.parametrize("size", SIZES[:5])
+def test_ultralytics_classifier_input_equals_torchvision(tmp_path: Path, size: tuple[int, int]) -> None:
+    metadata = graphs.properties("classify", ["0", "1", "2", "3"], (56, 56))
+    file, pixels = brightness_classifier(tmp_path, 56, **metadata), photo(*size)
+    resized = torchvision_resize(Pillow.fromarray(pixels), 56, Pillow.Resampling.BILINEAR)
+    found = answers.inspected(graphs.source(file)).graph.preprocessing
+    difference = np.abs(prepared(found, pixels) * 255 - torchvision_centre_crop(resized, 56).transpose(2, 0, 1))
+    # Rounding of the corners of the crop may change single pixels by one grey level.
+    assert difference.max() < 1.01
+    assert (difference > 0.5).mean() < 0.02
+
+
+def ultralytics_letterbox(pixels: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Return `LetterBox((side, side), auto=False)`."""
+    height, width = pixels.shape[:2]
+    ratio = min(side / height, side / width)
+    inner_width, inner_height = round(width * ratio), round(height * ratio)
+    across, down = (side - inner_width) / 2, (side - inner_height) / 2
+    if (width, height) != (inner_width, inner_height):
+        pixels = cv2.resize(pixels, (inner_width, inner_height), interpolation=cv2.INTER_LINEAR)  # type: ignore[assignment]
+    top, bottom = round(down - 0.1), round(down + 0.1)
+    left, right = round(across - 0.1), round(across + 0.1)
+    bordered = cv2.copyMakeBorder(pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=(114, 114, 114))
+    return np.asarray(bordered, np.uint8)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_ultralytics_detector_input_equals_letterbox(tmp_path: Path, size: tuple[int, int]) -> None:
+    boxes = graphs.raw([[32, 32, 8, 8, 0.9, 0.1]])
+    metadata = graphs.properties("detect", ["a", "b"], (64, 64))
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": boxes}, shape=("batch", 3, 64, 64), properties=metadata)
+    pixels = photo(*size)
+    found = answers.inspected(graphs.source(file)).graph.preprocessing
+    reference = ultralytics_letterbox(pixels, 64).transpose(2, 0, 1) / 255
+    assert np.abs(prepared(found, pixels) - reference).max() < 1e-6
+
+
+def processors(transformers: Any) -> dict[str, Callable[[], Any]]:
+    square = {"height": 56, "width": 56}
+    return {
+        "vit": lambda: transformers.ViTImageProcessorPil(size=square, resample=2),
+        "clip": lambda: transformers.CLIPImageProcessorPil(size={"shortest_edge": 61}, crop_size=square),
+        "convnext": lambda: transformers.ConvNextImageProcessorPil(
+            size={"shortest_edge": 56}, crop_pct=0.875, resample=3
+        ),
+        "siglip": lambda: transformers.SiglipImageProcessorPil(size=square),
+        "nearest": lambda: transformers.ViTImageProcessorPil(size=square, resample=0),
+        "lanczos": lambda: transformers.ViTImageProcessorPil(size=square, resample=1),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["vit", "clip", "convnext", "siglip", "nearest", "lanczos"])
+def test_processor_file_gives_scores_of_transformers(tmp_path: Path, kind: str) -> None:
+    processor = processors(importlib.import_module("transformers"))[kind]()
+    processor.save_pretrained(tmp_path)
+    file = brightness_classifier(tmp_path, 56)
+    for size in SIZES:
+        pixels = photo(*size)
+        expected = reference_scores(file, processor(Pillow.fromarray(pixels), return_tensors="np")["pixel_values"])
+        assert served_scores(file, pixels) == pytest.approx(expected, abs=1e-3), size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Detr", "Yolos"])
+@pytest.mark.parametrize("size", [*SIZES[:5], (480, 640), (333, 777)])
+def test_detr_processor_file_gives_input_of_transformers(tmp_path: Path, size: tuple[int, int], kind: str) -> None:
+    make: Any = getattr(importlib.import_module("transformers"), f"{kind}ImageProcessorPil")
+    processor = make(size={"shortest_edge": 80, "longest_edge": 133}, do_pad=False)
+    processor.save_pretrained(tmp_path)
+    outputs = {"logits": np.zeros((1, 5, 4), np.float32), "pred_boxes": np.zeros((1, 5, 4), np.float32)}
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, "height", "width"))
+    found = answers.inspected(graphs.source(file, layout="detr")).graph.preprocessing
+    pixels = photo(*size)
+    expected = processor(Pillow.fromarray(pixels), return_tensors="np")["pixel_values"][0]
+    assert found.dynamic_size is not None
+    frame = found.dynamic_size.input_size(*size)
+    assert frame == expected.shape[1:]
+    batch, _ = ImageBatcher(found, Datatype.FP32).prepare([Image(pixels)], 1, frame)
+    assert np.abs(batch[0] - expected).max() < 1e-5
+
+
+def paddle_text_line(pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.float64]:
+    """Return `resize_norm_img` of PaddleOCR's text classifier."""
+    ratio = pixels.shape[1] / float(pixels.shape[0])
+    resized_width = width if math.ceil(height * ratio) > width else math.ceil(height * ratio)
+    resized = cv2.resize(pixels[:, :, ::-1], (resized_width, height))
+    padded = np.zeros((3, height, width))
+    padded[:, :, :resized_width] = (resized.transpose(2, 0, 1) / 255 - 0.5) / 0.5
+    return padded
+
+
+@pytest.mark.parametrize("size", [(24, 60), (24, 96), (24, 97), (24, 400), (24, 1000), (90, 30), (48, 192)])
+def test_documented_settings_of_text_classifier_equal_paddleocr(tmp_path: Path, size: tuple[int, int]) -> None:
+    page = (Path(__file__).parents[5] / "docs" / "model_formats.md").read_text()
+    (settings,) = (json.loads(line) for line in page.splitlines() if line.startswith('{"labels": ["0", "180"]'))
+    scores = np.array([[0.3, 0.7]], np.float32)
+    file = graphs.constant(tmp_path / "model.onnx", {"softmax_0.tmp_0": scores}, shape=("batch", 3, "h", "w"), name="x")
+    found = answers.inspected(graphs.source(file, **settings))
+    assert found.description.labels == ("0", "180")
+    pixels = photo(*size)
+    assert np.abs(prepared(found.graph.preprocessing, pixels) - paddle_text_line(pixels, 48, 192)).max() < 1e-6
+
+
+@pytest.mark.parametrize("size", [(24, 60), (24, 160), (24, 161), (31, 777), (90, 30)])
+def test_text_recogniser_input_equals_paddleocr(tmp_path: Path, size: tuple[int, int]) -> None:
+    steps = {"output": np.zeros((1, 4, 4), np.float32)}
+    shape, metadata = ("batch", 3, 48, "w"), {"character": "a\nb"}
+    file = graphs.constant(tmp_path / "model.onnx", steps, shape=shape, properties=metadata, name="x")
+    found, pixels = answers.inspected(graphs.source(file)).graph.preprocessing, photo(*size)
+    width = int(48 * max(320 / 48, size[1] / size[0]))
+    assert found.dynamic_size is not None
+    assert found.dynamic_size.input_size(*size) == (48, width)
+    batch, _ = ImageBatcher(found, Datatype.FP32).prepare([Image(pixels)], 1, (48, width))
+    assert np.abs(batch[0] - paddle_text_line(pixels, 48, width)).max() < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("metadata", "antialias"),
+    [
+        ({}, False),
+        ({"rfdetr_inference": '{"resize_interpolation": "bilinear", "resize_antialias": false}'}, False),
+        ({"interpolation": "bilinear", "antialias": "True"}, True),
+    ],
+)
+def test_rf_detr_input_equals_torchvision_resize_of_floats(
+    tmp_path: Path, metadata: dict[str, str], antialias: bool
+) -> None:
+    torch: Any = importlib.import_module("torch")
+    outputs = {"dets": np.zeros((1, 5, 4), np.float32), "labels": np.zeros((1, 5, 3), np.float32)}
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 56, 56), properties=metadata)
+    found, pixels = answers.inspected(graphs.source(file)).graph.preprocessing, photo(300, 451)
+    floats = torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 255
+    resized = torch.nn.functional.interpolate(floats, (56, 56), mode="bilinear", antialias=antialias)[0].numpy()
+    levels = np.abs(prepared(found, pixels) * STD[:, None, None] + MEAN[:, None, None] - resized) * 255
+    # torchvision does not round the resized pixels.
+    assert levels.max() < 1.01
+    assert levels.mean() < 0.3
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_resized_floats_are_not_rounded(size: tuple[int, int]) -> None:
+    pixels = photo(*size)
+    expected = cv2.resize(pixels.astype(np.float32), (72, 64), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_allclose(resize_floats(pixels, (64, 72), (0, 0, 72, 64)), expected, atol=1e-3)
+    part = resize_floats(pixels, (64, 72), (3, 5, 60, 50))
+    np.testing.assert_allclose(part, expected[5:50, 3:60], atol=1e-3)

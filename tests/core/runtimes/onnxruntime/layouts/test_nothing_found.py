@@ -1,0 +1,116 @@
+"""Run a model of every layout on an image in which it finds nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from app.core.runtimes.onnxruntime.layouts.choice import LAYOUTS
+from app.core.runtimes.onnxruntime.loading import load
+from app.core.wire.bytes_elements import BinaryElement
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.task import TaskType
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.data.images import encode_image, rectangle
+
+LABELS = ("cat", "dog", "fox")
+LOW = -20.0
+"""A logit with a score near 0."""
+
+
+def blank(*shape: int, value: float = 0.0) -> NDArray[np.float32]:
+    return np.full((1, *shape), value, np.float32)
+
+
+def repeated(*scores: float) -> NDArray[np.float32]:
+    return np.tile(np.array(scores, np.float32), (1, 9, 1))
+
+
+DETECTION, ORIENTED, SEGMENTATION = (
+    TaskType.OBJECT_DETECTION,
+    TaskType.ORIENTED_OBJECT_DETECTION,
+    TaskType.IMAGE_SEGMENTATION,
+)
+PROTOTYPES = {"output1": blank(2, 16, 16)}
+CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
+    ("raw", DETECTION): {"output0": blank(7, 84)},
+    ("raw", ORIENTED): {"output0": blank(8, 84)},
+    ("raw", SEGMENTATION): {"output0": blank(9, 84), **PROTOTYPES},
+    ("raw-transposed", DETECTION): {"output0": blank(84, 7)},
+    ("raw-transposed", ORIENTED): {"output0": blank(84, 8)},
+    ("raw-transposed", SEGMENTATION): {"output0": blank(84, 9), **PROTOTYPES},
+    ("nms", DETECTION): {"output0": blank(300, 6)},
+    ("nms", ORIENTED): {"output0": blank(300, 7)},
+    ("nms", SEGMENTATION): {"output0": blank(300, 8), **PROTOTYPES},
+    ("end2end", DETECTION): {"output0": blank(300, 6)},
+    ("end2end", ORIENTED): {"output0": blank(300, 7)},
+    ("end2end", SEGMENTATION): {"output0": blank(300, 8), **PROTOTYPES},
+    ("yolov5", DETECTION): {"output": blank(60, 8)},
+    ("yolox", DETECTION): {"output": blank(84, 8)},
+    ("rf-detr", DETECTION): {"dets": blank(9, 4), "labels": blank(9, 4, value=LOW)},
+    ("rf-detr", SEGMENTATION): {
+        "dets": blank(9, 4), "labels": blank(9, 4, value=LOW), "masks": blank(9, 16, 16, value=LOW),
+    },
+    ("rt-detr", DETECTION): {"labels": blank(9), "boxes": blank(9, 4), "scores": blank(9)},
+    ("detr", DETECTION): {"logits": repeated(LOW, LOW, LOW, 0), "pred_boxes": blank(9, 4)},
+    ("detr-sigmoid", DETECTION): {"logits": blank(9, 3, value=LOW), "pred_boxes": blank(9, 4)},
+    ("torchvision", DETECTION): {"boxes": blank(4), "labels": blank(), "scores": blank()},
+    ("torchvision", SEGMENTATION): {
+        "boxes": blank(4), "labels": blank(), "scores": blank(), "masks": blank(1, 64, 64),
+    },
+    ("yunet", DETECTION): {
+        f"{kind}_{stride}": blank((64 // stride) ** 2, width)
+        for kind, width in (("cls", 1), ("obj", 1), ("bbox", 4))
+        for stride in (8, 16, 32)
+    },
+    ("scrfd", DETECTION): {f"{width}.{count}": blank(count, width) for width in (1, 4) for count in (128, 32, 8)},
+    ("mediapipe", DETECTION): {"regressors": blank(896, 16), "classificators": blank(896, 1, value=LOW)},
+    ("mask", SEGMENTATION): {"alpha": blank(1, 16, 16)},
+    ("mask-logits", SEGMENTATION): {"logits": blank(1, 16, 16, value=LOW)},
+    ("text-map", ORIENTED): {"maps": blank(1, 64, 64)},
+    ("ctc", TaskType.IMAGE_TEXT_TO_TEXT): {"output0": repeated(1, 0, 0, 0)},
+}  # fmt: skip
+ALWAYS_FIND_SOMETHING = {"probabilities", "logits", "multi-label", "semantic", "class-map", "tensors"}
+"""Layouts whose outputs name a class for every image or pixel, or are returned unchanged."""
+
+
+ONE_CLASS = {"text-map", "yunet", "scrfd", "mediapipe", "mask", "mask-logits"}
+SIDES = {"mediapipe": 128}
+
+
+def test_every_layout_has_a_case() -> None:
+    layouts = {(name, task_type) for layout in LAYOUTS for name in layout.names for task_type in layout.task_types}
+    assert layouts == set(CASES) | {pair for pair in layouts if pair[0] in ALWAYS_FIND_SOMETHING}
+
+
+@pytest.mark.parametrize(("layout", "task_type"), CASES)
+def test_image_without_findings_has_an_empty_answer(layout: str, task_type: TaskType, tmp_path: Path) -> None:
+    outputs = CASES[layout, task_type]
+    sizes: Any = helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["batch", 2])
+    extra_inputs = [sizes] if layout == "rt-detr" else []
+    output_types = {"labels": TensorProto.INT64} if layout == "torchvision" else {}
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        outputs,
+        shape=("batch", 3, SIDES.get(layout, 64), SIDES.get(layout, 64)),
+        extra_inputs=extra_inputs,
+        output_types=output_types,
+    )
+    settings = {"layout": layout, "task_type": task_type, "labels": LABELS[:1] if layout in ONE_CLASS else LABELS}
+    servable = load(graphs.source(file, **settings))
+    images = [BinaryElement(encode_image(rectangle(width, 48))) for width in (48, 96)]
+    request = InferenceRequest(
+        id="nothing", model_name="model", inputs=(BytesTensor(name="image", shape=(2,), elements=images),)
+    )
+    (output,) = servable.predict(request, Limits()).outputs
+    for prediction in output.predictions:
+        records = [msgspec.structs.asdict(record) for record in prediction.records()]
+        assert records == [] or [record["answer"] for record in records] == [""]
+    stacked = type(output.predictions[0]).stack(output.predictions)
+    assert [tensor.data.shape[0] for tensor in stacked] == [2] * len(stacked)

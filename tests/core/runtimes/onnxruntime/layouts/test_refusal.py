@@ -1,0 +1,116 @@
+"""Test what errors about unknown outputs advise."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.core.runtimes.onnxruntime.layouts.choice import LAYOUTS
+from app.core.settings.model import ModelError
+from tasks.task import TaskType
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import inspected
+
+DETECT, SEGMENT, TENSOR = TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION, TaskType.TENSOR
+READ = TaskType.IMAGE_TEXT_TO_TEXT
+SQUARE, LINE = (1, 3, 320, 320), (1, 3, 48, "width")
+ISNET = {
+    **{f"d{stage}": (1, 1, 320, 320) for stage in range(1, 7)},
+    **{f"hx{stage}d": (1, 64, 320 >> stage, 320 >> stage) for stage in range(6)},
+}
+
+
+def refusal(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence[Any], **settings: Any) -> str:
+    arrays: dict[str, NDArray[np.float32]] = {name: np.zeros(sides, np.float32) for name, sides in outputs.items()}
+    file = graphs.constant(folder / "model.onnx", arrays, shape=shape)
+    with pytest.raises(ModelError) as caught:
+        inspected(graphs.source(file, **settings))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "shape", "task"),
+    [
+        ({"output": (1, 1, 320, 320)}, SQUARE, SEGMENT),
+        (ISNET, SQUARE, SEGMENT),
+        ({"output": (1, 19, 80, 80)}, SQUARE, SEGMENT),
+        ({"embedding": (1, 512)}, SQUARE, TENSOR),
+        ({"image_embeds": (1, 512), "last_hidden_state": (1, 197, 768)}, SQUARE, TENSOR),
+        ({"last_hidden_state": (1, 401, 64)}, SQUARE, TENSOR),
+        ({"last_hidden_state": (1, 197, 768)}, SQUARE, TENSOR),
+        ({"output": (1, 160, 320)}, (1, 3, 160, 320), TENSOR),
+        ({"predicted_depth": (1, 160, 320)}, ("batch", 3, "height", "width"), TENSOR),
+        ({"depth": (1, 1, 320, 320)}, SQUARE, TENSOR),
+        ({"output": (1, 256, 256)}, SQUARE, TENSOR),
+        ({"output": (1, 3, 640, 640)}, SQUARE, TENSOR),
+        ({"output": (1, 512, 10, 10)}, SQUARE, TENSOR),
+        ({"output": (1, 40, 97)}, LINE, READ),
+        ({"output": (1, 400, 20)}, LINE, READ),
+        ({"output": (1, 18, 68)}, (1, 3, 24, 94), READ),
+        ({"boxes": (1, 895, 16), "scores": (1, 895, 1)}, SQUARE, DETECT),
+        ({"boxes": (1, 900, 4), "scores": (1, 900, 80)}, SQUARE, DETECT),
+        ({"age": (1, 101), "gender": (1, 2)}, SQUARE, TaskType.IMAGE_CLASSIFICATION),
+    ],
+)
+def test_refusal_without_task_names_the_likely_one(
+    tmp_path: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence[Any], task: TaskType
+) -> None:
+    message = refusal(tmp_path, outputs, shape)
+    _, advice = message.split("its task cannot be determined", 1)
+    first = advice.split("probably ", 1)[1].split(", or ", 1)[0]
+    assert ('{"layout": "ctc"}' if task is READ else f'{{"task_type": "{task}"}}') in first
+    assert ("OBJECT_DETECTION" in advice) is (task is DETECT)
+    assert '{"task_type": "TENSOR"}' in advice
+    assert (f"`charioteer init NAME --from onnx --task {task} --file " in advice) is (task not in (TENSOR, READ))
+    assert "docs/python_models.md#other-outputs" in advice
+
+
+def test_declaring_the_likely_task_serves_isnet(tmp_path: Path) -> None:
+    assert "and 4 more" in refusal(tmp_path, ISNET, SQUARE)
+    arrays = {name: np.zeros(sides, np.float32) for name, sides in ISNET.items()}
+    file = graphs.constant(tmp_path / "model.onnx", arrays, shape=SQUARE)
+    found = inspected(graphs.source(file, task_type="IMAGE_SEGMENTATION")).match
+    assert [output.name for output in found.outputs] == ["d1"]
+
+
+def test_refusal_of_several_outputs_names_outputs_before_layouts(tmp_path: Path) -> None:
+    outputs = {"low": (1, 5, 80, 80), "high": (1, 5, 160, 160), "features": (1, 64)}
+    message = refusal(tmp_path, outputs, SQUARE, task_type=SEGMENT)
+    assert '{"outputs": ["high"]}' in message
+    assert message.index('"outputs"') < message.index("similar layouts") < message.index('"layout"')
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ({"a": (1, 5, 7, 9)}, ("raw and raw-transposed and nms and end2end", "yolov5", "yolox")),
+        ({"a": (1, 9, 4), "b": (1, 9, 0)}, ("rf-detr", "detr", "detr-sigmoid")),
+        ({"a": (9, 4), "b": (9,), "c": (8,)}, ("torchvision",)),
+    ],
+)
+def test_refusal_of_a_task_lists_three_layouts_with_similar_outputs(
+    tmp_path: Path, shape: dict[str, tuple[int, ...]], expected: tuple[str, ...]
+) -> None:
+    message = refusal(tmp_path, shape, SQUARE, task_type=DETECT)
+    listed = message.split("similar layouts of OBJECT_DETECTION are ", 1)[1].split("; if it has one", 1)[0].split("; ")
+    assert len(listed) == 3
+    assert all(text.startswith(name) for text, name in zip(listed, expected, strict=False))
+
+
+def test_refusal_of_a_declared_task_names_the_likely_other_one(tmp_path: Path) -> None:
+    message = refusal(tmp_path, {"alpha": (1, 1, 320, 320)}, SQUARE, task_type=DETECT)
+    assert 'they look like those of IMAGE_SEGMENTATION: declare {"task_type": "IMAGE_SEGMENTATION"}' in message
+
+
+def test_refusal_of_a_declared_layout_says_what_it_expects(tmp_path: Path) -> None:
+    message = refusal(tmp_path, {"a": (1, 9), "b": (1, 5)}, SQUARE, layout="logits")
+    assert "model-settings.json declares the layout 'logits', which its outputs a [1, 9] and b [1, 5] do not" in message
+    assert '{"outputs": ["a"]}' in message
+    assert message.endswith("that layout has [b, nc]")
+
+
+def test_ranks_of_layouts_are_those_of_their_outputs() -> None:
+    assert all(layout.ranks for layout in LAYOUTS)

@@ -1,0 +1,123 @@
+"""Test semantic maps: the likeliest class of each pixel, and its mean probability."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from metadata.model import Origin
+from tasks.image_segmentation import Segments
+from tasks.inference.error import InferenceError
+from tasks.vision.contours import mask_of_contours
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image
+
+LABELS = ("ground", "tree", "car")
+SEGMENT: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION", "labels": LABELS}
+
+
+def probabilities() -> NDArray[np.float32]:
+    """Return [1, 3, 8, 8]: ground with 0.6 on the left, tree with 0.8 on the right; car is likeliest nowhere."""
+    values = np.full((1, 3, 8, 8), 0.1, np.float32)
+    values[0, 0, :, :4] = 0.6
+    values[0, 1, :, :4] = 0.3
+    values[0, 0, :, 4:] = 0.1
+    values[0, 1, :, 4:] = 0.8
+    return values
+
+
+def write(folder: Path, output: NDArray[np.float32], name: str = "logits", **options: Any) -> Path:
+    options.setdefault("shape", ("batch", 3, 32, 32))
+    return graphs.constant(folder / "model.onnx", {name: output}, **options)
+
+
+def masks(found: Segments, width: int, height: int) -> list[NDArray[np.uint8]]:
+    return [mask_of_contours(contours, width, height) for contours in found.contours]
+
+
+@pytest.mark.parametrize("batch", ["batch", 1, 2])
+@pytest.mark.parametrize("kind", ["logits", "probabilities", "half"])
+def test_each_pixel_has_its_likeliest_class(tmp_path: Path, kind: str, batch: int | str) -> None:
+    output = probabilities() if kind == "probabilities" else np.log(probabilities()) + 4
+    output_types = {"map": TensorProto.FLOAT16} if kind == "half" else None
+    model = segmenter(write(tmp_path, output, "map", shape=(batch, 3, 32, 32), output_types=output_types), **SEGMENT)
+    for found in model([segmentation_input(uniform_image(50, 200, 0)), segmentation_input(uniform_image(50, 200, 9))]):
+        assert found.labels == ["ground", "tree"]
+        assert found.scores == pytest.approx([0.6, 0.8], abs=2e-3)
+        ground, tree = masks(found, 200, 50)
+        assert (ground + tree == 1).all()
+        # Between the two middle columns of cells, 25 pixels wide, the more probable class covers more pixels.
+        assert ground[:, :87].all()
+        assert tree[:, 113:].all()
+        assert ground.sum() < tree.sum()
+
+
+def test_border_lies_where_interpolated_scores_are_equal(tmp_path: Path) -> None:
+    output = np.zeros((1, 2, 8, 8), np.float32)
+    output[0, 0, :, :4] = 2
+    output[0, 1, :, 4:] = 2
+    file = write(tmp_path, output, shape=("batch", 3, 8, 8))
+    (found,) = segmenter(file, task_type="IMAGE_SEGMENTATION")([segmentation_input(uniform_image(64, 160, 0))])
+    left, right = masks(found, 160, 64)
+    assert left[:, :80].all()
+    assert right[:, 80:].all()
+    assert found.scores == pytest.approx([np.exp(2) / (np.exp(2) + 1)] * 2)
+
+
+def test_pixels_of_class_below_threshold_are_not_reassigned(tmp_path: Path) -> None:
+    (found,) = segmenter(write(tmp_path, probabilities(), "map"), **SEGMENT)(
+        [segmentation_input(uniform_image(32, 32, 0), 0.7)]
+    )
+    assert found.labels == ["tree"]
+    (tree,) = masks(found, 32, 32)
+    assert not tree[:, :13].any()
+
+
+def test_padding_belongs_to_no_class(tmp_path: Path) -> None:
+    output = np.zeros((1, 3, 8, 8), np.float32)
+    output[0, 2, :2] = output[0, 2, 6:] = 5
+    output[0, 1, 2:6] = 5
+    model = segmenter(write(tmp_path, output), **SEGMENT, preprocessing={"resize": "letterbox"})
+    (found,) = model([segmentation_input(uniform_image(32, 64, 0))])
+    assert found.labels == ["tree"]
+    assert masks(found, 64, 32)[0].all()
+
+
+def test_large_image_is_computed_in_tiles(tmp_path: Path) -> None:
+    (found,) = segmenter(write(tmp_path, probabilities(), "map"), **SEGMENT)(
+        [segmentation_input(uniform_image(1500, 2400, 0))]
+    )
+    ground, tree = masks(found, 2400, 1500)
+    assert (ground + tree == 1).all()
+    assert ground[:, :1040].all()
+
+
+def test_single_nan_cell_is_ignored(tmp_path: Path) -> None:
+    output = probabilities()
+    output[0, :, 0, 0] = np.nan
+    (found,) = segmenter(write(tmp_path, np.log(output)), **SEGMENT)([segmentation_input(uniform_image(32, 32, 0))])
+    assert found.labels == ["ground", "tree"]
+    assert np.isfinite(found.scores).all()
+
+
+def test_all_nan_output_is_model_failure(tmp_path: Path) -> None:
+    file = write(tmp_path, np.full((1, 3, 8, 8), np.nan, np.float32))
+    with pytest.raises(InferenceError, match="all NaN"):
+        segmenter(file, **SEGMENT)([segmentation_input(uniform_image(32, 32, 0))])
+
+
+def test_segformer_is_recognised_by_its_files(tmp_path: Path) -> None:
+    config = {"architectures": ["SegformerForSemanticSegmentation"], "model_type": "segformer"}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "id2label": dict(enumerate(LABELS))}))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3})
+    )
+    description = inspected(
+        graphs.source(write(tmp_path, np.log(probabilities()), shape=("b", 3, "h", "w")))
+    ).description
+    assert (description.layout, description.labels) == ("semantic", LABELS)
+    assert Origin.GUESSED not in {fact.origin for fact in description.facts}

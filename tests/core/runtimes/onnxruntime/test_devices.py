@@ -1,0 +1,116 @@
+"""Test on which devices graphs run."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from app.core.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
+from app.core.runtimes.onnxruntime.loading import load
+from app.core.runtimes.onnxruntime.session import Session, run_bound
+from app.core.settings.model import ModelError, OnnxRuntimeSettings
+from tests.core.runtimes.onnxruntime import graphs
+
+CUDA = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
+PLAIN = ("AzureExecutionProvider", "CPUExecutionProvider")
+
+
+def test_cpu_is_always_available() -> None:
+    assert parse_device("cpu", PLAIN) == CPU
+    assert parse_devices("auto", PLAIN) == [CPU]
+
+
+def test_gpu_is_numbered_and_falls_back_to_cpu() -> None:
+    second = parse_device("cuda:1", CUDA)
+    assert second.providers == [("CUDAExecutionProvider", {"device_id": "1"}), ("CPUExecutionProvider", {})]
+    assert parse_device("cuda", CUDA).providers[0] == ("CUDAExecutionProvider", {"device_id": "0"})
+    assert second.memory == ("cuda", 1)
+    assert CPU.memory is None
+
+
+def test_auto_prefers_gpu_but_not_tensorrt() -> None:
+    assert [device.name for device in parse_devices("auto", CUDA)] == ["cuda", "cpu"]
+    engine = parse_device("tensorrt:2", CUDA)
+    assert engine.providers == [
+        ("TensorrtExecutionProvider", {"device_id": "2"}),
+        ("CUDAExecutionProvider", {"device_id": "2"}),
+        ("CPUExecutionProvider", {}),
+    ]
+
+
+def test_openvino_device_has_its_type() -> None:
+    intel = parse_device("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
+    assert intel.providers[0] == ("OpenVINOExecutionProvider", {"device_type": "GPU"})
+
+
+@pytest.mark.parametrize(
+    ("name", "error_text"),
+    [
+        (
+            "cuda:0",
+            "needs an ONNX Runtime with CUDAExecutionProvider; the installed one has CPUExecutionProvider",
+        ),
+        ("gpu", "Expected auto, cpu, cuda, tensorrt, openvino, such as cuda:0, got 'gpu'"),
+        ("CUDA:0", "Expected auto"),
+        ("", "Expected auto"),
+        ("cpu:0:1", "Expected auto"),
+    ],
+)
+def test_unavailable_or_unknown_device_is_rejected(name: str, error_text: str) -> None:
+    with pytest.raises(ModelError, match=error_text):
+        parse_device(name, PLAIN)
+
+
+def test_gpu_number_must_be_integer() -> None:
+    with pytest.raises(ModelError, match="Expected a number after the colon"):
+        parse_device("cuda:first", CUDA)
+
+
+def test_concurrent_calls_on_several_instances_are_correct(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    session = Session(file, OnnxRuntimeSettings(devices=("cpu", "auto"), instances=2, threads=2))
+    pixels = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
+    feeds = {session.inputs[0].name: pixels}
+    expected = Session(file).run(feeds)[0]
+    answers: list[bool] = []
+
+    def ask() -> None:
+        answers.extend(bool(np.array_equal(session.run(feeds)[0], expected)) for _ in range(50))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [True] * 200
+
+
+def test_every_instance_runs_a_blank_image_before_the_model_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: set[int] = set()
+    session_class: Any = onnxruntime.InferenceSession
+    run = session_class.run
+
+    def counted(session: object, *args: Any) -> Any:
+        called.add(id(session))
+        return run(session, *args)
+
+    monkeypatch.setattr(session_class, "run", counted)
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    load(graphs.source(file, onnxruntime={"instances": 3}))
+    assert len(called) == 3
+
+
+def test_io_binding_gives_same_answers(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    plain = Session(file)
+    feeds = {plain.inputs[0].name: np.random.default_rng(0).random((2, 3, 8, 8), np.float32).transpose(0, 1, 3, 2)}
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [output.name for output in plain.outputs]
+    bound = run_bound(session, ("cpu", 0), onnxruntime.OrtValue, feeds, names)
+    for plain_output, bound_output in zip(plain.run(feeds), bound, strict=True):
+        np.testing.assert_array_equal(plain_output, bound_output)

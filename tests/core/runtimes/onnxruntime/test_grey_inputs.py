@@ -1,0 +1,153 @@
+"""Test graphs whose image has one channel, in every layout and for TENSOR."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import PIL.Image
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
+from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.core.runtimes.onnxruntime.loading import load
+from app.core.settings.model import ModelError, ModelSettings
+from app.core.wire.bytes_elements import BinaryElement
+from metadata.model import Fact, Origin
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Prediction
+from tasks.inference.tensor import BytesTensor, Datatype
+from tasks.tensor_inference import ImageTensors
+from tasks.vision.image import Image
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.data.images import encode_image
+
+PIXELS = np.random.default_rng(3).integers(0, 256, (24, 36, 3), np.uint8)
+LUMA = (PIXELS @ np.array([0.299, 0.587, 0.114])).astype(np.float32)
+FILTERS: dict[str, PIL.Image.Resampling] = {
+    "bilinear": PIL.Image.Resampling.BILINEAR,
+    "bicubic": PIL.Image.Resampling.BICUBIC,
+}
+
+
+def identity(folder: Path, *, shape: tuple[Any, ...], datatype: int = TensorProto.FLOAT, **settings: object) -> Any:
+    """Write a graph that returns its input."""
+    file = graphs.write(
+        folder / "model.onnx",
+        [helper.make_node("Identity", ["images"], ["pixels"])],
+        {"pixels": shape},
+        shape=shape,
+        datatype=datatype,
+        output_types={"pixels": datatype},
+    )
+    return graphs.source(file, task_type="TENSOR", **settings)
+
+
+def answer(source: Any, pixels: NDArray[np.uint8] = PIXELS) -> Prediction:
+    elements = [BinaryElement(encode_image(pixels))]
+    image = BytesTensor(name="image", shape=(1,), elements=elements)
+    request = InferenceRequest(id="grey", model_name="model", inputs=(image,))
+    (output,) = load(source).predict(request, Limits()).outputs
+    return output.predictions[0]
+
+
+def answered_pixels(source: Any) -> NDArray[Any]:
+    prediction = answer(source)
+    assert isinstance(prediction, ImageTensors)
+    return prediction.tensors[0].data
+
+
+@pytest.mark.parametrize("filter_name", FILTERS)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_luma_is_resized_as_floats_by_pillow(tmp_path: Path, filter_name: str, channels_last: bool) -> None:
+    shape = ("batch", 8, 10, 1) if channels_last else ("batch", 1, 8, 10)
+    preprocessing = {"interpolation": filter_name, "antialias": True, "mean": 0.5, "std": 0.25}
+    pixels = answered_pixels(identity(tmp_path, shape=shape, preprocessing=preprocessing))
+    resized = np.asarray(PIL.Image.fromarray(LUMA).resize((10, 8), FILTERS[filter_name])).clip(0, 255)
+    assert pixels.shape == shape[1:]
+    assert np.allclose(pixels.reshape(8, 10), (resized / 255 - 0.5) / 0.25, atol=1e-5)
+
+
+def test_luma_is_resized_without_antialiasing_as_floats(tmp_path: Path) -> None:
+    source = identity(tmp_path, shape=(1, 1, 7, 11), preprocessing={"interpolation": "bilinear", "antialias": False})
+    rows, columns = ((np.arange(count) + 0.5) * size / count - 0.5 for count, size in ((7, 24), (11, 36)))
+    # The type stubs of NumPy leave its result open.
+    interpolate: Any = np.interp
+    across: NDArray[Any] = np.array([interpolate(columns, np.arange(36), row) for row in LUMA])
+    expected = np.array([interpolate(rows, np.arange(24), column) for column in across.T]).T
+    assert np.allclose(answered_pixels(source)[0], expected / 255, atol=1e-5)
+
+
+def test_bytes_are_rounded_luma(tmp_path: Path) -> None:
+    source = identity(tmp_path, shape=(1, 1, 24, 36), datatype=TensorProto.UINT8, preprocessing={"resize": "stretch"})
+    pixels = answered_pixels(source)
+    assert pixels.dtype == np.uint8
+    assert np.abs(pixels[0] - LUMA).max() <= 0.5001
+
+
+def test_bytes_beyond_white_and_black_are_clipped(tmp_path: Path) -> None:
+    edge = np.zeros((16, 16, 3), np.uint8)
+    edge[:, 8:] = 255
+    options = Preprocessing(height=32, width=32, resize="stretch", shorter_side=32, interpolation="bicubic")
+    (pixels,), _ = ImageBatcher(options, Datatype.UINT8, grey=True).prepare([Image(edge)], 1)
+    assert np.all(np.diff(pixels[0, 16].astype(int)) >= 0)
+    assert (pixels.min(), pixels.max()) == (0, 255)
+
+
+def test_padding_has_one_channel(tmp_path: Path) -> None:
+    preprocessing = {"resize": "letterbox", "fill": 51, "antialias": False, "scale": 1}
+    pixels = answered_pixels(identity(tmp_path, shape=(1, 1, 36, 36), preprocessing=preprocessing))
+    assert np.all(pixels[0, :6] == 51)
+    assert np.allclose(pixels[0, 6:30], LUMA, atol=1e-3)
+
+
+def test_classifier_of_grey_images_needs_no_settings(tmp_path: Path) -> None:
+    base = np.array([[2, 0]], np.float32)
+    file = graphs.affine(
+        tmp_path / "model.onnx", {"logits": (base, np.array([[-4, 0]], np.float32))}, shape=("batch", 1, 8, 8)
+    )
+    source = graphs.source(file, labels=("dark", "light"))
+    facts = {fact.topic: fact for fact in load(source).description.facts}
+    assert facts["channels"] == Fact("channels", "one, grey: 0.299 R + 0.587 G + 0.114 B", Origin.SHAPES)
+    # ImageNet's mean and deviation are those of colours.
+    assert (facts["mean"].value, facts["std"].value) == ("0", "1")
+    assert "channel order" not in facts
+    for value, label in ((0, "dark"), (255, "light")):
+        best, _ = answer(source, np.full((9, 9, 3), value, np.uint8)).records()
+        assert getattr(best, "label", None) == label
+
+
+def test_detector_of_grey_images_returns_boxes_of_the_image(tmp_path: Path) -> None:
+    output = graphs.rows([[8, 8, 24, 24, 0.9, 1]])
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=("batch", 1, 32, 32))
+    (record,) = answer(graphs.source(file, labels=("cat", "dog")), np.zeros((64, 64, 3), np.uint8)).records()
+    assert [getattr(record, name) for name in ("label", "xmin", "ymin", "xmax", "ymax")] == ["dog", 16, 16, 48, 48]
+
+
+@pytest.mark.parametrize(
+    ("preprocessing", "reason"),
+    [
+        ({"mean": [0.485, 0.456, 0.406]}, r'one channel, but mean is 0.485, 0.456, 0.406.*"mean": 0.485'),
+        ({"std": [1, 1, 2]}, r'one channel, but std is 1, 1, 2.*"std": 1'),
+        ({"channel_order": "BGR"}, "cannot declare channel_order"),
+    ],
+)
+def test_settings_for_three_channels_are_refused(tmp_path: Path, preprocessing: dict[str, object], reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        load(identity(tmp_path, shape=(1, 1, 8, 8), preprocessing=preprocessing))
+
+
+@pytest.mark.parametrize("std", ["0", "-1", "[1, 0, 1]", "[1, 1]"])
+def test_standard_deviation_is_one_number_or_three_above_0(std: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"std|> 0.0"):
+        msgspec.json.decode(f'{{"preprocessing": {{"std": {std}}}}}', type=ModelSettings)
+
+
+def test_one_mean_is_that_of_all_channels(tmp_path: Path) -> None:
+    preprocessing = json.loads('{"resize": "stretch", "mean": 0.5, "std": 0.25}')
+    pixels = answered_pixels(identity(tmp_path, shape=(1, 3, 24, 36), preprocessing=preprocessing))
+    assert np.allclose(pixels, (PIXELS.transpose(2, 0, 1) / 255 - 0.5) / 0.25, atol=1e-5)

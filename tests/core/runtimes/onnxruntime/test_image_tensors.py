@@ -1,0 +1,319 @@
+"""Test graphs of the task TENSOR that take images: embeddings, depth maps, and any other outputs."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL.Image
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+from rich.console import Console
+
+from app.core.assembly.models import load
+from app.core.cli.check import check
+from app.core.settings.model import ModelError
+from app.core.settings.server import ModelOptions
+from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.authoring.predict import predict
+from metadata.model import Origin
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.servers.apps import app_with_sources
+from tests.support.servers.grpc_server import build_engine_from_sources, message, run_grpc_server
+
+HEIGHT, WIDTH = 12, 16
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
+RANDOM = np.random.default_rng(7)
+WEIGHTS = RANDOM.normal(size=(3, 4)).astype(np.float32)
+IMAGES = [
+    encode_image(cv2.GaussianBlur(RANDOM.integers(0, 256, (*size, 3), np.uint8), (9, 9), 3))
+    for size in ((40, 60), (90, 30))
+]
+PILLOW = {"size": [HEIGHT, WIDTH], "mean": MEAN, "std": STD}
+OPENCV = {"size": [HEIGHT, WIDTH], "scale": 1, "channel_order": "BGR", "interpolation": "area", "antialias": False}
+Arrays = Mapping[str, NDArray[Any]]
+Client = TestClient[Litestar]
+
+
+def embedder(folder: Path, batch: int | str = "batch", **settings: object) -> Any:
+    """Write a graph that returns an embedding [b, 4] and a half-precision depth map [b, 12, 16] of each image."""
+    folder.mkdir(exist_ok=True)
+    file = graphs.write(
+        folder / "model.onnx",
+        [
+            helper.make_node("ReduceMean", ["images"], ["colours"], axes=[2, 3], keepdims=0),
+            helper.make_node("MatMul", ["colours", "weights"], ["embedding"]),
+            helper.make_node("ReduceMean", ["images"], ["greys"], axes=[1], keepdims=0),
+            helper.make_node("Cast", ["greys"], ["depth"], to=TensorProto.FLOAT16),
+        ],
+        {"embedding": [batch, 4], "depth": [batch, HEIGHT, WIDTH]},
+        constants={"weights": WEIGHTS},
+        shape=(batch, 3, "height", "width"),
+        output_types={"depth": TensorProto.FLOAT16},
+    )
+    return graphs.source(file, task_type="TENSOR", **settings)
+
+
+def expected(image: bytes, preprocessing: object = PILLOW) -> Arrays:
+    """Preprocess with Pillow or OpenCV, and compute the outputs with NumPy."""
+    opened = PIL.Image.open(io.BytesIO(image))
+    if preprocessing is PILLOW:
+        resized = opened.resize((WIDTH, HEIGHT), PIL.Image.Resampling.BILINEAR)
+        pixels = (np.asarray(resized, np.float32) / 255 - np.array(MEAN, np.float32)) / np.array(STD, np.float32)
+    else:
+        resized = cv2.resize(np.asarray(opened), (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+        pixels = resized[..., ::-1].astype(np.float32)
+    return {"embedding": pixels.mean((0, 1)) @ WEIGHTS, "depth": pixels.mean(2).astype(np.float16)}
+
+
+def assert_close(name: str, values: object, wanted: Arrays, shape: object) -> None:
+    array = np.array(values, np.float64).reshape(wanted[name].shape)
+    assert shape == list(wanted[name].shape)
+    assert np.allclose(array, wanted[name], rtol=2e-3, atol=2e-3)
+
+
+@pytest.fixture(params=[PILLOW, OPENCV], ids=["Pillow", "OpenCV"])
+def preprocessing(request: Any) -> object:
+    return request.param
+
+
+@pytest.fixture(params=["batch", 1, 4])
+def batch(request: Any) -> int | str:
+    return request.param
+
+
+def test_chariot_answers_each_image_with_its_tensors(tmp_path: Path, preprocessing: object, batch: int | str) -> None:
+    source = embedder(tmp_path, batch, preprocessing=preprocessing)
+    inputs = [
+        {"name": f"photo-{index}", "shape": [1], "datatype": "BYTES", "data": [encode_base64(image)]}
+        for index, image in enumerate(IMAGES)
+    ]
+    with TestClient(app_with_sources([source], load)) as client:
+        answer = client.post("/v2/models/m-model/infer", json={"inputs": inputs}).json()
+    assert [output["name"] for output in answer["outputs"]] == ["photo-0", "photo-1"]
+    for output, image in zip(answer["outputs"], IMAGES, strict=True):
+        (records,) = output["data"]
+        assert [(record["name"], record["datatype"]) for record in records] == [
+            ("embedding", "FP32"),
+            ("depth", "FP16"),
+        ]
+        for record in records:
+            assert_close(record["name"], record["data"], expected(image, preprocessing), record["shape"])
+
+
+def post_binary(client: Client, outputs: list[object]) -> tuple[Any, bytes]:
+    """Send all images over V2, and return the head and the raw tensors of the answer."""
+    elements = b"".join(len(image).to_bytes(4, "little") + image for image in IMAGES)
+    tensor = {"name": "image", "shape": [len(IMAGES)], "datatype": "BYTES"}
+    head = json.dumps(
+        {"inputs": [{**tensor, "parameters": {"binary_data_size": len(elements)}}], "outputs": outputs}
+    ).encode()
+    answer = client.post(
+        "/v2/models/model/infer",
+        content=head + elements,
+        headers={"Inference-Header-Content-Length": str(len(head))},
+    )
+    size = int(answer.headers["Inference-Header-Content-Length"])
+    return json.loads(answer.content[:size]), answer.content[size:]
+
+
+def test_v2_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
+    names: list[object] = [{"name": "depth", "parameters": {"binary_data": True}}]
+    with TestClient(app_with_sources([embedder(tmp_path, preprocessing=PILLOW)], load)) as client:
+        metadata = client.get("/v2/models/model").json()
+        text = client.post(
+            "/v2/models/model/infer",
+            json={
+                "inputs": [
+                    {"name": "image", "shape": [2], "datatype": "BYTES", "data": list(map(encode_base64, IMAGES))}
+                ],
+                "outputs": [{"name": "embedding"}],
+            },
+        ).json()
+        head, raw = post_binary(client, names)
+    assert [(spec["name"], spec["datatype"]) for spec in metadata["inputs"]] == [("image", "BYTES")]
+    assert [spec["shape"] for spec in metadata["outputs"]] == [[-1, 4], [-1, HEIGHT, WIDTH]]
+    wanted = {name: np.stack([expected(image)[name] for image in IMAGES]) for name in ("embedding", "depth")}
+    (embedding,), (depth,) = text["outputs"], head["outputs"]
+    assert_close("embedding", embedding["data"], wanted, embedding["shape"])
+    assert depth["datatype"] == "FP16"
+    assert_close("depth", np.frombuffer(raw, np.float16), wanted, depth["shape"])
+
+
+def test_v2_grpc_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [2], "contents": {"bytes_contents": IMAGES}}
+    request = message("ModelInferRequest", model_name="model", inputs=[tensor])
+    engine = build_engine_from_sources([embedder(tmp_path, preprocessing=PILLOW)], load)
+    with run_grpc_server(engine) as peer:
+        answer = peer.call("ModelInfer", request)
+    wanted = {name: np.stack([expected(image)[name] for image in IMAGES]) for name in ("embedding", "depth")}
+    for output, raw in zip(answer.outputs, answer.raw_output_contents, strict=True):
+        values = np.frombuffer(raw, wanted[output.name].dtype)
+        assert_close(output.name, values, wanted, list(output.shape))
+
+
+def test_v1_returns_a_row_of_the_outputs_for_each_instance(tmp_path: Path) -> None:
+    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
+    instances = [{"image": {"b64": encode_base64(image)}} for image in IMAGES]
+    with TestClient(app_with_sources([source], load)) as client:
+        answer = client.post("/v1/models/model:predict", json={"instances": instances, "parameters": {"metadata": 1}})
+        file = client.post("/v1/models/model:predict", content=IMAGES[1], headers={"Content-Type": "image/png"})
+    body = answer.json()
+    assert [body["predictions"][1]] == file.json()["predictions"]
+    for row, image in zip(body["predictions"], IMAGES, strict=True):
+        assert_close("embedding", row, expected(image), [4])
+    assert len(body["parameters"]) == len(IMAGES)
+
+
+def test_explanation_of_an_image_as_tensors_is_unsupported(tmp_path: Path) -> None:
+    source = embedder(tmp_path, preprocessing=PILLOW)
+    with TestClient(app_with_sources([source], load)) as client:
+        instances = [{"image": {"b64": encode_base64(IMAGES[0])}}]
+        answer = client.post("/v1/models/model:explain", json={"instances": instances})
+    assert answer.status_code == 501
+    assert "TENSOR" in answer.json()["error"]
+
+
+def test_tensorflow_serving_returns_a_row_for_each_image(tmp_path: Path) -> None:
+    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
+    instances = [{"b64": encode_base64(image)} for image in IMAGES]
+    with TestClient(app_with_sources([source], load, "tensorflow-serving")) as client:
+        rows = client.post("/v1/models/model:predict", json={"instances": instances}).json()["predictions"]
+    for row, image in zip(rows, IMAGES, strict=True):
+        assert_close("embedding", row, expected(image), [4])
+
+
+def test_grps_returns_tensors_for_an_image(tmp_path: Path) -> None:
+    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
+    with TestClient(app_with_sources([source], load)) as client:
+        answer = client.post(
+            "/grps/v1/infer/predict?model=model",
+            content=IMAGES[0],
+            headers={"Content-Type": "application/octet-stream"},
+        ).json()
+    (tensor,) = answer["gtensors"]["tensors"]
+    assert_close("embedding", tensor["flat_float32"], {"embedding": expected(IMAGES[0])["embedding"][None]}, [1, 4])
+
+
+def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:
+    servable = load(embedder(tmp_path, 1))
+    assert [(spec.name, spec.datatype) for spec in servable.inputs] == [("images", Datatype.FP32)]
+    pixels = np.ones((1, 3, HEIGHT, WIDTH), np.float32)
+    tensor = Tensor(name="images", datatype=Datatype.FP32, data=pixels)
+    result = servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
+    record = result.outputs[0].predictions[0].records()[0]
+    assert np.allclose(getattr(record, "data"), WEIGHTS.sum(0), atol=1e-5)  # noqa: B009
+
+
+def test_tensor_of_the_graph_is_rejected_with_its_field(tmp_path: Path) -> None:
+    servable = load(embedder(tmp_path, preprocessing=PILLOW))
+    tensor = Tensor(name="images", datatype=Datatype.FP32, data=np.ones((1, 3, HEIGHT, WIDTH), np.float32))
+    with pytest.raises(InferenceError) as caught:
+        servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
+    assert caught.value.path.startswith("inputs[0]")
+
+
+def bright_pixels(folder: Path) -> Any:
+    """Write a graph whose output lists the bright pixels of one image, so that its shape follows the image."""
+    file = graphs.write(
+        folder / "model.onnx",
+        [
+            helper.make_node("Greater", ["images", "limit"], ["bright"]),
+            helper.make_node("NonZero", ["bright"], ["places"]),
+        ],
+        {"places": [4, "count"]},
+        constants={"limit": np.array(0.5, np.float32)},
+        shape=(1, 3, 8, 8),
+        output_types={"places": TensorProto.INT64},
+    )
+    return graphs.source(file, task_type="TENSOR", preprocessing={"resize": "stretch"})
+
+
+def test_outputs_without_batch_dimension_are_returned_whole(tmp_path: Path) -> None:
+    servable = load(bright_pixels(tmp_path))
+    assert servable.outputs == [TensorSpec(name="places", datatype=Datatype.INT64, shape=(-1, 4, -1))]
+    images = np.zeros((2, 8, 8, 3), np.uint8)
+    images[0, 2, 3] = 255
+    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=images)
+    result = servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
+    found, nothing = result.outputs[0].predictions
+    (places,) = found.stack([found])
+    assert places.data.tolist() == [[[0, 0, 0], [0, 1, 2], [2, 2, 2], [3, 3, 3]]]
+    assert getattr(nothing.records()[0], "shape") == [4, 0]  # noqa: B009
+    with pytest.raises(InferenceError, match=r"'places' has several shapes for these images, \[4, 0\], \[4, 3\]") as e:
+        found.stack([found, nothing])
+    assert e.value.kind is ErrorKind.UNSUPPORTED
+
+
+def test_preprocessing_needs_an_image_input(tmp_path: Path) -> None:
+    file = graphs.write(
+        tmp_path / "model.onnx",
+        [helper.make_node("Identity", ["images"], ["output"])],
+        {"output": [1, 5]},
+        shape=(1, 5),
+    )
+    with pytest.raises(
+        ModelError, match=r"should be images \[batch, 3, height, width\], .* but is images FP32 \[1, 5\]"
+    ):
+        load(graphs.source(file, task_type="TENSOR", preprocessing={"resize": "stretch"}))
+
+
+def test_description_names_the_guesses(tmp_path: Path) -> None:
+    description = load(embedder(tmp_path, preprocessing={"mean": MEAN}, labels=["a", "b"])).description
+    facts = {fact.topic: (fact.value, fact.origin) for fact in description.facts}
+    assert facts["takes"] == ("images, because preprocessing is declared", Origin.DECLARED)
+    assert facts["mean"][1] is Origin.DECLARED
+    assert facts["resize"] == ("stretch", Origin.GUESSED)
+    assert description.takes == "image"
+    assert description.labels == ("a", "b")
+
+
+def folder_of(tmp_path: Path) -> Path:
+    embedder(tmp_path / "model", 1)
+    (tmp_path / "model" / "model-settings.json").write_text(
+        json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW})
+    )
+    return tmp_path / "model"
+
+
+def test_check_tries_the_model_on_an_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.core.cli.check.console", lambda: Console(width=200))
+    check(folder_of(tmp_path))
+    shown = capsys.readouterr().out
+    assert "Tried on one image, 2 results" in shown
+    assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown
+
+
+def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = tmp_path / "image.png"
+    image.write_bytes(IMAGES[0])
+    options = ModelOptions(model=folder_of(tmp_path))
+    predict(image, json=True, options=options)
+    records = json.loads(capsys.readouterr().out)
+    for record in records:
+        assert_close(record["name"], record["data"], expected(IMAGES[0]), record["shape"])
+    predict(image, options=options)
+    assert "embedding" in capsys.readouterr().out
+    with pytest.raises(ModelError, match="--draw cannot draw the tensors"):
+        predict(image, draw=tmp_path / "out.png", options=options)
+
+
+def test_bytes_that_are_no_image_are_rejected(tmp_path: Path) -> None:
+    servable = load(embedder(tmp_path, preprocessing=PILLOW))
+    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(b"no image")])
+    with pytest.raises(InferenceError) as caught:
+        servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[0]")

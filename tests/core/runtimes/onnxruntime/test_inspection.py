@@ -1,0 +1,228 @@
+"""Test the description of a model before it is loaded."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from app.core.settings.model import ModelError
+from metadata.model import Fact, Origin
+from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import inspected
+
+NAMES = ("cat", "dog", "fox")
+
+
+def test_ultralytics_metadata_describes_model_completely(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
+    description = inspected(graphs.source(file)).description
+    assert description.task_type is TaskType.IMAGE_CLASSIFICATION
+    assert (description.platform, description.layout, description.labels) == ("onnx", "probabilities", NAMES)
+    assert description.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
+    assert description.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
+    assert list(description.facts) == [
+        Fact("task type", "IMAGE_CLASSIFICATION", Origin.MODEL_FILE),
+        Fact("layout", "probabilities, outputs output0 [1, 3]", Origin.MODEL_FILE),
+        Fact("labels", "3: cat, dog, fox", Origin.MODEL_FILE),
+        Fact("input size", "8x8", Origin.MODEL_FILE),
+        Fact("resize", "crop", Origin.MODEL_FILE),
+        Fact("interpolation", "bilinear", Origin.MODEL_FILE),
+        Fact("antialiasing", "yes, as Pillow", Origin.MODEL_FILE),
+        Fact("scale", "1/255", Origin.MODEL_FILE),
+        Fact("mean", "0, 0, 0", Origin.MODEL_FILE),
+        Fact("std", "1, 1, 1", Origin.MODEL_FILE),
+        Fact("channel order", "RGB", Origin.MODEL_FILE),
+        Fact("batch", "any number of images", Origin.MODEL_FILE),
+        Fact("input datatype", "FP32", Origin.MODEL_FILE),
+    ]
+
+
+def test_description_of_the_exporter_is_a_fact_on_one_line(tmp_path: Path) -> None:
+    properties = graphs.properties("classify", NAMES, (8, 8), description="Trained on\n  pets. " + "x" * 400)
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=properties)
+    fact = inspected(graphs.source(file)).description.facts[-1]
+    assert (fact.topic, fact.origin) == ("description", Origin.MODEL_FILE)
+    assert fact.value.startswith("Trained on pets. xxx")
+    assert len(fact.value) <= 300
+
+
+def origins(file: Path, **settings: Any) -> dict[str, Origin]:
+    return {fact.topic: fact.origin for fact in inspected(graphs.source(file, **settings)).description.facts}
+
+
+def test_settings_override_metadata(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
+    settings = {"labels": ["a", "b", "c"], "task_type": "IMAGE_CLASSIFICATION", "layout": "logits"}
+    description = inspected(graphs.source(file, **settings)).description
+    assert (description.layout, description.labels) == ("logits", ("a", "b", "c"))
+    found = origins(file, **settings)
+    assert {found[topic] for topic in ("task type", "layout", "labels")} == {Origin.DECLARED}
+
+
+def test_hugging_face_files_beside_graph_are_used(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", output="logits", shape=("b", 3, "h", "w"))
+    config = {"architectures": ["ViTForImageClassification"], "id2label": dict(enumerate(NAMES)), "image_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"height": 12, "width": 12}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3})
+    )
+    inspection = inspected(graphs.source(file))
+    assert inspection.description.labels == NAMES
+    assert inspection.description.layout == "logits"
+    assert (inspection.graph.preprocessing.height, inspection.graph.preprocessing.width) == (12, 12)
+    found = origins(file)
+    assert found["task type"] is Origin.CONFIG
+    assert found["labels"] is Origin.CONFIG
+    assert found["layout"] is Origin.MODEL_FILE
+    assert {found[topic] for topic in ("input size", "resize", "scale", "mean", "std", "channel order")} == {
+        Origin.PREPROCESSOR
+    }
+
+
+@pytest.mark.parametrize(("softmax", "layout"), [(True, "probabilities"), (False, "logits")])
+def test_blank_image_distinguishes_probabilities_from_logits(tmp_path: Path, softmax: bool, layout: str) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", softmax=softmax)
+    description = inspected(graphs.source(file)).description
+    assert description.layout == layout
+    assert Fact("layout", f"{layout}, outputs output0 [1, 3]", Origin.GUESSED) in description.facts
+
+
+def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
+    description = inspected(graphs.source(graphs.channel_means(tmp_path / "model.onnx"))).description
+    assert description.labels == ("0", "1", "2")
+    labels = next(fact for fact in description.facts if fact.topic == "labels")
+    assert (labels.origin, "0..2" in labels.value) == (Origin.GUESSED, True)
+
+
+def test_dynamic_output_sizes_are_found_by_running_graph(tmp_path: Path) -> None:
+    zeros = np.zeros((1, 7, 64), np.float32)
+    known = graphs.properties("detect", NAMES, (32, 64))
+    file = graphs.affine(
+        tmp_path / "model.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"), properties=known, dynamic=True
+    )
+    inspection = inspected(graphs.source(file))
+    assert inspection.description.outputs[0].shape == (-1, -1, -1)
+    assert inspection.description.layout == "raw"
+    assert inspection.description.labels == NAMES
+    assert (inspection.graph.preprocessing.height, inspection.graph.preprocessing.width) == (32, 64)
+
+
+def test_labels_that_are_not_unicode_are_rejected(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties={"names": repr({0: "a", 1: "\ud800", 2: "c"})})
+    with pytest.raises(ModelError, match=r"model.onnx: its labels are not valid Unicode"):
+        inspected(graphs.source(file))
+
+
+def test_dynamic_input_size_is_guessed_by_task(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
+    assert inspected(graphs.source(file)).graph.preprocessing.height == 224
+    zeros = np.zeros((1, 300, 6), np.float32)
+    file = graphs.affine(tmp_path / "detector.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"))
+    assert inspected(graphs.source(file)).graph.preprocessing.height == 640
+    assert origins(file)["input size"] is Origin.GUESSED
+
+
+def inspection_error(file: Path, **settings: Any) -> str:
+    with pytest.raises(ModelError) as caught:
+        inspected(graphs.source(file, **settings))
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert "\n" not in message
+    return message
+
+
+def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES[:2], (8, 8)))
+    assert "has 3 classes, but model file lists 2 labels" in inspection_error(file)
+    assert "has 3 classes, but model-settings.json lists 4 labels" in inspection_error(
+        file, labels=["a", "b", "c", "d"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "datatype", "reason"),
+    [
+        (("b", 2, 8, 8), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
+        (("b", 4), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
+        (("b", 3, 8, 8), TensorProto.DOUBLE, "FP32, FP16, UINT8, but is images FP64"),
+    ],
+)
+def test_unsupported_image_input_is_rejected(
+    tmp_path: Path, shape: tuple[Any, ...], datatype: int, reason: str
+) -> None:
+    nodes = [
+        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["floats"], ["output0"]),
+    ]
+    file = graphs.write(tmp_path / "model.onnx", nodes, {"output0": ["b", "n"]}, shape=shape, datatype=datatype)
+    message = inspection_error(file)
+    assert re.search(reason, message), message
+
+
+def test_unknown_second_input_is_rejected(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    model = graphs.read_model(file)
+    model.graph.input.append(helper.make_tensor_value_info("scale_factor", TensorProto.FLOAT, ["b", 2]))
+    graphs.write_model(model, file)
+    assert "takes 2 inputs" in inspection_error(file)
+    assert "scale_factor FP32 [-1, 2]" in inspection_error(file)
+    assert "besides one image only orig_target_sizes [batch, 2] and pixel_mask" in inspection_error(file)
+
+
+@pytest.mark.parametrize("datatype", ["BFLOAT16", "STRING"])
+def test_output_of_unsupported_datatype_is_rejected(tmp_path: Path, datatype: str) -> None:
+    ones = np.ones((1, 3), np.float32)
+    types = {"output0": TensorProto.DataType.Value(datatype)}
+    message = inspection_error(graphs.constant(tmp_path / "model.onnx", {"output0": ones}, output_types=types))
+    assert re.search(r"its output 'output0' is of datatype (BF16|BYTES), which is not supported", message), message
+
+
+def test_outputs_of_wrong_rank_are_rejected(tmp_path: Path) -> None:
+    pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
+    assert 'declare the task in model-settings.json, probably {"task_type": "IMAGE_SEGMENTATION"}' in inspection_error(
+        pixels
+    )
+    assert (
+        "similar layouts of IMAGE_CLASSIFICATION are probabilities and logits and multi-label [b, nc]"
+        in inspection_error(pixels, task_type="IMAGE_CLASSIFICATION")
+    )
+    assert "raw and raw-transposed and nms and end2end [b, 4 + nc, N]" in inspection_error(
+        pixels, task_type="OBJECT_DETECTION"
+    )
+
+
+def test_layout_of_another_task_is_rejected(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    assert "declares the layout 'raw', which its outputs output0 [1, 3] do not have" in inspection_error(
+        file, layout="raw"
+    )
+    message = inspection_error(file, layout="raw", task_type="IMAGE_CLASSIFICATION")
+    assert "known layouts of IMAGE_CLASSIFICATION are probabilities, logits" in message
+    assert "known layouts are probabilities, logits, multi-label, raw," in inspection_error(file, layout="row")
+
+
+def test_huge_input_is_rejected(tmp_path: Path) -> None:
+    known = graphs.properties("classify", NAMES, (1_000_000, 1_000_000))
+    wide = graphs.channel_means(tmp_path / "wide.onnx", shape=("b", 3, "h", "w"), properties=known)
+    assert "has more than" in inspection_error(wide)
+    many = graphs.channel_means(tmp_path / "many.onnx", shape=(2_000_000_000, 3, 8, 8))
+    assert "has more than" in inspection_error(many)
+
+
+def test_unusable_input_size_error_names_setting_to_declare(tmp_path: Path) -> None:
+    flat = helper.make_node("Flatten", ["images"], ["flat"])
+    nodes = [flat, helper.make_node("MatMul", ["flat", "weights"], ["output0"])]
+    weights = {"weights": np.ones((3 * 16 * 16, 2), np.float32)}
+    file = graphs.write(
+        tmp_path / "model.onnx", nodes, {"output0": ["b", 2]}, constants=weights, shape=("b", 3, "h", "w")
+    )
+    message = inspection_error(file)
+    assert "cannot run on a 640x640 image" in message
+    assert '{"preprocessing": {"size": [height, width]}}' in message
+    assert inspected(graphs.source(file, preprocessing={"size": [16, 16]})).description.labels == ("0", "1")

@@ -1,0 +1,172 @@
+"""Test sessions on valid and invalid model files."""
+
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from app.core.runtimes.onnxruntime.session import Session
+from app.core.settings.model import ModelError
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.servers.server_process import ROOT
+
+HALF_PLUS_TWO = ROOT / "fixtures" / "models" / "half_plus_two" / "model.onnx"
+
+
+def test_inputs_outputs_and_metadata_are_read_from_file(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties={"task": "classify"})
+    session = Session(file)
+    assert session.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
+    assert session.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
+    assert session.metadata == {"task": "classify"}
+
+
+def test_run_gives_every_output(tmp_path: Path) -> None:
+    session = Session(graphs.channel_means(tmp_path / "model.onnx"))
+    (means,) = session.run({"images": np.full((2, 3, 8, 8), 0.25, np.float32)})
+    assert means == pytest.approx(np.full((2, 3), 0.25))
+
+
+def test_graph_that_cannot_run_is_model_failure(tmp_path: Path) -> None:
+    session = Session(graphs.channel_means(tmp_path / "model.onnx"))
+    with pytest.raises(InferenceError) as caught:
+        session.run({"images": np.zeros((1, 3, 9, 9), np.float32)})
+    assert caught.value.kind is ErrorKind.MODEL_FAILED
+    assert "\n" not in caught.value.message
+    assert caught.value.message == (
+        "The model failed: Got invalid dimensions for input: images for the following indices"
+    )
+
+
+def write_broken_file(folder: Path, defect: str) -> Path:
+    valid_file = graphs.constant(folder / "whole.onnx", {"output0": np.ones((1, 2000), np.float32)})
+    file = folder / "model.onnx"
+    match defect:
+        case "empty":
+            file.write_bytes(b"")
+        case "truncated":
+            file.write_bytes(valid_file.read_bytes()[:4000])
+        case "random":
+            file.write_bytes(np.random.default_rng(0).bytes(5000))
+        case "text":
+            file.write_text("This is not a model.\nIt has two lines.\n")
+        case "pointer":
+            file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+        case "pickle":
+            file.write_bytes(pickle.dumps({"weights": [1.0]}))
+        case "zip":
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr("archive/data.pkl", b"")
+        case "folder":
+            file.mkdir()
+        case "opset":
+            model = graphs.read_model(valid_file)
+            model.opset_import[0].version = 9999
+            graphs.write_model(model, file)
+        case "operator":
+            graphs.write(file, [helper.make_node("Conjure", ["images"], ["output0"])], {"output0": ["batch", 3]})
+        case "external":
+            weights = numpy_helper.from_array(np.ones((3, 3), np.float32), "weights")
+            weights.ClearField("raw_data")
+            weights.data_location = TensorProto.EXTERNAL
+            entry = weights.external_data.add()
+            entry.key, entry.value = "location", "model.onnx.data"
+            model = graphs.read_model(valid_file)
+            model.graph.initializer.append(weights)
+            model.graph.node.append(helper.make_node("MatMul", ["weights", "weights"], ["product"]))
+            model.graph.output.append(helper.make_tensor_value_info("product", TensorProto.FLOAT, [3, 3]))
+            file.write_bytes(model.SerializeToString())
+        case _:
+            pass
+    return file
+
+
+@pytest.mark.parametrize(
+    ("defect", "reason"),
+    [
+        ("missing", "does not exist"),
+        ("folder", "is not a file"),
+        ("empty", "is empty"),
+        ("truncated", "cut short"),
+        ("random", "cannot be loaded"),
+        ("text", "cannot be loaded"),
+        ("pointer", "Git LFS pointer"),
+        ("pickle", "is a PyTorch pickle"),
+        ("zip", "is a PyTorch pickle"),
+        ("opset", "Opset 9999"),
+        ("operator", "Conjure"),
+        ("external", "model.onnx.data"),
+    ],
+)
+def test_bad_file_error_is_one_sentence_with_its_name(
+    tmp_path: Path, defect: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = write_broken_file(tmp_path, defect)
+    with pytest.raises(ModelError) as caught:
+        Session(file)
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert reason in message
+    assert "\n" not in message
+    assert "onnxruntime_src" not in message
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_output_that_is_no_tensor_is_rejected_with_the_way_to_export_tensors(tmp_path: Path) -> None:
+    maps: Any = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    graph: Any = helper.make_graph(
+        [helper.make_node("ZipMap", ["x"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])],
+        "classifier",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 2])],
+        [helper.make_value_info("scores", helper.make_sequence_type_proto(maps))],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    graphs.write_model(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"output 'scores' is a seq\(map.* export it .* zipmap=False"):
+        Session(tmp_path / "model.onnx")
+
+
+def test_fp32_output_beside_a_bf16_output_keeps_its_numbers(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Identity", ["images"], ["wide"]),
+        helper.make_node("Cast", ["images"], ["narrow"], to=TensorProto.BFLOAT16),
+    ]
+    types = {"narrow": TensorProto.BFLOAT16}
+    file = graphs.write(tmp_path / "model.onnx", nodes, {"wide": [2], "narrow": [2]}, shape=(2,), output_types=types)
+    wide, narrow = Session(file).run({"images": np.array([1, 0.1], np.float32)})
+    assert wide.tolist() == pytest.approx([1, 0.1])
+    assert narrow.tolist() == [0x3F80, 0x3DCD]
+
+
+def test_only_requested_outputs_are_computed(tmp_path: Path) -> None:
+    outputs = {"first": np.ones((1, 2), np.float32), "second": np.zeros((1, 3), np.float32)}
+    session = Session(graphs.constant(tmp_path / "model.onnx", outputs))
+    (found,) = session.run({"images": np.zeros((1, 3, 8, 8), np.float32)}, ["second"])
+    assert found.shape == (1, 3)
+
+
+@pytest.mark.parametrize(("environment_value", "expected"), [(None, "1"), ("0", "0")])
+def test_onnxruntime_telemetry_is_off_unless_environment_enables_it(
+    environment_value: str | None, expected: str
+) -> None:
+    code = (
+        "import os, sys, pathlib\n"
+        "from app.core.runtimes.onnxruntime.session import Session\n"
+        "assert 'onnxruntime' not in sys.modules\n"
+        f"Session(pathlib.Path({str(HALF_PLUS_TWO)!r}))\n"
+        "print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    if environment_value is not None:
+        environment["ORT_DISABLE_TELEMETRY"] = environment_value
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == expected

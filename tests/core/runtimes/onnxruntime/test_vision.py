@@ -1,0 +1,181 @@
+"""Test vision models that are loaded and called as the engine does."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from app.core.runtimes.onnxruntime.loading import load
+from app.core.settings.model import ModelError
+from metadata.model import Fact, Origin
+from tasks.image_classification import LabelledScore
+from tasks.image_segmentation import SegmentedObject
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Record
+from tasks.inference.tensor import Datatype, Tensor
+from tasks.object_detection import DetectedObject, PosedObject
+from tasks.oriented_object_detection import OrientedObject
+from tasks.task import TaskType
+from tests.core.runtimes.onnxruntime import graphs
+
+
+def request(**parameters: object) -> InferenceRequest:
+    pixels = np.full((64, 128, 3), 51, np.uint8)
+    return InferenceRequest(
+        id="1",
+        model_name="model",
+        inputs=(Tensor(name="image", datatype=Datatype.UINT8, data=pixels),),
+        parameters=parameters,
+    )
+
+
+def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
+    servable = load(graphs.source(file, **settings))
+    assert servable.description.task_type is task_type
+    result = servable.predict(request(), Limits())
+    assert result.batch_size == 1
+    return result.outputs[0].predictions[0].records()
+
+
+def test_classifier_returns_top_scores(tmp_path: Path) -> None:
+    file = graphs.channel_means(
+        tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
+    )
+    assert records(file, TaskType.IMAGE_CLASSIFICATION, parameters={"top_k": 1}) == [LabelledScore("r", 0.2)]
+
+
+def test_detector_returns_clipped_boxes_above_threshold(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": graphs.rows([[-4, 20, 20, 40, 0.75, 0], [0, 16, 9, 30, 0.5, 1]])},
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("detect", ("cat", "dog"), (64, 64)),
+    )
+    found = records(file, TaskType.OBJECT_DETECTION, parameters={"score_threshold": 0.6})
+    assert found == [DetectedObject("cat", 0.75, 0, 8, 40, 48)]
+
+
+def test_oriented_detector_returns_relative_boxes(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": graphs.rows([[32, 32, 16, 8, 0.75, 0, 0.25]])},
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("obb", ("bar",), (64, 64)),
+    )
+    found = records(file, TaskType.ORIENTED_OBJECT_DETECTION)
+    assert found == [OrientedObject("bar", 0.75, 0.5, 0.5, 0.25, 0.25, 0.25)]
+
+
+def test_segmenter_returns_contours(tmp_path: Path) -> None:
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {
+            "output0": graphs.rows([[32, 24, 40, 32, 0.75, 0, 1]]),
+            "output1": np.ones((1, 1, 16, 16), np.float32),
+        },
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("segment", ("blob",), (64, 64)),
+    )
+    (found,) = records(file, TaskType.IMAGE_SEGMENTATION)
+    assert isinstance(found, SegmentedObject)
+    assert {(point.x, point.y) for point in found.contour[0]} == {(64, 16), (79, 16), (64, 31), (79, 31)}
+
+
+def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
+    file = graphs.channel_means(
+        tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
+    )
+    servable = load(graphs.source(file))
+
+    def red_score(value: int) -> float:
+        pixels = np.zeros((3, 40, 30, 3), np.uint8)
+        pixels[..., 0] = value
+        tensor = Tensor(name="images", datatype=Datatype.UINT8, data=pixels)
+        result = servable.predict(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
+        scores: set[float] = set()
+        for prediction in result.outputs[0].predictions:
+            best = prediction.records()[0]
+            assert isinstance(best, LabelledScore)
+            scores.add(best.score)
+        (score,) = scores
+        return score
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(red_score, range(256))) == pytest.approx([value / 255 for value in range(256)], abs=1e-6)
+
+
+def test_graph_that_answers_one_of_two_images_is_model_failure(tmp_path: Path) -> None:
+    node = helper.make_node("Identity", ["scores"], ["output0"])
+    scores = np.array([[0.2, 0.3, 0.5]], np.float32)
+    file = graphs.write(tmp_path / "model.onnx", [node], {"output0": [1, 3]}, constants={"scores": scores})
+    servable = load(graphs.source(file))
+    pixels = Tensor(name="images", datatype=Datatype.UINT8, data=np.zeros((2, 8, 8, 3), np.uint8))
+    with pytest.raises(InferenceError, match=r"received 2 images and returned outputs of the shapes \[\[1, 3\]\]"):
+        servable.predict(InferenceRequest(id="1", model_name="model", inputs=(pixels,)), Limits())
+
+
+def test_classifier_with_nan_outputs_does_not_load(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
+    with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
+        load(graphs.source(file))
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"output0": graphs.raw([[8, 8, 4, 4, math.nan]] * 64)},
+        {"output0": graphs.rows([[8, 8, 4, 4, math.nan, 0]] * 300)},
+        {"logits": np.full((1, 9, 3), np.nan, np.float32), "pred_boxes": np.ones((1, 9, 4), np.float32)},
+    ],
+)
+def test_detector_with_nan_outputs_does_not_load(tmp_path: Path, outputs: Any) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
+    declared = {"task_type": "OBJECT_DETECTION", **({"layout": "detr"} if "logits" in outputs else {})}
+    with pytest.raises(ModelError, match=r"cannot answer a blank image: .* all NaN"):
+        load(graphs.source(file, **declared))
+
+
+@pytest.mark.parametrize("suppressed", [False, True])
+@pytest.mark.parametrize("numbers", [2, 3])
+def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed: bool, numbers: int) -> None:
+    # The letterbox halves the image of 128x64 and puts it 16 pixels below the top.
+    kept, other = [[30, 26, 0.9], [40, 20, 0.1]], [[1, 1, 1], [2, 2, 1]]
+    flat = [[value for point in pose for value in point[:numbers]] for pose in (other, kept)]
+    output = (
+        graphs.rows([[0, 20, 9, 40, 0.25, 0, *flat[0]], [24, 20, 40, 40, 0.75, 0, *flat[1]]])
+        if suppressed
+        else graphs.raw([[5, 30, 9, 20, 0.25, *flat[0]], [32, 30, 16, 20, 0.75, *flat[1]]])
+    )
+    file = graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": output},
+        shape=("b", 3, 64, 64),
+        properties=graphs.properties("pose", ("person",), (64, 64), kpt_shape=f"[2, {numbers}]"),
+    )
+    points = [[60, 20, 0.9][:numbers], [80, 8, 0.1][:numbers]]
+    assert records(file, TaskType.OBJECT_DETECTION) == [PosedObject("person", 0.75, 48, 8, 80, 48, points)]
+    servable = load(graphs.source(file))
+    assert Fact("keypoints", f"2 of {numbers} numbers for each box", Origin.MODEL_FILE) in servable.description.facts
+    (prediction,) = servable.predict(request(score_threshold=0.9), Limits()).outputs[0].predictions
+    tensors = prediction.stack([prediction])
+    assert [(spec.name, len(spec.shape)) for spec in servable.outputs] == [(one.name, one.data.ndim) for one in tensors]
+    assert tensors[-1].shape == (1, 0, 2, numbers)
+
+
+def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
+    """Use one box that crosses every border of the image, and one that lies beside it."""
+    outputs = {
+        "dets": np.array([[[0.5, 0.5, 3, 3], [2.5, 0.5, 0.5, 0.5]]], np.float32),
+        "labels": np.array([[[5.0], [5.0]]], np.float32),
+    }
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
+    (found,) = records(file, TaskType.OBJECT_DETECTION, labels=["cat"])
+    assert isinstance(found, DetectedObject)
+    assert (found.xmin, found.ymin, found.xmax, found.ymax) == (0, 0, 128, 64)

@@ -1,0 +1,227 @@
+"""Test models that fail in every way, beside a model that keeps serving."""
+
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.assembly.models import find_models
+from app.core.assembly.service import Service
+from app.core.settings.server import ModelOptions, ServerSettings
+from tests.support.data.chariot import image_input, infer, items
+from tests.support.models.model_folders import write_model
+from tests.support.polling import wait_until
+
+Client = TestClient[Litestar]
+
+GOOD = (
+    "class Model:\n    def predict(self, image):\n        height, width, _ = image.shape\n        return [{}]\n".format(
+        "dict(label='it', score=1, xmin=0, ymin=0, xmax=width, ymax=height)"
+    )
+)
+
+
+@contextmanager
+def serving(repository: Path, *, allow_code: bool = True) -> Generator[Client]:
+    """Start the complete service over a repository, and wait until its models are loaded."""
+    options = ModelOptions(model_repository=repository, allow_code=allow_code)
+    settings = ServerSettings(grpc=False, tensorflow_serving=False, workers=2)
+    service = Service(settings, lambda: find_models(options))
+    loaded = threading.Event()
+    service.loading.when_finished = lambda _: loaded.set()
+    with TestClient(service.app) as client:
+        assert loaded.wait(60)
+        yield client
+
+
+def good_model_answers(client: Client) -> bool:
+    return items(infer(client, "good", image_input()))[0]["xmax"] == 64
+
+
+def model_code(predict: str) -> str:
+    return f"import math, sys, threading, asyncio\nclass Model:\n    {predict}\n"
+
+
+BLOCKING = """
+import pathlib
+HERE = pathlib.Path(__file__).parent
+class Model:
+    def predict(self, image):
+        if not (HERE / "open").exists():
+            (HERE / "gate").read_text()
+        return []
+"""
+"""Block the first call until a writer opens and closes the pipe beside the code."""
+
+BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
+
+
+@pytest.mark.parametrize(
+    ("predict", "status", "error_text"),
+    [
+        ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
+        ("def predict(self, image): return 1 / 0", 500, "ZeroDivisionError"),
+        ("def predict(self, image): sys.exit(1)", 500, "The model failed: SystemExit: 1"),
+        ("def predict(self, image): raise KeyboardInterrupt", 500, 'The model failed: KeyboardInterrupt"'),
+        ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
+        ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
+        ("async def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
+        ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
+        ("async def predict(self, image): raise TimeoutError('late')", 500, "The model failed: TimeoutError: late"),
+        ("def predict(self, images): return []", 500, "predict(): Expected a list of 1 answers, one for each image"),
+        ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
+        ("def predict(self, images): return {'boxes': []}", 500, "got a dict with the keys 'boxes'"),
+        ("def predict(self, images): return None", 500, "one for each image, got None"),
+        (
+            f"def predict(self, image): return [{BOX.format(score='math.nan', xmin=1)}]",
+            500,
+            "predict()[0].score: Expected",
+        ),
+        (
+            f"def predict(self, images): return [[{BOX.format(score=7, xmin=1)}]]",
+            500,
+            "predict()[0][0].score: Expected",
+        ),
+        (f"def predict(self, image): return [{BOX.format(score=1, xmin='math.inf')}]", 500, "Expected finite numbers"),
+        (f"def predict(self, image): return [{BOX.format(score=1, xmin=31)}]", 500, "Expected left <= right"),
+        ("def predict(self, image): return 'x' * 1000000", 500, "got 'xxx"),
+        ("def predict(self, image): threading.Event().wait()", 504, "did not answer within 0.2 s"),
+        ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
+    ],
+)
+def test_failure_is_reported_and_does_not_affect_other_models(
+    tmp_path: Path, predict: str, status: int, error_text: str
+) -> None:
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", model_code(predict), timeout_seconds=0.2 if status == 504 else 60)
+    with serving(tmp_path) as client:
+        first = infer(client, "bad", image_input())
+        assert first.status_code == status
+        assert error_text in first.text
+        assert len(first.content) < 1000
+        assert good_model_answers(client)
+        # A call that cannot be cancelled still runs; one that can be ends soon after its answer.
+        again = 503 if "threading.Event" in predict else status
+        wait_until(lambda: infer(client, "bad", image_input()).status_code == again)
+        assert good_model_answers(client)
+        assert client.get("/v2/health/live").status_code == 200
+
+
+def test_hung_model_does_not_queue_requests(tmp_path: Path) -> None:
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", model_code("def predict(self, image): threading.Event().wait()"), timeout_seconds=0.3)
+    responses: list[httpx.Response] = []
+    with serving(tmp_path) as client:
+        threads = [
+            threading.Thread(target=lambda: responses.append(infer(client, "bad", image_input()))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert good_model_answers(client)
+        statuses = sorted(response.status_code for response in responses)
+        assert statuses[-1] == 504
+        assert set(statuses) <= {429, 503, 504}
+        next_response = infer(client, "bad", image_input())
+        assert next_response.status_code == 503
+        assert "has not returned from a call of more than 0.3 s" in next_response.text
+        # A reload creates a new instance in a new thread.
+        write_model(tmp_path / "bad", GOOD)
+        assert client.post("/v2/repository/models/bad/load").status_code == 200
+        assert infer(client, "bad", image_input()).status_code == 200
+
+
+def test_hung_model_does_not_occupy_workers(tmp_path: Path) -> None:
+    write_model(tmp_path / "good", GOOD)
+    folder = write_model(tmp_path / "slow", BLOCKING)
+    os.mkfifo(folder / "gate")
+    responses: list[httpx.Response] = []
+    with serving(tmp_path) as client:
+        threads = [
+            threading.Thread(target=lambda: responses.append(infer(client, "slow", image_input()))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        # Opening the pipe for writing waits for its reader, so the model is now inside its call.
+        with (folder / "gate").open("w"):
+            (folder / "open").touch()
+            assert good_model_answers(client)
+            assert not responses
+        for thread in threads:
+            thread.join(30)
+    assert [response.status_code for response in responses] == [200] * 8
+
+
+def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
+    answer = "[dict(label='it', score=1, xmin=a, ymin=-9, xmax=b, ymax=999) for a, b in ((-5, 10), (60, 90), (70, 90))]"
+    write_model(tmp_path / "m", model_code(f"def predict(self, image): return {answer}"))
+    with serving(tmp_path) as client:
+        found = items(infer(client, "m", image_input()))
+    assert [(box["xmin"], box["xmax"], box["ymin"], box["ymax"]) for box in found] == [
+        (0, 10, 0, 48),
+        (60, 64, 0, 48),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "error_text"),
+    [
+        ("raise ValueError('no')", "ValueError: no"),
+        ("import sys; sys.exit()", "SystemExit"),
+        ("import threading; threading.Event().wait()", "did not end within 0.2 s"),
+        (
+            "class Model:\n    def load(self): raise MemoryError('GPU')\n    def predict(self, image): ...",
+            "MemoryError: GPU",
+        ),
+    ],
+)
+def test_model_that_fails_to_load_does_not_affect_others(tmp_path: Path, code: str, error_text: str) -> None:
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", code, load_timeout_seconds=0.2)
+    with serving(tmp_path) as client:
+        response = infer(client, "bad", image_input())
+        assert response.status_code == 503
+        assert error_text in response.text
+        assert good_model_answers(client)
+        assert "bad" in client.get("/ready").text
+
+
+def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", GOOD)
+    (tmp_path / "bad" / "model-settings.json").write_text('{"implementation": "mod')
+    with serving(tmp_path) as client:
+        response = infer(client, "bad", image_input())
+        assert response.status_code == 503
+        assert "model-settings.json is not valid JSON" in response.text
+        assert good_model_answers(client)
+        # The model loads once its settings are valid.
+        write_model(tmp_path / "bad", GOOD)
+        assert client.post("/v2/repository/models/bad/load").status_code == 200
+        assert infer(client, "bad", image_input()).status_code == 200
+
+
+def test_request_cannot_allow_code_to_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    write_model(tmp_path / "models" / "m", f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n{GOOD}")
+    with serving(tmp_path / "models", allow_code=False) as client:
+        rejected = infer(client, "m", image_input(allow_code=True), parameters={"allow_code": True})
+        assert rejected.status_code == 503
+        assert "--allow-code" in rejected.text
+        payloads: list[Any] = [
+            None,
+            {"parameters": {"allow_code": True}},
+            {"parameters": {"config": '{"allow_code": true}'}},
+        ]
+        for payload in payloads:
+            response = client.post("/v2/repository/models/m/load", json=payload)
+            assert response.status_code in (400, 503), response.text
+        assert not marker.exists()

@@ -1,0 +1,247 @@
+"""Run the recipes of the documentation unchanged, on tiny models with known answers."""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.command_line import charioteer
+from tests.support.data.library_answers import LibraryModel
+from tests.support.models import tiny_readers
+from tests.support.models.model_folders import write_and_load
+from tests.support.servers.client_environments import python_with
+from tests.support.servers.server_process import ROOT
+
+PAGE = (ROOT / "docs" / "python_models.md").read_text()
+LABELS = ["red", "green", "blue"]
+RED = np.full((20, 30, 3), (255, 0, 51), np.uint8)
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")]
+
+
+def recipe(heading: str) -> str:
+    """Return the code under a heading of the page."""
+    found = re.search(rf"^### {re.escape(heading)}$.*?^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+def served(folder: Path, heading: str, weights: str) -> list[dict[str, Any]]:
+    """Return the recipe's answer for a mostly red image; the weights lie in the folder."""
+    arguments = {"weights": weights, **({} if heading == "TFLite" else {"size": 8})}
+    model = write_and_load(folder, recipe(heading), task_type=None, labels=LABELS, arguments=arguments)
+    return msgspec.to_builtins(model.ask(RED))
+
+
+def means_module() -> Any:
+    """Return a torch module that computes the mean of each channel."""
+    import torch
+
+    class Means(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.mean(dim=(2, 3))
+
+    return Means().eval()
+
+
+def check_scores(found: list[dict[str, Any]]) -> None:
+    """Check that the scores are the softmax of the means 1, 0 and 0.2."""
+    probabilities = np.exp([1, 0, 0.2]) / np.exp([1, 0, 0.2]).sum()
+    assert {record["label"]: record["score"] for record in found} == pytest.approx(
+        dict(zip(LABELS, probabilities.tolist(), strict=True)), abs=1e-5
+    )
+
+
+def test_torchscript_recipe_works(tmp_path: Path) -> None:
+    import torch
+
+    example: Any = torch.zeros(1, 3, 8, 8)
+    jit: Any = torch.jit
+    jit.save(jit.trace(means_module(), example), tmp_path / "net.ts")
+    check_scores(served(tmp_path, "TorchScript", "net.ts"))
+
+
+def test_torch_export_recipe_works(tmp_path: Path) -> None:
+    import torch
+
+    # torch.export would treat a batch size of one as a constant.
+    example: Any = torch.zeros(2, 3, 8, 8)
+    exported = torch.export.export(means_module(), (example,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+    torch.export.save(exported, tmp_path / "net.pt2")
+    check_scores(served(tmp_path, "torch.export", "net.pt2"))
+
+
+MAKE_TFLITE = """
+import sys
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+def tensor(name, shape, kind, buffer):
+    made = schema.TensorT()
+    made.name, made.shape, made.type, made.buffer = name, shape, kind, buffer
+    return made
+
+code, axes, graph, mean, model = (getattr(schema, name)() for name in
+    ("OperatorCodeT", "BufferT", "SubGraphT", "OperatorT", "ModelT"))
+code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.MEAN
+code.version = 1
+axes.data = np.frombuffer(np.array([1, 2], np.int32).tobytes(), np.uint8)
+floats, integers = schema.TensorType.FLOAT32, schema.TensorType.INT32
+image, result = tensor("image", [1, 8, 8, 3], floats, 0), tensor("y", [1, 3], floats, 0)
+graph.tensors = [image, tensor("axes", [2], integers, 1), result]
+graph.inputs, graph.outputs = [0], [2]
+mean.opcodeIndex, mean.inputs, mean.outputs = 0, [0, 1], [2]
+mean.builtinOptionsType, mean.builtinOptions = schema.BuiltinOptions.ReducerOptions, schema.ReducerOptionsT()
+graph.operators, model.version = [mean], 3
+model.operatorCodes, model.buffers, model.subgraphs = [code], [schema.BufferT(), axes], [graph]
+builder = flatbuffers.Builder(1024)
+builder.Finish(model.Pack(builder), b"TFL3")
+open(sys.argv[1], "wb").write(bytes(builder.Output()))
+"""
+
+MAKE_TFLITE_FACES = """
+import sys
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+def tensor(name, shape, buffer, kind=schema.TensorType.FLOAT32):
+    made = schema.TensorT()
+    made.name, made.shape, made.type, made.buffer = name, shape, kind, buffer
+    return made
+
+def data(array):
+    made = schema.BufferT()
+    made.data = np.frombuffer(array.tobytes(), np.uint8)
+    return made
+
+def code(kind):
+    made = schema.OperatorCodeT()
+    made.builtinCode = made.deprecatedBuiltinCode = kind
+    made.version = 1
+    return made
+
+def operator(index, inputs, outputs, kind, options):
+    made = schema.OperatorT()
+    made.opcodeIndex, made.inputs, made.outputs = index, inputs, outputs
+    made.builtinOptionsType, made.builtinOptions = kind, options
+    return made
+
+# The mean of a grey image is 0, so that the outputs are constant.
+rows, logits = np.zeros((1, 896, 16), np.float32), np.full((1, 896, 1), -20, np.float32)
+rows[0, 35, :6], logits[0, 35] = [2, -2, 10, 20, 1, 1], 3
+graph, model = schema.SubGraphT(), schema.ModelT()
+options = schema.BuiltinOptions
+graph.tensors = [
+    tensor("image", [1, 128, 128, 3], 0), tensor("axes", [3], 1, schema.TensorType.INT32), tensor("mean", [1], 0),
+    tensor("rows", [1, 896, 16], 2), tensor("logits", [1, 896, 1], 3),
+    tensor("Identity", [1, 896, 16], 0), tensor("Identity_1", [1, 896, 1], 0),
+]
+graph.inputs, graph.outputs = [0], [6, 5]
+graph.operators = [
+    operator(0, [0, 1], [2], options.ReducerOptions, schema.ReducerOptionsT()),
+    operator(1, [3, 2], [5], options.AddOptions, schema.AddOptionsT()),
+    operator(1, [4, 2], [6], options.AddOptions, schema.AddOptionsT()),
+]
+model.operatorCodes = [code(schema.BuiltinOperator.MEAN), code(schema.BuiltinOperator.ADD)]
+model.buffers = [schema.BufferT(), data(np.array([1, 2, 3], np.int32)), data(rows), data(logits)]
+model.subgraphs, model.version = [graph], 3
+builder = flatbuffers.Builder(1024)
+builder.Finish(model.Pack(builder), b"TFL3")
+open(sys.argv[1], "wb").write(bytes(builder.Output()))
+"""
+
+RUN_TFLITE_FACES = """
+import json, sys
+from pathlib import Path
+import msgspec, numpy as np
+sys.path.append(sys.argv[1])
+from charioteer import InProcessModel
+model = InProcessModel(Path(sys.argv[2]), allow_code=True)
+print(json.dumps(msgspec.to_builtins(model.ask(np.full((256, 256, 3), 128, np.uint8)))))
+"""
+
+RUN_TFLITE = """
+import json, sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from tests.core.runtimes.python.test_recipes import served
+print(json.dumps(served(Path(sys.argv[2]), "TFLite", "net.tflite")))
+"""
+
+
+def run_with_tflite(make: str, run: str, file: Path, folder: Path, prepare: Callable[[], object] = dict) -> Any:
+    """Make a file with TFLite's package, and return what `run` prints about the model in `folder`."""
+    python = python_with("litert")
+    subprocess.run([str(python), "-c", make, str(file)], check=True, capture_output=True)
+    prepare()
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    command = [sys.executable, "-c", run, str(packages), str(folder)]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -> None:
+    file, folder = tmp_path / "faces.tflite", tmp_path / "faces"
+    options = ("--from", "tflite", "--task", "OBJECT_DETECTION", "--file", file)
+
+    def prepare() -> None:
+        completed = charioteer("init", "faces", *options, cwd=tmp_path)
+        assert "pip install ai-edge-litert" in completed.stdout, completed.stderr
+
+    (face,) = run_with_tflite(MAKE_TFLITE_FACES, RUN_TFLITE_FACES, file, folder, prepare)
+    assert face.pop("label") == "face"
+    assert face.pop("keypoints")[0] == pytest.approx([26, 26], abs=0.1)
+    # Anchor 35 has its centre at 12, 12 in 128 pixels.
+    assert face == pytest.approx({"score": 0.9526, "xmin": 18, "ymin": 0, "xmax": 38, "ymax": 40}, abs=0.1)
+
+
+def test_tflite_recipe_works(tmp_path: Path) -> None:
+    found = run_with_tflite(MAKE_TFLITE, RUN_TFLITE, tmp_path / "net.tflite", tmp_path)
+    assert {record["label"]: record["score"] for record in found} == pytest.approx(
+        {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
+    )
+
+
+def test_scikit_learn_recipe_works(tmp_path: Path) -> None:
+    dummy: Any = importlib.import_module("sklearn.dummy")
+    prior = dummy.DummyClassifier(strategy="prior").fit(np.zeros((4, 8 * 8 * 3)), ["blue", "red", "red", "red"])
+    joblib: Any = importlib.import_module("joblib")
+    joblib.dump(prior, tmp_path / "net.joblib")
+    arguments = {"weights": "net.joblib", "size": 8}
+    model = write_and_load(tmp_path, recipe("scikit-learn"), task_type=None, arguments=arguments)
+    assert msgspec.to_builtins(model.ask(RED)) == [{"label": "red", "score": 0.75}, {"label": "blue", "score": 0.25}]
+
+
+def test_transformers_recipe_works(tmp_path: Path) -> None:
+    library = LibraryModel(tiny_readers.florence2(tmp_path / "weights"))
+    model = write_and_load(tmp_path, recipe("Transformers"), task_type=None)
+    inputs = library.inputs([RED], "<CAPTION>")
+    expected = library.tokenizer.decode(library.generate(inputs, 8), skip_special_tokens=True)
+    found = msgspec.to_builtins(model.ask(RED, prompts=["<CAPTION>"], max_new_tokens=8))
+    assert found == [{"prompt": "<CAPTION>", "answer": expected}]
+
+
+def test_other_outputs_recipe_works(tmp_path: Path) -> None:
+    graphs.channel_means(tmp_path / "net.onnx", shape=("batch", 3, 8, 8))
+    check_scores(served(tmp_path, "Other outputs", "net.onnx"))
+
+
+def test_first_class_of_documentation_works(tmp_path: Path) -> None:
+    found = re.search(r"^```python\n(import numpy.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert found
+    image = np.zeros((48, 64, 3), np.uint8)
+    image[8:40, 10:30] = 255
+    (box,) = msgspec.to_builtins(write_and_load(tmp_path / "m", found[1]).ask(image))
+    assert box == {"label": "bright", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}

@@ -1,0 +1,142 @@
+"""Test classes that yield their answers."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.core.assembly.models import load
+from app.core.engine.models.servable import Servable
+from app.core.engine.streams.text_stream import TextStream
+from app.core.wire.bytes_elements import StringElement
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tests.support.models.model_folders import source_at, write_model
+
+YIELDS = """
+    class Model:
+        def predict(self, image, prompt):
+            yield prompt
+            yield str(image.shape[1])
+"""
+AWAITS = """
+    import asyncio
+    class Model:
+        async def predict(self, image, prompt):
+            yield prompt
+            await asyncio.sleep(0)
+            yield str(image.shape[1])
+"""
+
+
+def served(folder: Path, code: str, arguments: dict[str, object] | None = None, **settings: Any) -> Servable:
+    found = source_at(write_model(folder, code, task_type="IMAGE_TEXT_TO_TEXT", **settings))
+    declared = msgspec.structs.replace(found.settings, arguments=arguments or {})
+    return load(msgspec.structs.replace(found, settings=declared))
+
+
+def request(*widths: int) -> InferenceRequest:
+    images = tuple(
+        Tensor(name=f"i{width}", datatype=Datatype.UINT8, data=np.zeros((4, width, 3), np.uint8)) for width in widths
+    )
+    return InferenceRequest(id="r", model_name="m", inputs=images, parameters={"prompts": ["a", "b"]})
+
+
+def chunks_of(stream: TextStream) -> list[tuple[int, int, str, bool]]:
+    return [(chunk.item, chunk.prompt, chunk.text, chunk.final) for chunk in stream]
+
+
+@pytest.mark.parametrize("code", [YIELDS, AWAITS])
+def test_chunks_arrive_in_order_of_images_and_prompts(tmp_path: Path, code: str) -> None:
+    servable = served(tmp_path / "m", code)
+    assert chunks_of(servable.stream(request(5, 6), Limits())) == [
+        chunk
+        for item, width in enumerate("56")
+        for prompt, text in enumerate("ab")
+        for chunk in ((item, prompt, text, False), (item, prompt, width, False), (item, prompt, "", True))
+    ]
+    answers = [
+        msgspec.to_builtins(output.predictions[0].records())
+        for output in servable.predict(request(5), Limits()).outputs
+    ]
+    assert [record["answer"] for record in answers[0]] == ["a5", "b5"]
+
+
+def test_returned_answer_is_streamed_as_one_chunk(tmp_path: Path) -> None:
+    code = "class Model:\n    def predict(self, image, prompt): return prompt + '!'"
+    assert chunks_of(served(tmp_path / "m", code).stream(request(5), Limits())) == [
+        (0, 0, "a!", True),
+        (0, 1, "b!", True),
+    ]
+
+
+def test_generated_text_is_streamed_in_chunks(tmp_path: Path) -> None:
+    code = "class Model:\n    def predict(self, text):\n        yield 'and '\n        yield text[::-1]\n"
+    folder = write_model(tmp_path / "m", code, task_type="TEXT_GENERATION")
+    tensor = BytesTensor(name="args", shape=(2,), elements=[StringElement("ab"), StringElement("cd")])
+    sent = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
+    chunks = chunks_of(load(source_at(folder)).stream(sent, Limits()))
+    texts = ["".join(text for item, _, text, _ in chunks if item == index) for index in (0, 1)]
+    assert texts == ["and ba", "and dc"]
+    assert [item for item, _, _, final in chunks if final] == [0, 1]
+
+
+@pytest.mark.parametrize("keyword", ["def", "async def"])
+def test_dropped_stream_ends_generator_and_frees_instance(tmp_path: Path, keyword: str) -> None:
+    code = f"""
+        class Model:
+            def __init__(self, ended): self.ended = ended
+            {keyword} predict(self, image, prompt):
+                try:
+                    while True:
+                        yield "on and on "
+                finally:
+                    self.ended.set()
+    """
+    ended = threading.Event()
+    servable = served(tmp_path / "m", code, {"ended": ended})
+    chunks = iter(servable.stream(request(5), Limits()))
+    next(chunks)
+    assert not ended.is_set()
+    del chunks
+    assert ended.is_set()
+    assert next(iter(servable.stream(request(5), Limits()))).text == "on and on "
+
+
+def test_error_of_a_generator_that_is_closed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    body = "try:\n            yield 'first'\n        finally:\n            1 / 0"
+    code = f"class Model:\n    def predict(self, image, prompt):\n        {body}\n"
+    chunks = iter(served(tmp_path / "m", code).stream(request(5), Limits()))
+    next(chunks)
+    del chunks
+    (record,) = caplog.records
+    assert record.message == "a stream could not be closed"
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "error_text"),
+    [
+        ("yield 3", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text, got 3"),
+        ("yield None", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text, got None"),
+        (r"yield '\ud800'", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text"),
+        ("raise ValueError('late'); yield", ErrorKind.MODEL_FAILED, "The model failed: ValueError: late"),
+        ("import sys; sys.exit(1); yield", ErrorKind.MODEL_FAILED, "The model failed: SystemExit: 1"),
+        ("import threading; threading.Event().wait(); yield", ErrorKind.DEADLINE_EXCEEDED, "within 0.1 s"),
+    ],
+)
+def test_failure_during_stream_is_raised_after_earlier_chunks(
+    tmp_path: Path, body: str, kind: ErrorKind, error_text: str
+) -> None:
+    code = f"class Model:\n    def predict(self, image, prompt):\n        yield 'first'\n        {body}\n"
+    chunks = iter(served(tmp_path / "m", code, timeout_seconds=0.1).stream(request(5), Limits()))
+    assert next(chunks).text == "first"
+    with pytest.raises(InferenceError) as caught:
+        next(chunks)
+    assert caught.value.kind is kind
+    assert error_text in str(caught.value)

@@ -1,0 +1,202 @@
+"""Test the accepted return values for texts, tensors and entities."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.core.runtimes.python.outputs.tensor import read_tensors
+from app.core.runtimes.python.outputs.text import read_answers, read_entities, read_generation
+from app.core.runtimes.python.outputs.value_parsing import ClassNames
+from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.task import TokenUsage
+from tasks.text.request import TextItem
+from tasks.text_generation import ContinuedText, Generation, TextGenerationParameters
+from tasks.token_classification import Entities, Entity, TaggedText, TokenParameters
+from tasks.vision.image import Image
+
+F32 = np.float32
+LABELS = ClassNames(())
+IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
+PROMPTED_IMAGE = PromptedImage((IMAGE,), ["what?", "why?"], GenerationParameters())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["a cat", "because"],
+        ("a cat", "because"),
+        [{"prompt": "what?", "answer": "a cat"}, {"prompt": "why?", "answer": "because"}],
+        Answers(prompts=["what?", "why?"], answers=["a cat", "because"]),
+        Answers(prompts=["what?", "why?"], answers=["a cat", "because"]).records(),
+    ],
+)
+def test_texts_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_answers(answer, "predict()", PROMPTED_IMAGE, LABELS)
+    assert (found.prompts, found.answers) == (["what?", "why?"], ["a cat", "because"])
+
+
+def test_usage_that_the_model_counts_is_kept() -> None:
+    usage = TokenUsage(3, 2)
+    text = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation(Generation("b", usage=usage), "predict()", text, LABELS).usage == usage
+    answers = Answers(prompts=["what?", "why?"], answers=["a cat", "because"], usage=[usage, usage])
+    assert read_answers(answers, "predict()", PROMPTED_IMAGE, LABELS).usage == [usage, usage]
+    with pytest.raises(InferenceError, match=r"predict\(\).usage: Expected TokenUsage"):
+        read_answers(msgspec.structs.replace(answers, usage=[usage]), "predict()", PROMPTED_IMAGE, LABELS)
+
+
+def test_finish_that_the_model_returns_is_kept() -> None:
+    text = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation(Generation("b", finish="length"), "predict()", text, LABELS).finish == "length"
+    answers = Answers(prompts=["what?", "why?"], answers=["a cat", "because"], finish=["length", "stop"])
+    read = read_answers(answers, "predict()", PROMPTED_IMAGE, LABELS)
+    assert [chunk.finish for chunk in read.chunks()] == ["length", "stop"]
+    with pytest.raises(InferenceError, match=r"predict\(\).finish: Expected 'stop' or 'length' for each prompt"):
+        read_answers(msgspec.structs.replace(answers, finish=["stop"]), "predict()", PROMPTED_IMAGE, LABELS)
+
+
+def test_single_text_answers_single_prompt() -> None:
+    item = PromptedImage((IMAGE,), ["what?"], GenerationParameters())
+    assert read_answers("a cat", "predict()", item, LABELS).answers == ["a cat"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_text"),
+    [
+        ("a cat", "predict(): Expected a list of 2 answers, one for each prompt, got 'a cat'"),
+        (["a cat"], "got a list of 1"),
+        (None, "got None"),
+        (["a cat", 3], "predict()[1]: Expected a text, got 3"),
+        (np.zeros((2, 2)), "predict()[0]: Expected a text, or a record with prompt and answer, got an array of shape"),
+        ([1, 2], "predict()[0]: Expected a text, or a record with prompt and answer, got 1"),
+        ([{"answer": "a cat"}, {"answer": "because"}], "predict()[0]: Expected the fields prompt, answer"),
+    ],
+)
+def test_error_names_invalid_text(answer: object, error_text: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_answers(answer, "predict()", PROMPTED_IMAGE, LABELS)
+    assert error_text in str(caught.value)
+
+
+SPECS = [
+    TensorSpec(name="y", datatype=Datatype.FP32, shape=(-1, 2)),
+    TensorSpec(name="n", datatype=Datatype.INT32, shape=()),
+    TensorSpec(name="s", datatype=Datatype.BYTES, shape=(-1,)),
+]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"y": np.array([[1, 2]], F32), "n": np.int32(3), "s": np.array([b"a", b"b"], object)},
+        {"y": [[1.0, 2.0]], "n": 3, "s": ["a", "b"]},
+        {"y": [[1, 2]], "n": np.array(3), "s": np.array(["a", "b"])},
+    ],
+)
+def test_tensors_get_declared_datatype(answer: object) -> None:
+    y, n, s = read_tensors(answer, "predict()", SPECS).tensors
+    assert (y.data.dtype, y.data.tolist()) == (np.float32, [[1, 2]])
+    assert (n.data.dtype, n.data.tolist()) == (np.int32, 3)
+    assert s.data.tolist() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_text"),
+    [
+        ({"y": [1, 2]}, 'predict()["y"]: Expected the shape [-1, 2], got [2]'),
+        ({"y": [["a", "b"]]}, 'predict()["y"]: Expected FP32 or values that it can represent'),
+        ({"n": 2**40}, 'predict()["n"]: Expected INT32 or values that it can represent, got int64'),
+        ({"n": 1.5}, 'predict()["n"]: Expected INT32 or values that it can represent, got float64'),
+        ({"y": [[1, 2], [3]]}, 'predict()["y"]: Expected an array'),
+        ({"n": 2**70}, 'predict()["n"]: Expected INT32'),
+        ({"s": ["\ud800"]}, 'predict()["s"]: Expected a text'),
+        ({"y": [[2**24 + 1, 0]]}, 'predict()["y"]: Expected FP32 or values that it can represent, got int64'),
+        ({"s": [1]}, 'predict()["s"]: Expected texts or bytes, got 1'),
+        (
+            {"z": 1},
+            "predict(): Expected a dict of the arrays 'y', 'n', 's', got a dict with the keys 'y', 'n', 's', 'z'",
+        ),
+    ],
+)
+def test_error_names_invalid_tensor(changes: dict[str, object], error_text: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_tensors({"y": [[1, 2]], "n": 3, "s": ["a"], **changes}, "predict()", SPECS)
+    assert error_text in str(caught.value)
+
+
+def test_tensors_must_be_returned_as_dict() -> None:
+    with pytest.raises(
+        InferenceError, match=r"predict\(\): Expected a dict of the arrays 'y', 'n', 's', got a list of 1"
+    ):
+        read_tensors([1], "predict()", SPECS)
+
+
+TAGGED_TEXT = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
+ENTITY_LABELS = ClassNames(("PER", "LOC"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [{"entity_group": "PER", "score": 0.5, "start": 8, "end": 11}],
+        [{"entity_group": 0, "score": 0.5, "start": 8, "end": 11, "word": "bob"}],
+        [Entity("PER", 0.5, "Bob", 8, 11)],
+        {"spans": [[8, 11]], "scores": [0.5], "labels": ["PER"]},
+        {"spans": np.array([[8, 11]]), "scores": np.array([0.5]), "labels": np.array([0])},
+        Entities(labels=["PER"], scores=np.array([0.5], F32), words=["Bob"], spans=np.array([[8, 11]], np.int32)),
+    ],
+)
+def test_entities_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
+    assert (found.labels, found.scores.tolist(), found.words, found.spans.tolist()) == (
+        ["PER"],
+        [0.5],
+        ["Bob"],
+        [[8, 11]],
+    )
+    assert found.spans.dtype == np.int32
+
+
+def test_empty_list_gives_no_entities() -> None:
+    found = read_entities([], "predict()", TAGGED_TEXT, ENTITY_LABELS)
+    assert (len(found.labels), found.spans.shape) == (0, (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_text"),
+    [
+        (None, "predict(): Expected Entities, spans with scores and labels"),
+        ([{"label": "PER"}], "predict()[0]: Expected the fields entity_group, score, start, end"),
+        (
+            [{"entity_group": 5, "score": 1, "start": 0, "end": 1}],
+            "predict()[0].entity_group: Expected one of 2 classes",
+        ),
+        ([{"entity_group": 0, "score": 2, "start": 0, "end": 1}], "predict()[0].score: Expected a score of 0..1"),
+        ([{"entity_group": 0, "score": 1, "start": 0, "end": 12}], "predict()[0]: Expected characters within 0..11"),
+        ([{"entity_group": 0, "score": 1, "start": 4, "end": 3}], "start <= end, got 4..3"),
+        ([{"entity_group": 0, "score": 1, "start": -1, "end": 3}], "got -1..3"),
+        ([{"entity_group": 0, "score": 1, "start": 0.5, "end": 3}], "got 0.5..3"),
+        ([{"entity_group": 0, "score": 1, "start": math.nan, "end": 3}], "got nan..3"),
+        ({"spans": [[0, 1, 2]], "scores": [1], "labels": [0]}, 'predict()["spans"]: Expected numbers of shape (N, 2)'),
+        (
+            {"spans": [[0, 1]], "scores": [1, 1], "labels": [0]},
+            "Expected equal numbers of spans, scores and labels, got 1 spans",
+        ),
+    ],
+)
+def test_error_names_invalid_entity(answer: object, error_text: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
+    assert error_text in str(caught.value)
+
+
+def test_generated_text_must_be_string() -> None:
+    item = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation("b", "predict()", item, LABELS).text == "b"
+    assert read_generation(Generation("b"), "predict()", item, LABELS).text == "b"
+    with pytest.raises(InferenceError, match=r"predict\(\): Expected a text, got 3"):
+        read_generation(3, "predict()", item, LABELS)

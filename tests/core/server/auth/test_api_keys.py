@@ -1,0 +1,91 @@
+"""Reading a key file and identifying keys."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.server.auth.api_keys import ApiKeys, digest_of, read_keys
+from app.core.server.auth.credentials import AccessError, Identity, Rate
+from app.core.settings.server import SettingsError
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def entry(key: str, name: str = "camera", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "sha256": digest_of(key).hex(), "permissions": ["infer"], **fields}
+
+
+def keys_of(*entries: dict[str, Any], now: datetime = NOON) -> ApiKeys:
+    return ApiKeys(read_keys(json.dumps(entries).encode()), clock=lambda: now)
+
+
+def test_key_identifies_its_name_permissions_and_rate() -> None:
+    keys = keys_of(entry("a"), entry("b", "operator", permissions=["admin", "read"], requests_per_second=0.5))
+    assert keys.identify("a") == Identity(name="camera", permissions=frozenset({"infer"}))
+    assert keys.identify("b").permissions == {"admin", "read"}
+    assert keys.identify("b").rate == Rate(per_second=0.5, burst=1)
+
+
+def test_burst_defaults_to_the_requests_per_second() -> None:
+    assert keys_of(entry("a", requests_per_second=7)).identify("a").rate == Rate(per_second=7, burst=7)
+    assert keys_of(entry("a", requests_per_second=7, burst=20)).identify("a").rate == Rate(per_second=7, burst=20)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=())).filter(lambda text: text != "the only one"))
+def test_unknown_text_is_rejected(text: str) -> None:
+    with pytest.raises(AccessError) as caught:
+        keys_of(entry("the only one")).identify(text)
+    assert (caught.value.reason, caught.value.message) == ("unknown", "The key is not known here")
+
+
+@pytest.mark.parametrize("credential", [digest_of("a").hex(), "", "A", "a ", "camera", "\x00a", "ä"])
+def test_digest_and_name_of_a_key_are_rejected(credential: str) -> None:
+    with pytest.raises(AccessError):
+        keys_of(entry("a")).identify(credential)
+
+
+def test_key_expires_after_not_after() -> None:
+    expiring = entry("a", not_after="2026-06-01T12:00:00Z")
+    assert keys_of(expiring, now=NOON).identify("a").name == "camera"
+    with pytest.raises(AccessError) as caught:
+        keys_of(expiring, now=NOON.replace(second=1)).identify("a")
+    assert caught.value.reason == "expired"
+    assert caught.value.message == "The key was good until 2026-06-01T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("content", "error_text"),
+    [
+        (b"", "Expected a JSON list of keys"),
+        (b"{}", "Expected `array`, got `object`"),
+        (b"[1]", "Expected `object`, got `int`"),
+        (b"\xff", "Expected a JSON list of keys"),
+        (b"[" * 100_000, "Expected a JSON list of keys"),
+        (json.dumps([entry("a"), entry("b")]).encode(), "Expected every name once"),
+        (json.dumps([entry("a"), entry("a", "b")]).encode(), "Expected every sha256 once"),
+        (json.dumps([entry("a", permissions=["open"])]).encode(), "camera: expected infer, read or admin, got open"),
+        (json.dumps([entry("a", permissions=["root"])]).encode(), "Invalid enum value 'root'"),
+        (json.dumps([entry("a", permissions=[])]).encode(), "Expected `array` of length >= 1"),
+        (json.dumps([entry("a", burst=1)]).encode(), "camera: burst needs requests_per_second"),
+        (json.dumps([entry("a", requests_per_second=0)]).encode(), "requests_per_second"),
+        (json.dumps([entry("a", not_after="2026-06-01T12:00:00")]).encode(), "not_after"),
+        (json.dumps([entry("a", "two words")]).encode(), "name"),
+        (json.dumps([entry("a", "jwt:user")]).encode(), "name"),
+        (json.dumps([entry("a", permission="admin")]).encode(), "unknown field `permission`"),
+        (json.dumps([{**entry("a"), "sha256": "my-plain-key"}]).encode(), "sha256"),
+    ],
+)
+def test_invalid_key_file_is_refused_without_revealing_its_content(content: bytes, error_text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_keys(content)
+    assert error_text in str(caught.value)
+    assert "my-plain-key" not in str(caught.value)
+
+
+def test_empty_key_file_rejects_every_key() -> None:
+    with pytest.raises(AccessError):
+        ApiKeys(read_keys(b"[]")).identify("")

@@ -1,0 +1,86 @@
+"""Addresses that need authentication, and CORS origins."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
+from app.core.server.http.cross_site import cors_origins, tensorflow_serving_origins
+from app.core.settings.server import ServerSettings, SettingsError
+
+PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example")
+
+
+@pytest.mark.parametrize("host", PUBLIC)
+def test_public_address_without_authentication_is_refused(host: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        check_bind_policy(ServerSettings(host=host))
+    assert all(
+        option in str(caught.value) for option in ("--api-keys", "--jwks", "--tls-client-ca", "--insecure", host)
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_keys": Path("keys.json")},
+        {"jwks": Path("jwks.json")},
+        {"tls_client_ca": Path("ca.pem")},
+        {"insecure": True},
+    ],
+)
+@pytest.mark.parametrize("host", PUBLIC)
+def test_public_address_with_authentication_or_insecure_is_accepted(host: str, options: dict[str, Any]) -> None:
+    check_bind_policy(ServerSettings(host=host, **options))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_address_needs_no_authentication(host: str) -> None:
+    check_bind_policy(ServerSettings(host=host))
+
+
+def test_server_certificate_does_not_count_as_authentication() -> None:
+    with pytest.raises(SettingsError):
+        check_bind_policy(ServerSettings(host="0.0.0.0", tls_cert=Path("a"), tls_key=Path("b")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_warned"),
+    [
+        (ServerSettings(host="0.0.0.0", api_keys=Path("a")), True),
+        (ServerSettings(host="0.0.0.0", jwks=Path("a")), True),
+        (ServerSettings(host="0.0.0.0", api_keys=Path("a"), tls_cert=Path("b")), False),
+        (ServerSettings(api_keys=Path("a")), False),
+        (ServerSettings(host="0.0.0.0", insecure=True), False),
+    ],
+)
+def test_keys_without_tls_on_a_public_address_log_a_warning(
+    settings: ServerSettings, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_about_clear_text(settings)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * is_warned
+
+
+def test_cors_origins_are_split_at_commas() -> None:
+    assert cors_origins(ServerSettings()) == []
+    settings = ServerSettings(cors_origins=" https://app.example, http://127.0.0.1:3000,")
+    assert cors_origins(settings) == ["https://app.example", "http://127.0.0.1:3000"]
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "app.example", "https://app.example/", "https://app.example/a", "https://", "null", "https://App.example"],
+)
+def test_invalid_cors_origin_raises_settings_error(origin: str) -> None:
+    with pytest.raises(SettingsError, match=r"--cors-origins: expected origins such as https://app\.example, got"):
+        cors_origins(ServerSettings(cors_origins=f"https://good.example,{origin}"))
+
+
+def test_tensorflow_serving_cors_names_origins_or_any() -> None:
+    two_origins = ["https://a.example", "http://b.example"]
+    for text, origins in (("", []), (" * ", ["*"]), (", ".join(two_origins), two_origins)):
+        assert tensorflow_serving_origins(ServerSettings(tensorflow_serving_cors=text)) == origins
+    for text in ("true", "https://a.example,*"):
+        with pytest.raises(SettingsError, match=r"--tensorflow-serving-cors: expected .*, or \* for any, got"):
+            tensorflow_serving_origins(ServerSettings(tensorflow_serving_cors=text))

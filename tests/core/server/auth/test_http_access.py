@@ -1,0 +1,214 @@
+"""Authentication and authorization over HTTP."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from litestar.types import ASGIApp
+from prometheus_client import CollectorRegistry
+
+from app.core.protocols import LISTENERS
+from app.core.server.auth.access_control import AccessControl, open_access_control
+from app.core.server.auth.api_keys import ApiKey, add_key
+from app.core.server.auth.credentials import ACCESS_RESULT, AccessError
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.http.asgi import create_listener_app
+from app.core.settings.network import AccessSettings
+from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
+from tests.support.servers.auth_apps import (
+    INFER_KEY,
+    READ_KEY,
+    access_with_keys,
+    authenticated_app,
+    bearer_header,
+    http_client,
+    inference_body,
+    write_key_file,
+)
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
+
+INFERENCE = "/v2/models/m-detector/infer"
+MISSING = "Expected a key or a token in Authorization or X-API-Key, got neither"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient[Litestar]:
+    return http_client(authenticated_app(access_with_keys(tmp_path_factory.mktemp("keys"))))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": f"Bearer {INFER_KEY}"},
+        {"AUTHORIZATION": f"bearer {INFER_KEY}"},
+        {"X-Api-Key": INFER_KEY},
+        {"Authorization": f"Basic {base64.b64encode(f':{INFER_KEY}'.encode()).decode()}"},
+    ],
+)
+def test_key_is_accepted_as_bearer_x_api_key_or_basic(client: TestClient[Litestar], headers: dict[str, str]) -> None:
+    assert client.post(INFERENCE, json=inference_body(), headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "query", [f"api_key={INFER_KEY}", f"access_token={INFER_KEY}", f"X-API-Key={INFER_KEY}", f"key={INFER_KEY}"]
+)
+def test_key_in_a_query_or_a_cookie_is_ignored(client: TestClient[Litestar], query: str) -> None:
+    assert client.post(f"{INFERENCE}?{query}", json=inference_body()).status_code == 401
+    assert client.post(INFERENCE, json=inference_body(), headers={"Cookie": query}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (INFERENCE, {"error": MISSING}),
+        ("/v2/models/detector/infer", {"error": MISSING}),
+        ("/v1/models/detector:predict", {"error": MISSING}),
+        ("/grps/v1/infer/predict", {"status": {"code": 401, "msg": MISSING, "status": "FAILURE"}}),
+        (
+            "/openai/v1/chat/completions",
+            {"error": {"message": MISSING, "type": "authentication_error", "param": None, "code": "invalid_api_key"}},
+        ),
+        ("/page/tensorflow-serving/v1/models/detector:predict", {"error": MISSING}),
+    ],
+)
+def test_refusal_has_the_error_body_of_the_protocol(client: TestClient[Litestar], path: str, body: Any) -> None:
+    response = client.post(path, json={}, headers={"X-Request-ID": "r-1"})
+    assert (response.status_code, response.json()) == (401, body)
+    assert response.headers["www-authenticate"] == 'Bearer realm="charioteer"'
+    assert response.headers["x-request-id"] == "r-1"
+    forbidden = client.post(path, json={}, headers=bearer_header(READ_KEY))
+    assert forbidden.status_code == 403
+    assert "This needs the permission infer; screen has read" in forbidden.text
+    assert "www-authenticate" not in forbidden.headers
+
+
+def test_only_browsers_get_a_basic_challenge(client: TestClient[Litestar]) -> None:
+    response = client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == 'Basic realm="charioteer", charset="UTF-8"'
+    authenticated = client.get("/", headers={"Accept": "text/html"}, auth=("anybody", READ_KEY))
+    assert authenticated.status_code == 200
+    assert "<html" in authenticated.text
+
+
+def test_root_reveals_models_only_with_a_valid_key(client: TestClient[Litestar]) -> None:
+    assert client.get("/").json() == {"status": "alive"}
+    assert client.get("/", headers=bearer_header("wrong")).json() == {"status": "alive"}
+    assert client.get("/", headers=bearer_header(INFER_KEY)).json()["models"] == ["detector"]
+
+
+def test_body_is_not_read_before_authentication(tmp_path: Path) -> None:
+    app = authenticated_app(access_with_keys(tmp_path))
+    reads: list[str] = []
+
+    async def counting_app(scope: Any, receive: Any, send: Any) -> None:
+        async def counted_receive() -> Any:
+            reads.append(scope["path"])
+            return await receive()
+
+        await app(scope, counted_receive, send)
+
+    client: TestClient[ASGIApp] = TestClient(counting_app)
+    assert client.post(INFERENCE, json=inference_body()).status_code == 401
+    assert reads == []
+    assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(INFER_KEY)).status_code == 200
+    assert reads
+
+
+@pytest.mark.parametrize("path", ["/%6detrics", "/metrics/", "/./metrics", "/x/../metrics", "/METRICS", "/metrics;a"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE"])
+def test_path_variants_do_not_bypass_authorization(client: TestClient[Litestar], method: str, path: str) -> None:
+    assert client.request(method, path).status_code in (401, 404, 405)
+    assert client.request(method, path, headers=bearer_header(INFER_KEY)).status_code in (403, 404, 405)
+
+
+def test_options_needs_no_key_except_for_page_events(client: TestClient[Litestar]) -> None:
+    response = client.options("/metrics")
+    assert (response.status_code, response.content) == (204, b"")
+    assert client.options("/page/events").status_code == 401
+
+
+def test_tensorflow_serving_port_requires_keys(tmp_path: Path) -> None:
+    app = create_listener_app(
+        build_engine(("detector",)), LISTENERS[0], MAX_REQUEST_BYTES, HttpAccess(access_with_keys(tmp_path))
+    )
+    with TestClient(app) as client:
+        for path in ("/v1/models/detector", "/v1/models/detector/metadata", "/v1/nothing", "/x", "/"):
+            response = client.get(path)
+            assert (response.status_code, response.json()) == (401, {"error": MISSING})
+        assert client.get("/v1/models/detector", headers=bearer_header(INFER_KEY)).status_code == 200
+        assert client.get("/monitoring/prometheus/metrics", headers=bearer_header(INFER_KEY)).status_code == 403
+        assert client.get("/monitoring/prometheus/metrics", headers=bearer_header(READ_KEY)).status_code == 200
+        assert client.post("/v1/models/detector:predict", headers=bearer_header(READ_KEY)).status_code == 403
+        # Only a preflight needs no key; the metrics need one for every method.
+        assert client.options("/v1/models/detector", headers={"Origin": "https://app.example"}).status_code == 200
+        for method in ("OPTIONS", "HEAD", "POST", "PUT", "DELETE"):
+            assert client.request(method, "/monitoring/prometheus/metrics").status_code == 401, method
+
+
+def rate_limited_access(folder: Path, **settings: Any) -> AccessControl:
+    path = folder / "keys.json"
+    slow_key = ApiKey(
+        name="slow", sha256="0" * 64, permissions=("infer", "read", "admin"), requests_per_second=0.01, burst=2
+    )
+    add_key(path, "slow", slow_key)
+    add_key(path, "usual", ApiKey(name="usual", sha256="0" * 64, permissions=("infer", "read")))
+    access = open_access_control(AccessSettings(api_keys=path, **settings), CollectorRegistry())
+    assert access is not None
+    return access
+
+
+def test_client_over_its_rate_is_429_with_retry_after(tmp_path: Path) -> None:
+    client = http_client(authenticated_app(rate_limited_access(tmp_path)))
+    assert [client.get("/v2/models", headers=bearer_header("slow")).status_code for _ in range(3)] == [200, 200, 429]
+    response = client.post("/grps/v1/infer/predict", headers=bearer_header("slow"))
+    assert response.json()["status"]["code"] == 429
+    assert 90 <= int(response.headers["retry-after"]) <= 100
+    assert "Expected at most 0.01 requests a second from slow, got more" in response.text
+    # The rate counts neither reads nor other clients.
+    assert client.get("/metrics", headers=bearer_header("slow")).status_code == 200
+    assert {client.get("/v2/models", headers=bearer_header("usual")).status_code for _ in range(10)} == {200}
+
+
+def test_request_that_the_connection_has_verified_counts_once(tmp_path: Path) -> None:
+    access = rate_limited_access(tmp_path)
+    headers = [("authorization", bearer_header("slow")["Authorization"])]
+    for _ in range(2):
+        scope: Any = {"state": {ACCESS_RESULT: access.authorize(headers, "infer")}, "headers": [], "path": "/"}
+        HttpAccess(access).admit(scope, "infer")
+    with pytest.raises(AccessError):
+        access.authorize(headers, "infer")
+
+
+def test_rate_in_the_settings_applies_to_keys_without_their_own(tmp_path: Path) -> None:
+    client = http_client(authenticated_app(rate_limited_access(tmp_path, requests_per_second=0.001, burst=1)))
+    assert [client.get("/v2/models", headers=bearer_header("usual")).status_code for _ in range(2)] == [200, 429]
+    assert [client.get("/v2/models", headers=bearer_header("slow")).status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_request_through_the_page_proxy_counts_once(tmp_path: Path) -> None:
+    client = http_client(authenticated_app(rate_limited_access(tmp_path)))
+    path = "/page/tensorflow-serving/v1/models/detector"
+    assert [client.get(path, headers=bearer_header("slow")).status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_tokens_and_keys_are_accepted_together(tmp_path: Path) -> None:
+    settings = AccessSettings(
+        api_keys=write_key_file(tmp_path), jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE
+    )
+    client = http_client(authenticated_app(open_access_control(settings, CollectorRegistry())))
+    assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(token())).status_code == 200
+    assert client.post(INFERENCE, json=inference_body(), headers={"X-API-Key": token()}).status_code == 200
+    assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(INFER_KEY)).status_code == 200
+    response = client.post(INFERENCE, json=inference_body(), headers=bearer_header(token(key=STRANGER)))
+    assert (response.status_code, response.json()["error"]) == (
+        401,
+        "The token is not taken: its signature does not fit",
+    )
+    forbidden = client.get("/metrics", headers=bearer_header(token(claims(scope="infer"))))
+    assert forbidden.json()["error"] == "This needs the permission read; jwt:ann has infer"
+    without_permission = client.get("/metrics", headers=bearer_header(token(claims(scope="openid"))))
+    assert without_permission.json()["error"] == "This needs the permission read; jwt:ann has none"

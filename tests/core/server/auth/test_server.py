@@ -1,0 +1,187 @@
+"""A server process with authentication on all ports, and one that refuses to start."""
+
+import http.client
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+import httpx
+import pytest
+
+from app.core.server.auth.api_keys import remove_key
+from tests.support.polling import wait_until
+from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, OWNER_KEY, READ_KEY, bearer_header, write_key_file
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
+
+WRONG = "key-of-a-thief"
+TENSOR = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [2.0]}]}
+MODEL = "half_plus_two"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_key_file(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def server(keys: Path) -> Generator[ServerProcess]:
+    arguments = ("--host", "0.0.0.0", "--page", "--page-admin", "--api-keys", str(keys))
+    with run_server("--model", str(ROOT / "fixtures/models" / MODEL), *arguments) as process:
+        assert process.address
+        yield process
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Generator[httpx.Client]:
+    port = urlsplit(server.address).port
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as opened:
+        yield opened
+
+
+def statuses(client: httpx.Client, method: str, path: str, **options: Any) -> list[int]:
+    """Return the statuses without a key, with a wrong key, with a read key and with a full key."""
+    headers_by_client: list[dict[str, str]] = [
+        {},
+        bearer_header(WRONG),
+        bearer_header(READ_KEY),
+        bearer_header(OWNER_KEY),
+    ]
+    return [client.request(method, path, headers=headers, **options).status_code for headers in headers_by_client]
+
+
+def test_every_http_port_requires_permission(client: httpx.Client, server: ServerProcess) -> None:
+    infer_statuses = [401, 401, 403, 200]
+    assert statuses(client, "POST", f"/v2/models/{MODEL}/infer", json=TENSOR) == infer_statuses
+    assert statuses(client, "POST", f"/v1/models/{MODEL}:predict", json={"instances": [2.0]}) == infer_statuses
+    serving_port = next(line for line in server.log if "TensorFlow Serving" in line).rpartition(":")[2].strip()
+    url = f"http://127.0.0.1:{serving_port}/v1/models/{MODEL}"
+    assert statuses(client, "POST", f"{url}:predict", json={"instances": [2.0]}) == infer_statuses
+    assert statuses(client, "GET", "/metrics") == [401, 401, 200, 200]
+    assert statuses(client, "GET", "/health") == [200, 200, 200, 200]
+
+
+def test_grpc_through_the_page_proxy_requires_infer(client: httpx.Client) -> None:
+    path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
+    contents = {"fp32_contents": [2.0]}
+    body = {
+        "model_name": MODEL,
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "contents": contents}],
+    }
+    assert statuses(client, "POST", path, json=body) == [401, 401, 403, 200]
+    assert client.post(path, json=body, auth=("anybody", INFER_KEY)).status_code == 200
+
+
+def test_grpc_port_requires_permission(server: ServerProcess) -> None:
+    address = server.grpc_address.replace("0.0.0.0", "127.0.0.1")
+    with grpc.insecure_channel(address) as opened:
+        channel: Any = opened
+        call = channel.unary_unary("/inference.GRPCInferenceService/RepositoryModelUnload")
+        for key, code in ((None, "UNAUTHENTICATED"), (WRONG, "UNAUTHENTICATED"), (INFER_KEY, "PERMISSION_DENIED")):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(b"", metadata=[("x-api-key", key)] if key else (), timeout=30)
+            rpc_error: Any = caught.value
+            assert rpc_error.code().name == code
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "//metrics",
+        "/metrics/",
+        "/metrics//",
+        "/./metrics",
+        "/%6D%65trics",
+        "/a/../metrics",
+        "/metrics?a=b",
+        "/metrics#a",
+    ],
+)
+def test_path_variants_do_not_bypass_authorization(server: ServerProcess, target: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.address).port or 0, timeout=30)
+    connection.putrequest("GET", target, skip_host=False)
+    connection.endheaders()
+    assert connection.getresponse().status in (400, 401, 404)
+    connection.close()
+
+
+def test_duplicate_authorization_header_is_401(server: ServerProcess) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.address).port or 0, timeout=30)
+    connection.putrequest("GET", "/metrics")
+    for key in (READ_KEY, WRONG):
+        connection.putheader("Authorization", f"Bearer {key}")
+    connection.endheaders()
+    response = connection.getresponse()
+    assert response.status == 401
+    assert b"Expected authorization once, got it 2 times" in response.read()
+    connection.close()
+
+
+@pytest.mark.parametrize("value", [b"Bearer \xff\xfe", b"Bearer " + b"k" * 20_000, b"Basic \xc3\xa4", b"Bearer", b""])
+def test_malformed_authorization_header_is_401(client: httpx.Client, value: bytes) -> None:
+    assert client.get("/metrics", headers=[(b"Authorization", value)]).status_code == 401
+
+
+def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, server: ServerProcess) -> None:
+    for key in (WRONG, INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY):
+        client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers=bearer_header(key))
+        client.post("/grps/v1/health/online", headers={"X-API-Key": key})
+        client.get(f"/metrics?api_key={key}", auth=("", key))
+    metrics = client.get("/metrics", headers=bearer_header(READ_KEY)).text
+    command = Path(f"/proc/{server.process.pid}/cmdline").read_text()
+    # Info lines are delayed; this warning flushes them. The server writes its lines in another thread.
+    client.get("/metrics", headers=bearer_header(WRONG))
+    wait_until(lambda: '"client":"owner"' in "".join(server.log))
+    log = "".join(server.log)
+    assert '"client":"owner"' in log
+    assert '"event":"audit"' in log
+    assert '"event":"access refused"' in log
+    for key in (WRONG, INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY):
+        assert key not in log + metrics + command
+
+
+@pytest.mark.parametrize("key", ["", WRONG, READ_KEY, INFER_KEY])
+def test_direct_response_to_a_client_equals_that_of_the_application(client: httpx.Client, key: str) -> None:
+    headers = {"x-request-id": "0123456789", **(bearer_header(key) if key else {})}
+    # A referring page is a reason to ask the application.
+    responses = [
+        client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers={**headers, **further})
+        for further in ({}, {"referer": f"{client.base_url}/"})
+    ]
+    direct, by_application = (
+        (response.status_code, response.content, {**response.headers, "date": ""}) for response in responses
+    )
+    assert direct == by_application
+    assert direct[0] == (200 if key == INFER_KEY else 403 if key == READ_KEY else 401)
+
+
+def test_direct_request_is_logged_with_its_client(client: httpx.Client, server: ServerProcess) -> None:
+    headers = {"x-request-id": "of-the-client", **bearer_header(INFER_KEY)}
+    assert client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers=headers).status_code == 200
+    wait_until(lambda: any("of-the-client" in line for line in server.log))
+    (line,) = (line for line in server.log if "of-the-client" in line)
+    assert '"client":"camera"' in line
+
+
+def test_removed_key_is_refused_without_a_restart(client: httpx.Client, keys: Path) -> None:
+    path = f"/v2/models/{MODEL}"
+    assert client.get(path, headers=bearer_header(INFER_KEY)).status_code == 200
+    remove_key(keys, "camera")
+    # A request checks the file at most once a second.
+    statuses_over_time = (client.get(path, headers=bearer_header(INFER_KEY)).status_code for _ in range(100_000))
+    assert next(status for status in statuses_over_time if status != 200) == 401
+    assert client.get(path, headers=bearer_header(OWNER_KEY)).status_code == 200
+
+
+def test_server_without_authentication_on_a_public_address_does_not_start() -> None:
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--grpc-port", "0", "--host", "0.0.0.0"]
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 1
+    message = "charioteer: Anyone who can reach 0.0.0.0 could use, load and unload every model. Give "
+    assert completed.stderr.startswith(message)
+    assert "Traceback" not in completed.stderr

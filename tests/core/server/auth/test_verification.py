@@ -1,0 +1,120 @@
+"""A connection verifies a credential once, whether it answers the request itself or passes it to the application."""
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.core.protocols import main_port_protocols
+from app.core.server.auth.access_control import AccessControl
+from app.core.server.auth.audit import RejectionLog
+from app.core.server.auth.credentials import Identity, unauthenticated
+from app.core.server.auth.rate_limiter import RateLimiter
+from app.core.server.auth.watched_file import WatchedFile
+from app.core.server.http.direct_request import DirectRoutes
+from app.core.server.transport.acceptor import open_listen_socket
+from app.core.server.transport.connection_table import ConnectionTable, Listener
+from app.core.server.transport.load_shedding import RouteTable, inference_routes
+from app.core.settings.network import TransportSettings
+from tests.support.servers.auth_apps import authenticated_app, bearer_header, inference_body
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.servers.http_connections import MAX_FILES, run_app
+
+INFER_TOKEN, READ_TOKEN, WRONG_TOKEN = "a.good.token", "a.weak.token", "a.wrong.token"
+PATH = "/v2/models/m-detector/infer"
+
+
+class CountingProvider:
+    """Count the verifications of tokens."""
+
+    def __init__(self) -> None:
+        self.verified: list[str] = []
+
+    def identify(self, credential: str) -> Identity:
+        self.verified.append(credential)
+        if credential == WRONG_TOKEN:
+            raise unauthenticated("token", "The token is not valid")
+        return Identity(name="jwt:ann", permissions=frozenset({"infer"} if credential == INFER_TOKEN else {"read"}))
+
+
+@pytest.fixture
+def provider() -> CountingProvider:
+    return CountingProvider()
+
+
+@pytest.fixture
+def metrics() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def client(provider: CountingProvider, metrics: CollectorRegistry, tmp_path: Path) -> Generator[httpx.Client]:
+    path = tmp_path / "tokens"
+    path.write_bytes(b"")
+    access = AccessControl(None, WatchedFile(path, lambda _: provider), RateLimiter(), RejectionLog(metrics))
+    engine = build_engine(("detector",))
+    connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
+    protocols = main_port_protocols("chariot-v2-kserve")
+    routes = RouteTable(inference_routes(engine, protocols, secured=True))
+    connections.direct_routes = DirectRoutes(engine, None, MAX_REQUEST_BYTES, access)
+    app = authenticated_app(access, engine)
+    with (
+        open_listen_socket("127.0.0.1", 0) as listening_socket,
+        run_app(Listener(app=app, routes=routes), connections, listening_socket, lifespan=app.lifespan()),
+        httpx.Client(base_url=f"http://127.0.0.1:{listening_socket.getsockname()[1]}", timeout=60) as http_client,
+    ):
+        yield http_client
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "reason"),
+    [(INFER_TOKEN, 200, None), (READ_TOKEN, 403, "permission"), (WRONG_TOKEN, 401, "token")],
+)
+def test_token_of_an_inference_is_verified_once(
+    client: httpx.Client,
+    provider: CountingProvider,
+    metrics: CollectorRegistry,
+    token: str,
+    status: int,
+    reason: str | None,
+) -> None:
+    response = client.post(PATH, json=inference_body(), headers=bearer_header(token))
+    assert response.status_code == status
+    assert provider.verified == [token]
+    if reason is not None:
+        assert metrics.get_sample_value("charioteer_access_refused_total", {"reason": reason}) == 1
+
+
+@pytest.mark.parametrize("token", [READ_TOKEN, WRONG_TOKEN])
+def test_kept_rejection_equals_that_of_the_application(
+    client: httpx.Client, provider: CountingProvider, token: str
+) -> None:
+    responses = [
+        client.post(PATH, content=json.dumps(inference_body()), headers={**bearer_header(token), **headers})
+        for headers in (
+            {"content-type": "application/json"},
+            {"content-type": "application/json", "referer": "http://a"},
+        )
+    ]
+    first, second = (
+        (
+            response.status_code,
+            response.content,
+            {name: value for name, value in response.headers.items() if name not in ("date", "x-request-id")},
+        )
+        for response in responses
+    )
+    assert first == second
+    assert provider.verified == [token, token]
+
+
+def test_rejection_of_one_request_does_not_reject_the_next(client: httpx.Client, provider: CountingProvider) -> None:
+    statuses = [
+        client.post(PATH, json=inference_body(), headers=bearer_header(token)).status_code
+        for token in (WRONG_TOKEN, INFER_TOKEN, WRONG_TOKEN)
+    ]
+    assert statuses == [401, 200, 401]
+    assert len(provider.verified) == 3

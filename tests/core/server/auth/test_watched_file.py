@@ -1,0 +1,110 @@
+"""A file that is reloaded after a change."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from app.core.server.auth.watched_file import WatchedFile
+from app.core.settings.server import SettingsError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def number_in(content: bytes) -> int:
+    try:
+        return int(content)
+    except ValueError:
+        raise SettingsError("Expected a number") from None
+
+
+def replace(path: Path, content: str) -> None:
+    new_file = path.with_suffix(".new")
+    new_file.write_text(content)
+    new_file.replace(path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "number"
+    file.write_text("1")
+    return file
+
+
+def test_change_is_read_at_the_next_check(path: Path) -> None:
+    clock = Clock()
+    watched = WatchedFile(path, number_in, clock=clock)
+    replace(path, "2")
+    assert watched.value == 1
+    clock.now += 0.999
+    assert watched.value == 1
+    clock.now += 0.001
+    assert watched.value == 2
+
+
+def test_invalid_content_keeps_the_old_value_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    watched = WatchedFile(path, number_in, clock=clock)
+    replace(path, "half of a numb")
+    for _ in range(3):
+        clock.now += 1
+        assert watched.value == 1
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.message for record in errors] == ["credentials not reloaded"]
+    assert errors[0].__dict__["reason"] == f"{path}: Expected a number"
+    replace(path, "3")
+    clock.now += 1
+    assert watched.value == 3
+
+
+def test_missing_file_keeps_the_old_value_until_it_is_back(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    watched = WatchedFile(path, number_in, clock=clock)
+    path.unlink()
+    for _ in range(3):
+        clock.now += 1
+        assert watched.value == 1
+    assert len(caplog.records) == 1
+    assert "cannot be read: No such file" in caplog.records[0].__dict__["reason"]
+    path.write_text("4")
+    clock.now += 1
+    assert watched.value == 4
+
+
+def test_replaced_symlink_is_a_change(tmp_path: Path) -> None:
+    """Replace a symlink, as Kubernetes does to update a secret."""
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "number").write_text(number)
+        os.utime(tmp_path / number / "number", (1, 1))
+    link = tmp_path / "data"
+    link.symlink_to("1")
+    clock = Clock()
+    watched = WatchedFile(link / "number", number_in, clock=clock)
+    (tmp_path / "new").symlink_to("2")
+    (tmp_path / "new").replace(link)
+    clock.now += 1
+    assert watched.value == 2
+
+
+def test_file_writable_by_others_logs_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.chmod(0o644)
+    WatchedFile(path, number_in)
+    assert not caplog.records
+    path.chmod(0o664)
+    WatchedFile(path, number_in)
+    assert [record.message for record in caplog.records] == ["key file is writable by other users"]
+
+
+def test_unreadable_file_at_the_start_raises_settings_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none cannot be read: No such file or directory$"):
+        WatchedFile(tmp_path / "none", number_in)
+    with pytest.raises(SettingsError, match=r"cannot be read: Is a directory$"):
+        WatchedFile(tmp_path, number_in)

@@ -1,0 +1,237 @@
+"""The gRPC server: health, reflection, port and shutdown."""
+
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+from google.protobuf.descriptor_database import DescriptorDatabase
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+
+from app.core.engine.models.servable import Servable
+from app.core.proto import message_class
+from app.core.protocols.status import grpc_status
+from app.core.server.transport.acceptor import ListenError
+from app.core.settings.model import ModelSource
+from tasks.inference.error import ErrorKind
+from tasks.inference.tensor import Datatype, Tensor
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.servers.apps import ECHO_MODELS, echo_model
+from tests.support.servers.grpc_server import (
+    SERVICE,
+    GrpcTestClient,
+    build_engine,
+    build_engine_from_sources,
+    message,
+    run_grpc_server,
+)
+from tests.support.servers.server_process import ROOT, run_server
+
+GRPS = "grps.protos.v1.GrpsService"
+MESSAGES = {"inference.ModelInferRequest", "grps.protos.v1.GrpsMessage", "tensorflow.TensorProto"}
+TENSORFLOW_SERVING = ("tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")
+HEALTH = "/grpc.health.v1.Health"
+REFLECTION_VERSIONS = ("v1", "v1alpha")
+
+DETECTOR = ROOT / "fixtures" / "models" / "detector"
+IMAGE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
+
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+def health(peer: GrpcTestClient, service: str = "") -> int:
+    request = HealthCheckRequest(service=service).SerializeToString()
+    return HealthCheckResponse.FromString(peer.call_bytes(f"{HEALTH}/Check", request)).status
+
+
+def watch_health(peer: GrpcTestClient, service: str = "") -> Any:
+    call = peer.channel.unary_stream(f"{HEALTH}/Watch")
+    return call(HealthCheckRequest(service=service).SerializeToString(), timeout=30)
+
+
+def reflect(
+    peer: GrpcTestClient, version: str, *requests: ServerReflectionRequest
+) -> Sequence[ServerReflectionResponse]:
+    call = peer.channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+    responses = call(iter([request.SerializeToString() for request in requests]), timeout=30)
+    return [ServerReflectionResponse.FromString(data) for data in responses]
+
+
+def test_every_error_kind_has_a_grpc_status() -> None:
+    assert {kind: grpc_status(kind).name for kind in ErrorKind} == {
+        ErrorKind.INVALID_REQUEST: "INVALID_ARGUMENT",
+        ErrorKind.UNSUPPORTED: "UNIMPLEMENTED",
+        ErrorKind.MODEL_NOT_FOUND: "NOT_FOUND",
+        ErrorKind.MODEL_NOT_READY: "UNAVAILABLE",
+        ErrorKind.TOO_LARGE: "INVALID_ARGUMENT",
+        ErrorKind.OVERLOADED: "RESOURCE_EXHAUSTED",
+        ErrorKind.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+        ErrorKind.CANCELLED: "CANCELLED",
+        ErrorKind.UNAUTHENTICATED: "UNAUTHENTICATED",
+        ErrorKind.PERMISSION_DENIED: "PERMISSION_DENIED",
+        ErrorKind.MODEL_FAILED: "INTERNAL",
+        ErrorKind.INTERNAL: "INTERNAL",
+    }
+
+
+def test_health_check_and_watch_follow_the_models() -> None:
+    engine = build_engine(("echo-fp32",), loaded=False)
+    with run_grpc_server(engine) as peer:
+        updates = watch_health(peer)
+        assert HealthCheckResponse.FromString(next(updates)).status == NOT_SERVING
+        assert health(peer) == health(peer, SERVICE) == NOT_SERVING
+        source = engine.registry.registrations[0].source
+        engine.registry.load(source, lambda _: echo_model(ECHO_MODELS["echo-fp32"]))
+        assert health(peer) == health(peer, SERVICE) == SERVING
+        assert HealthCheckResponse.FromString(next(updates)).status == SERVING
+        peer.stop_server().result(60)
+        assert [HealthCheckResponse.FromString(data).status for data in updates] == [NOT_SERVING]
+
+
+def test_health_of_an_unknown_service_is_not_found() -> None:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
+        with pytest.raises(grpc.RpcError) as caught:
+            health(peer, "inference.Missing")
+        rpc_error: Any = caught.value
+        assert rpc_error.code() is grpc.StatusCode.NOT_FOUND
+        updates = watch_health(peer, "inference.Missing")
+        assert HealthCheckResponse.FromString(next(updates)).status == HealthCheckResponse.SERVICE_UNKNOWN
+        updates.cancel()
+
+
+@pytest.mark.parametrize("version", REFLECTION_VERSIONS)
+def test_reflection_lists_all_services_with_their_descriptors(version: str) -> None:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
+        symbols = [
+            *MESSAGES,
+            SERVICE,
+            GRPS,
+            *TENSORFLOW_SERVING,
+            "grpc.health.v1.Health",
+            *(f"grpc.reflection.{version}.ServerReflection" for version in REFLECTION_VERSIONS),
+        ]
+        requests = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
+        listed, *files = reflect(peer, version, ServerReflectionRequest(list_services=""), *requests)
+    names = {service.name for service in listed.list_services_response.service}
+    assert names == set(symbols) - MESSAGES
+    database = DescriptorDatabase()
+    for data in {data for file in files for data in file.file_descriptor_response.file_descriptor_proto}:
+        database.Add(FileDescriptorProto.FromString(data))
+    pool = DescriptorPool(database)
+    for symbol in symbols:
+        assert pool.FindFileContainingSymbol(symbol)
+
+
+def test_reflection_finds_a_method_and_no_missing_symbol() -> None:
+    symbols = (f"{SERVICE}.ModelInfer", f"{SERVICE}.Missing", "inference.Missing")
+    requests = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
+        found, *missing = reflect(peer, "v1", *requests)
+    assert found.HasField("file_descriptor_response")
+    assert {answer.error_response.error_code for answer in missing} == {grpc.StatusCode.NOT_FOUND.value[0]}
+
+
+def test_grpc_port_in_use_raises_listen_error() -> None:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
+        with (
+            pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
+            run_grpc_server(build_engine(("echo-fp32",)), port=peer.port),
+        ):
+            pass
+        assert peer.call("ServerLive").live
+
+
+def test_second_port_serves_the_same_services() -> None:
+    with run_grpc_server(build_engine(("echo-fp32",)), second_port=0) as peer:
+        assert peer.second_port != peer.port
+        channel: Any = grpc.insecure_channel(f"127.0.0.1:{peer.second_port}")
+        live = channel.unary_unary(f"/{SERVICE}/ServerLive")
+        assert message_class("inference.ServerLiveResponse").FromString(live(b"", timeout=30)).live
+        channel.close()
+
+
+def test_second_port_in_use_raises_listen_error() -> None:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
+        with (
+            pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
+            run_grpc_server(build_engine(("echo-fp32",)), second_port=peer.port),
+        ):
+            pass
+        assert peer.call("ServerLive").live
+
+
+def test_stop_waits_for_calls_in_flight() -> None:
+    started, proceed = threading.Event(), threading.Event()
+
+    def slow(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+        started.set()
+        assert proceed.wait(60)
+        data = np.zeros((1, 1), np.float32)
+        return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=data)]) for _ in inputs]
+
+    specs = ECHO_MODELS["echo-fp32"]
+    servable = Servable(TensorInference(specs, specs), slow, echo_model(specs).description, {})
+    source = ModelSource(name="slow", version="1", folder=Path("slow"))
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1]}
+    request = message("ModelInferRequest", model_name="slow", inputs=[tensor], raw_input_contents=[bytes(4)])
+    with run_grpc_server(build_engine_from_sources([source], lambda _: servable)) as peer:
+        call = peer.channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        response = call.future(request.SerializeToString(), timeout=30)
+        assert started.wait(60)
+        stopped = peer.stop_server()
+        assert not stopped.done()
+        proceed.set()
+        assert response.result(60) is not None
+        stopped.result(60)
+
+
+@pytest.mark.slow
+def test_process_serves_grpc_and_exits_with_status_0() -> None:
+    with run_server("--model", str(DETECTOR)) as server:
+        assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
+        tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
+        request = message("ModelInferRequest", model_name="detector", inputs=[tensor])
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            call = cast("Any", channel.unary_unary(f"/{SERVICE}/ModelInfer"))
+            data = call(request.SerializeToString(), timeout=30)
+            response = message_class("inference.ModelInferResponse").FromString(data)
+            assert [output.name for output in response.outputs] == ["predictions"]
+            assert server.stop() == 0
+
+
+@pytest.mark.slow
+def test_process_exits_with_a_message_if_the_grpc_port_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        with run_server("--model", str(DETECTOR), "--grpc-port", port) as server:
+            assert server.wait() == 1
+            assert "in use" in server.log[-1]
+            assert port in server.log[-1]
+    with run_server("--model", str(DETECTOR), "--port", port, "--grpc-port", port) as server:
+        assert server.wait() == 1
+        assert "HTTP and gRPC need different ports" in server.log[-1]
+
+
+@pytest.mark.slow
+def test_process_without_grpc_serves_http_only() -> None:
+    with run_server("--model", str(DETECTOR), "--no-grpc") as server:
+        assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
+        assert "gRPC" not in "".join(server.log)
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan", "-5"])
+def test_invalid_timeout_in_metadata_is_invalid_argument(milliseconds: str) -> None:
+    with run_grpc_server(build_engine(("detector",))) as peer:
+        request = message("ModelInferRequest", model_name="detector")
+        code, details = peer.call_error("ModelInfer", request, [("x-request-timeout-ms", milliseconds)])
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("x-request-timeout-ms: Expected a number of milliseconds")

@@ -1,0 +1,109 @@
+"""The Allow header of OPTIONS and 405 responses, on every route."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from litestar import Litestar
+from litestar.routes import HTTPRoute
+from litestar.testing import TestClient
+
+from app.core.protocols import LISTENERS
+from app.core.server.http.asgi import create_listener_app
+from app.core.server.transport.request_parser import raw_response
+from tests.support.servers.auth_apps import authenticated_app
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+MODEL = "detector"
+PATHS = sorted(
+    {
+        re.sub(r"\{[^}]*\}", "1", route.path.replace("{target:str}", MODEL))
+        for route in authenticated_app(None).routes
+        if isinstance(route, HTTPRoute)
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    with TestClient(authenticated_app(None)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def tensorflow_serving() -> Iterator[TestClient[Litestar]]:
+    with TestClient(create_listener_app(build_engine((MODEL,)), LISTENERS[0], MAX_REQUEST_BYTES)) as client:
+        yield client
+
+
+def listed_methods(header: str) -> list[str]:
+    methods = header.split(", ")
+    assert methods == sorted(set(methods))
+    return methods
+
+
+def test_paths_cover_every_protocol() -> None:
+    assert len(PATHS) > 40
+    assert {"/infer", "/v2", "/v1/models", "/grps/v1/infer/predict", "/metrics", "/inferences"} <= set(PATHS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_allow_lists_exactly_the_served_methods(client: TestClient[Litestar], path: str) -> None:
+    options = client.options(path)
+    assert options.status_code == 204
+    allowed = listed_methods(options.headers["allow"])
+    assert "OPTIONS" in allowed
+    for method in METHODS:
+        response = client.request(method, path)
+        assert (response.status_code != 405) is (method in allowed), method
+        if response.status_code == 405:
+            assert listed_methods(response.headers["allow"]) == allowed
+
+
+@pytest.mark.parametrize("verb", ["predict", "explain"])
+def test_allow_of_a_verb_lists_only_the_methods_that_serve_it(client: TestClient[Litestar], verb: str) -> None:
+    path = f"/v1/models/{MODEL}:{verb}"
+    assert listed_methods(client.options(path).headers["allow"]) == ["OPTIONS", "POST"]
+    assert client.post(path).status_code != 405
+    for method in set(METHODS) - {"POST"}:
+        response = client.request(method, path)
+        assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST"), method
+    assert client.get(path).json() == {"error": f"GET is not served at {path}"}
+
+
+def test_unknown_verb_stays_part_of_the_model_name(client: TestClient[Litestar]) -> None:
+    assert client.get(f"/v1/models/{MODEL}:fly").status_code == 404
+
+
+def test_allow_of_page_events_is_get_only(client: TestClient[Litestar]) -> None:
+    for method in ("HEAD", "POST", "OPTIONS"):
+        response = client.request(method, "/page/events")
+        assert (response.status_code, response.headers["allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        (f"/v1/models/{MODEL}", ["GET", "OPTIONS"]),
+        (f"/v1/models/{MODEL}/versions/1/metadata", ["GET", "OPTIONS"]),
+        (f"/v1/models/{MODEL}:predict", ["OPTIONS", "POST"]),
+        (f"/v1/models/{MODEL}:Predict", ["OPTIONS"]),
+        ("/v1/models", ["OPTIONS"]),
+        ("/v1/anything", ["OPTIONS"]),
+    ],
+)
+def test_allow_of_tensorflow_serving_depends_on_the_path(
+    tensorflow_serving: TestClient[Litestar], path: str, allowed: list[str]
+) -> None:
+    response = tensorflow_serving.options(path, headers={"origin": "http://a.test"})
+    assert listed_methods(response.headers["allow"]) == allowed
+    # A response to HEAD has no body that shows a refusal.
+    for method in set(METHODS) - {"HEAD"}:
+        text = tensorflow_serving.request(method, path).text
+        assert ("Malformed request" in text or "Missing model name" in text) is (method not in allowed), method
+
+
+def test_allow_of_refused_connect_names_the_server_methods() -> None:
+    assert b"\r\nallow: GET, HEAD, OPTIONS, POST\r\n" in raw_response(405, "CONNECT is not served")
+    assert b"allow" not in raw_response(400, "Not HTTP")

@@ -1,0 +1,258 @@
+"""Requests that pages of other sites make a browser send."""
+
+import pytest
+from litestar import Litestar, get, post
+from litestar.testing import TestClient
+from litestar.types import ASGIApp
+
+from app.core.assembly.models import find_models
+from app.core.assembly.service import Service
+from app.core.server.http.cross_site import allowed_hosts, is_allowed_host, reject_cross_site
+from app.core.settings.server import ModelOptions, ServerSettings
+from tests.support.servers.server_process import ROOT
+
+CROSS_SITE = {"Sec-Fetch-Site": "cross-site"}
+
+
+@post("/unload", status_code=200)
+async def unload() -> str:
+    """Stand for a route that changes the server."""
+    return "unloaded"
+
+
+@get(["/ready", "/inferences", "/page/models.json", "/"])
+async def ready() -> str:
+    """Stand for a route that only reads."""
+    return "ready"
+
+
+def client_of(*, local: bool) -> TestClient[ASGIApp]:
+    app = reject_cross_site(Litestar([unload, ready], openapi_config=None), hosts=() if local else None)
+    return TestClient(app, base_url="http://127.0.0.1:8080")
+
+
+@pytest.fixture
+def client() -> TestClient[ASGIApp]:
+    return client_of(local=False)
+
+
+@pytest.fixture
+def local() -> TestClient[ASGIApp]:
+    return client_of(local=True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        CROSS_SITE,
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "Cross-Site "},
+        {**CROSS_SITE, "Content-Type": "text/plain;charset=UTF-8"},
+        {**CROSS_SITE, "Content-Type": "Multipart/Form-Data; boundary=a"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:8081"},
+        {"Origin": "http://evil.example", "X-Forwarded-Host": "models.example"},
+    ],
+)
+def test_post_from_a_page_of_another_origin_is_refused(client: TestClient[ASGIApp], headers: dict[str, str]) -> None:
+    response = client.post("/unload", headers=headers)
+    assert response.status_code == 403
+    assert response.json()["error"].startswith("A page of another site sent this")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "http://127.0.0.1:8080"},
+        {"Origin": "https://models.example", "Host": "models.example:443"},
+        {"Origin": "http://models.example", "X-Forwarded-Host": "models.example, inner"},
+        {"Origin": "http://models.example", "Sec-Fetch-Site": "same-origin"},
+    ],
+)
+def test_post_from_own_page_and_from_other_clients_is_served(
+    client: TestClient[ASGIApp], headers: dict[str, str]
+) -> None:
+    assert client.post("/unload", headers=headers).text == "unloaded"
+
+
+def test_cross_site_json_that_needed_a_preflight_is_served(client: TestClient[ASGIApp]) -> None:
+    """Send cross-origin JSON: browsers do so only after a preflight that a gateway has allowed."""
+    headers = {**CROSS_SITE, "Origin": "https://app.example", "Content-Type": "application/json"}
+    assert client.post("/unload", headers=headers).text == "unloaded"
+    assert "access-control-allow-origin" not in client.options("/unload", headers=headers).headers
+
+
+def test_cross_site_get_is_served(client: TestClient[ASGIApp]) -> None:
+    assert client.get("/ready", headers=CROSS_SITE).text == "ready"
+    assert client.get("/inferences", headers={"Host": "models.example"}).text == "ready"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "192.0.2.1", "[", ""),
+        *("[::1].evil", "[::1]evil.example:8080", "x@127.0.0.1", "x:y@localhost:8080", "127.0.0.1:8080@evil.example"),
+        *("127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil", "[127.0.0.1]", "[::1", "::1"),
+    ],
+)
+def test_host_that_is_not_loopback_is_refused_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
+    browser = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
+    responses = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
+    responses += [local.post("/unload", headers=browser), local.options("/unload", headers=browser)]
+    assert [response.status_code for response in responses] == [403] * 6
+    assert "--allowed-hosts" in responses[0].json()["error"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:80", "[::1]:8080", "[::1]", "127.8.0.1"])
+def test_loopback_hosts_are_accepted(local: TestClient[ASGIApp], host: str) -> None:
+    assert local.get("/inferences", headers={"Host": host}).text == "ready"
+    assert local.post("/unload", headers={"Host": host, "Origin": f"http://{host}"}).text == "unloaded"
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        (ServerSettings(), set[str]()),
+        (ServerSettings(host="localhost", page=True, serve_inferences=True), set[str]()),
+        (ServerSettings(host="::1", allowed_hosts="A.example, b.example:8080,"), {"a.example", "b.example"}),
+        (ServerSettings(allowed_hosts="*"), None),
+        (ServerSettings(host="0.0.0.0"), None),
+        (ServerSettings(host="0.0.0.0", allowed_hosts="a.example"), {"a.example"}),
+    ],
+)
+def test_allowed_hosts_follow_the_settings(settings: ServerSettings, hosts: set[str] | None) -> None:
+    assert allowed_hosts(settings) == hosts
+
+
+def test_allowed_host_without_a_name_allows_no_malformed_host() -> None:
+    hosts = allowed_hosts(ServerSettings(allowed_hosts="::1"))
+    assert not any(is_allowed_host(host, hosts) for host in (b"", b"x@127.0.0.1", b"[::1].evil"))
+
+
+@pytest.fixture(scope="module")
+def service() -> Service:
+    options = ModelOptions(model=ROOT / "fixtures" / "models" / "half_plus_two")
+    return Service(ServerSettings(allowed_hosts="models.example"), lambda: find_models(options))
+
+
+def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
+    return TestClient(app, base_url="http://127.0.0.1:8080")
+
+
+def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -> None:
+    paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in service.app.routes}
+    assert paths
+    for listener in service.listeners:
+        client = client_of_app(listener.app)
+        for path in paths | {"/nothing", "/v1/models/half_plus_two/metadata", "//metrics"}:
+            for method in ("GET", "POST", "HEAD", "OPTIONS", "DELETE"):
+                url = f"http://127.0.0.1:8080{path}"
+                response = client.request(method, url, headers={"Host": "evil.example"})
+                assert (method, path, response.status_code) == (method, path, 403)
+    for listener in service.listeners:
+        for host in ("models.example", "models.example:8080", "localhost:1"):
+            assert client_of_app(listener.app).get("/nothing", headers={"Host": host}).status_code == 404
+
+
+def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
+    headers = {"Host": "evil.example"}
+    main, tensorflow_serving = (client_of_app(listener.app) for listener in service.listeners)
+    grps = main.get("/grps/v1/metadata/server", headers=headers).json()
+    assert (grps["status"]["code"], grps["status"]["status"]) == (403, "FAILURE")
+    assert list(main.get("/v2/models/a", headers=headers).json()) == ["error"]
+    assert tensorflow_serving.get("/v1/models/a", headers=headers).text.startswith('{"error": "The Host')
+    chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: find_models(ModelOptions()))
+    client = client_of_app(chariot.listeners[0].app)
+    for path in ("/infer", "http://127.0.0.1:8080//infer", "/v2/models/m-detector/infer"):
+        assert list(client.post(path, headers=headers).json()) == ["error", "detail"]
+    assert list(client.post("/v2/models/detector/infer", headers=headers).json()) == ["error"]
+    response = client.post("/infer", headers=CROSS_SITE)
+    assert (response.status_code, list(response.json())) == (403, ["error", "detail"])
+
+
+PREDICT = "/v1/models/half_plus_two:predict"
+APP_PAGE = {"Origin": "https://app.example", **CROSS_SITE, "Content-Type": "text/plain"}
+
+
+def tensorflow_serving_client(origins: str) -> TestClient[ASGIApp]:
+    """Return a client of the port; its models are not loaded, so a request that is let through gets 404."""
+    settings = ServerSettings(grpc=False, page=False, tensorflow_serving_cors=origins)
+    return client_of_app(Service(settings, lambda: find_models(ModelOptions())).listeners[1].app)
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "status"),
+    [
+        ("", APP_PAGE, 403),
+        ("", {"Origin": "https://app.example", "Content-Type": "text/plain"}, 403),
+        ("", {}, 404),
+        ("", {"Origin": "http://127.0.0.1:8080"}, 404),
+        ("https://app.example", APP_PAGE, 404),
+        ("https://other.example", APP_PAGE, 403),
+        ("*", APP_PAGE, 404),
+    ],
+)
+def test_tensorflow_serving_refuses_posts_from_pages_of_origins_without_permission(
+    origins: str, headers: dict[str, str], status: int
+) -> None:
+    response = tensorflow_serving_client(origins).post(PREDICT, content='{"instances": [1.0]}', headers=headers)
+    assert response.status_code == status
+    assert ("another site" in response.json()["error"]) is (status == 403)
+
+
+def test_listed_origin_of_tensorflow_serving_passes_preflight_and_reads_responses() -> None:
+    client = tensorflow_serving_client("https://app.example, https://other.example")
+    preflight = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
+    response = client.options(PREDICT, headers={"Origin": "https://app.example", **preflight})
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (204, "https://app.example")
+    assert "authorization" in response.headers["access-control-allow-headers"]
+    response = client.post(PREDICT, content="{}", headers=APP_PAGE)
+    assert response.headers["access-control-allow-origin"] == "https://app.example"
+    response = client.options(PREDICT, headers={"Origin": "https://evil.example", **preflight})
+    assert (response.status_code, "access-control-allow-origin" in response.headers) == (400, False)
+
+
+@pytest.mark.parametrize("origins", ["https://app.example", "*"])
+def test_allowed_page_cannot_use_a_stored_password(origins: str) -> None:
+    client = tensorflow_serving_client(origins)
+    body, password = '{"instances": [1.0]}', ("", "key")
+    assert client.post(PREDICT, content=body, headers=APP_PAGE, auth=password).status_code == 403
+    assert client.post(PREDICT, content=body, auth=password).status_code == 404
+
+
+@pytest.mark.parametrize("action", ["online", "offline"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Referer": "http://evil.example/127.0.0.1:8080/"},
+        {"Referer": "http://127.0.0.1:8501/", "Origin": "http://127.0.0.1:8080"},
+        CROSS_SITE,
+    ],
+)
+def test_grps_readiness_switch_refuses_foreign_pages(
+    service: Service, action: str, method: str, headers: dict[str, str]
+) -> None:
+    client = client_of_app(service.listeners[0].app)
+    for path in (f"/grps/v1/health/{action}", f"//grps//v1/health/{action}/"):
+        assert client.request(method, f"http://127.0.0.1:8080{path}", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{}, {"Origin": "http://127.0.0.1:8080", "Referer": "http://127.0.0.1:8080/docs"}])
+def test_grps_readiness_switch_accepts_get_from_own_origin_and_clients(
+    service: Service, headers: dict[str, str]
+) -> None:
+    for action in ("offline", "online"):
+        assert (
+            client_of_app(service.listeners[0].app).get(f"/grps/v1/health/{action}", headers=headers).status_code == 200
+        )

@@ -1,0 +1,154 @@
+"""Dispatch by verb, prefix and port, colliding protocols, and offline mode."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Response
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.engine import Engine
+from app.core.protocols import main_port_protocols
+from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission, json_response
+from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.server.http.dispatch import RouteConflictError, create_handlers
+from app.core.server.transport.acceptor import open_listen_socket
+from app.core.server.transport.connection_table import ConnectionTable, Listener
+from app.core.settings.network import TransportSettings
+from tasks.inference.error import InferenceError
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.servers.http_connections import run_app
+
+
+class VerbProtocol(HttpListener):
+    """Serve paths that end in verbs; as a listener, echo method and path."""
+
+    name = "verbs"
+    title = "Verbs"
+
+    def __init__(self, *verbs: str | None) -> None:
+        self._verbs = verbs
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def handler_of(verb: str | None) -> Callable[[HttpRequest], Awaitable[Response[bytes]]]:
+            async def handle_request(request: HttpRequest) -> Response[bytes]:
+                return json_response(f'["{verb}","{request.path_params["target"]}"]'.encode())
+
+            return handle_request
+
+        path = "/v1/things/{target:str}"
+        return [Endpoint(method="POST", path=path, verb=verb, handle=handler_of(verb)) for verb in self._verbs]
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        return str(error).encode()
+
+    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
+        return HttpAnswer(content=self.error_body(error))
+
+    def permission(self, request: HttpRequest, /) -> Permission:
+        return "infer"
+
+    def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+        async def answer(request: HttpRequest) -> Response[bytes]:
+            return json_response(f'["{request.method}","{request.url.path}"]'.encode(), status=418)
+
+        return answer
+
+
+def test_verb_of_a_path_selects_the_endpoint() -> None:
+    with TestClient(
+        create_app(build_engine(("detector",)), [VerbProtocol("drive", "park")], CollectorRegistry(), 1000)
+    ) as client:
+        assert client.post("/v1/things/a:drive").json() == ["drive", "a"]
+        assert client.post("/v1/things/a:b:park").json() == ["park", "a:b"]
+        for path in ("/v1/things/a", "/v1/things/a:fly", "/v1/things/a:", "/v1/things/a:drive:"):
+            response = client.post(path)
+            assert response.status_code == 404
+            assert response.text == "Expected the name of a model and :drive or :park behind it"
+        paths = client.get("/schema").json()["paths"]
+        assert {path for path in paths if "things" in path} == {
+            "/v1/things/{target}:drive",
+            "/v1/things/{target}:park",
+        }
+
+
+def test_two_protocols_with_the_same_path_and_verb_collide() -> None:
+    engine = build_engine(("detector",))
+    create_handlers([VerbProtocol("drive"), VerbProtocol("park")], engine)
+    with pytest.raises(RouteConflictError, match=r"verbs and verbs both serve POST /v1/things/\{target:str\}:park"):
+        create_handlers([VerbProtocol("drive", "park"), VerbProtocol("park")], engine)
+
+
+def test_a_listener_answers_every_method_and_path() -> None:
+    with TestClient(create_listener_app(build_engine(("detector",)), VerbProtocol(), 1000)) as client:
+        for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+            for path in ("/", "/v1/x:y", "/a/b/c"):
+                response = client.request(method, path)
+                assert response.status_code == 418
+                assert response.json() == [method, path]
+
+
+class PrefixOwner(VerbProtocol):
+    """Own a path prefix."""
+
+    prefixes = ("/v1/things",)
+
+    def routing_error(self, status: int, message: str, /) -> bytes:
+        return f"[{status}]".encode()
+
+
+def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> None:
+    with TestClient(
+        create_app(build_engine(("detector",)), [PrefixOwner("drive")], CollectorRegistry(), 1000)
+    ) as client:
+        for method, path, status in (
+            ("GET", "/v1/things/a", 405),
+            ("POST", "/v1/things", 404),
+            ("GET", "/v1/things/a/b", 404),
+        ):
+            response = client.request(method, path)
+            assert (response.status_code, response.text) == (status, f"[{status}]")
+            assert response.headers["content-type"] == "application/json"
+        for path in ("/v1/thingses", "/v1", "/x/v1/things"):
+            assert client.get(path).json() == {"error": f"Nothing is served at {path}"}
+
+
+def test_each_port_has_its_application() -> None:
+    engine, connections = build_engine(("detector",)), ConnectionTable(TransportSettings(), CollectorRegistry(), 4096)
+    main = Listener(app=create_app(engine, [], CollectorRegistry(), 1000))
+    other = Listener(app=create_listener_app(engine, VerbProtocol(), 1000))
+    with (
+        open_listen_socket("127.0.0.1", 0) as main_socket,
+        open_listen_socket("127.0.0.1", 0) as other_socket,
+        run_app(main, connections, main_socket, others=[(other_socket, other)]),
+    ):
+        statuses = [
+            httpx.get(f"http://127.0.0.1:{listen_socket.getsockname()[1]}/metrics", timeout=60).status_code
+            for listen_socket in (main_socket, other_socket)
+        ]
+    assert statuses == [200, 418]
+
+
+def test_offline_engine_is_not_ready_but_still_serves_inferences() -> None:
+    engine = build_engine(("detector",))
+    paths = ("/ready", "/v2/health/ready", "/v2/models/detector/ready", "/v2/models/m-detector/ready")
+    app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 100_000)
+    with TestClient(app) as client, run_grpc_server(engine) as peer:
+        for online, status in ((True, 200), (False, 503), (True, 200)):
+            engine.online = online
+            assert [client.get(path).status_code for path in paths] == [status] * len(paths)
+            assert grpc_readiness(peer) == [online, online]
+            assert peer.call("ServerLive").live
+            assert client.get("/v2/health/live").status_code == client.get("/v2/models/detector").status_code == 200
+            body = {"inputs": [image_input(encode_base64(encode_image(rectangle())))]}
+            assert client.post("/infer", json=body).status_code == 200
+
+
+def grpc_readiness(peer: GrpcTestClient) -> Sequence[bool]:
+    model = message("ModelReadyRequest", name="detector")
+    return [peer.call("ServerReady").ready, peer.call("ModelReady", model).ready]

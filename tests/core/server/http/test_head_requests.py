@@ -1,0 +1,78 @@
+"""HEAD responses equal GET responses without the body."""
+
+from collections.abc import Iterator
+
+import pytest
+from litestar import Litestar, get
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.core.protocols import LISTENERS, main_port_protocols
+from app.core.server.http.asgi import HeadSupport, create_app, create_listener_app
+from tests.support.servers.apps import ECHO_MODELS
+from tests.support.servers.grpc_server import build_engine
+
+MODEL = next(iter(ECHO_MODELS))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    app = create_app(build_engine((MODEL,)), main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2**20)
+    with TestClient(app) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/health",
+        "/healthz",
+        "/docs",
+        "/openapi.json",
+        "/ready",
+        "/metrics",
+        "/v2",
+        "/v2/health/live",
+        "/v2/health/ready",
+        f"/v2/models/{MODEL}",
+        f"/v2/models/{MODEL}/ready",
+        f"/v1/models/{MODEL}",
+        "/grps/v1/health/live",
+        "/grps/v1/health/ready",
+        "/v2/models/missing/ready",
+        "/nowhere",
+    ],
+)
+def test_head_has_status_and_content_type_of_get_without_body(client: TestClient[Litestar], path: str) -> None:
+    get_response, head_response = client.get(path), client.head(path)
+    assert head_response.status_code == get_response.status_code != 405
+    assert head_response.headers.get("content-type") == get_response.headers.get("content-type")
+    assert head_response.content == b""
+
+
+def test_head_of_ready_is_503_without_models() -> None:
+    engine = build_engine((MODEL,), loaded=False)
+    with TestClient(create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2**20)) as client:
+        assert client.head("/ready").status_code == 503
+        assert client.head("/health").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/inferences", "//inferences", "/page/events", "//page/events", "/page//events"])
+def test_head_of_endless_responses_is_405(path: str) -> None:
+    @get(["/inferences", "/page/events", "/metrics"], sync_to_thread=False)
+    def handle() -> str:
+        return "begun"
+
+    with TestClient(HeadSupport([handle], openapi_config=None)) as client:
+        assert client.get(f"http://testserver.local{path}").text == "begun"
+        assert client.head(f"http://testserver.local{path}").status_code == 405
+        assert client.head("http://testserver.local//metrics").status_code == 200
+
+
+def test_head_on_a_protocol_port_is_answered_by_the_protocol() -> None:
+    with TestClient(create_listener_app(build_engine((MODEL,)), LISTENERS[0], 2**20)) as client:
+        assert client.get(f"/v1/models/{MODEL}").status_code == 200
+        # TensorFlow Serving does the same.
+        head_response = client.head(f"/v1/models/{MODEL}")
+        assert (head_response.status_code, head_response.content) == (400, b"")

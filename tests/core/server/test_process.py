@@ -1,0 +1,191 @@
+"""The server as a process: start, requests, stop, and failed starts."""
+
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from app.core.settings.server import ServerSettings
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.models.model_folders import write_model
+from tests.support.polling import wait_until
+from tests.support.servers.collector import run_otlp_collector
+from tests.support.servers.ports import reserve_ports
+from tests.support.servers.server_process import ROOT, run_server
+
+DETECTOR = ROOT / "fixtures" / "models" / "detector"
+SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
+
+pytestmark = pytest.mark.slow
+
+
+def test_process_serves_the_fixture_models_and_exits_with_status_0() -> None:
+    with run_server() as server:
+        address = server.address
+        assert httpx.get(f"{address}/ready", timeout=60).status_code == 200
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()), metadata="[]")]}
+        response = httpx.post(
+            f"{address}/v2/models/m-detector/infer", json=body, headers={"X-Request-ID": "r-1"}, timeout=60
+        )
+        (output,) = response.json()["outputs"]
+        assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(output["data"][0][0])
+        assert output["parameters"] == {"metadata": "[]"}
+        assert server.stop() == 0
+        lines = [json.loads(line) for line in server.log if '"r-1"' in line]
+        assert [(line["event"], line["outcome"], line["model"]) for line in lines] == [("inference", "ok", "detector")]
+
+
+def test_settings_are_read_from_the_environment_of_chariot() -> None:
+    variables = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": "0", "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
+    environment = {**os.environ, **variables, "DEFAULT_SCORE_THRESHOLD": "0.999"}
+    with run_server(environment=environment) as server:
+        assert urlsplit(server.address).port not in (None, ServerSettings().port)
+        headers = {"content-type": "image/jpeg"}
+        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
+        assert response.json() == {"output": []}
+        headers["chariot-inference-parameters"] = '{"score_threshold": 0.5}'
+        response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
+        assert response.json()["output"]
+
+
+def test_json_log_holds_only_json_and_names_all_addresses() -> None:
+    with run_server("--model", str(DETECTOR)) as server:
+        assert httpx.get(server.address, timeout=60).status_code == 200
+        assert server.stop() == 0
+        records = [json.loads(line) for line in server.log]
+        (ready,) = (record for record in records if record["event"] == "server ready")
+        assert (ready["address"], ready["chariot_protocol"]) == (server.address, "chariot-v2-kserve")
+        assert ready["listeners"] == {
+            "gRPC": server.grpc_address,
+            "TensorFlow Serving": server.tensorflow_serving_address,
+            "TensorFlow Serving gRPC": server.tensorflow_grpc_address,
+        }
+
+
+def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path) -> None:
+    file = tmp_path / "broken.onnx"
+    file.write_bytes((DETECTOR / "model.onnx").read_bytes()[:5000])
+    with run_server("--model", str(file)) as server:
+        assert server.wait() == 1
+        last = json.loads(server.log[-1])
+        assert last["event"] == "server did not start"
+        assert last["reason"].startswith("no model could be loaded")
+        assert "broken.onnx" in last["reason"]
+        assert "Traceback" not in "".join(server.log)
+
+
+def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> None:
+    shutil.copytree(DETECTOR, tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
+    with run_server("--model-repository", str(tmp_path)) as server:
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
+        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body, timeout=60).status_code == 200
+        response = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body, timeout=60)
+        assert response.status_code == 503
+        assert "model.onnx" in response.json()["error"]
+        ready = httpx.get(f"{server.address}/ready", timeout=60)
+        assert ready.status_code == 503
+        assert "bad/1" in ready.json()["error"]
+
+
+def test_broken_next_version_leaves_the_earlier_one_in_service(tmp_path: Path) -> None:
+    model = shutil.copytree(DETECTOR, tmp_path / "detector")
+    (model / "2").mkdir()
+    (model / "2" / "model.onnx").write_bytes((DETECTOR / "model.onnx").read_bytes()[:5000])
+    with run_server("--model", str(model)) as server:
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
+        response = httpx.post(f"{server.address}/v2/models/m-detector/infer", json=body, timeout=60)
+        assert response.status_code == 200
+        assert response.json()["model_version"] == "1"
+        ready = httpx.get(f"{server.address}/ready", timeout=60)
+        assert ready.status_code == 503
+        assert ready.json()["error"].startswith("detector/2: ")
+        assert ready.json()["error"].endswith(" (version 1 answers instead)")
+        assert any('"model falls back to an earlier version"' in line for line in server.log)
+
+
+def test_tensorflow_serving_port_answers_in_its_protocol_while_other_models_load(tmp_path: Path) -> None:
+    shutil.copytree(DETECTOR, tmp_path / "models" / "detector")
+    go_on = tmp_path / "go_on"
+    code = f"""
+        import pathlib, threading
+
+        class Model:
+            def __init__(self):
+                while not pathlib.Path({str(go_on)!r}).exists():
+                    threading.Event().wait(0.02)
+
+            def predict(self, images):
+                return [[] for _ in images]
+        """
+    write_model(tmp_path / "models" / "slow", code)
+    (port,) = reserve_ports(1)
+    url = f"http://127.0.0.1:{port}/v1/models/detector"
+    body = {"instances": [{"b64": encode_base64(SCENE.read_bytes())}]}
+    arguments = ["--model-repository", str(tmp_path / "models"), "--allow-code"]
+    with run_server(*arguments, "--tensorflow-serving-port", str(port)) as server:
+        wait_until(lambda: _is_available(url))
+        while_loading = httpx.post(f"{url}:predict", json=body, timeout=60)
+        go_on.touch()
+        assert server.tensorflow_serving_address == f"http://127.0.0.1:{port}"
+        assert while_loading.json() == httpx.post(f"{url}:predict", json=body, timeout=60).json()
+
+
+def _is_available(url: str) -> bool:
+    try:
+        return '"AVAILABLE"' in httpx.get(url, timeout=60).text
+    except httpx.TransportError:
+        return False
+
+
+def test_process_exits_with_a_message_for_wrong_arguments() -> None:
+    with run_server("--model", "no/such/place") as server:
+        assert server.wait() == 1
+        assert "neither a model file nor a folder" in server.log[-1]
+        assert "Traceback" not in "".join(server.log)
+
+
+@pytest.mark.parametrize("option", ["--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
+def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with run_server("--model", str(DETECTOR), option, str(port)) as server:
+            assert server.wait() == 1
+            assert f"127.0.0.1:{port}: Address already in use. " in server.log[-1]
+            assert f"with {option}, or 0" in server.log[-1]
+
+
+def test_sigterm_waits_for_requests_in_flight() -> None:
+    with run_server("--model", str(DETECTOR)) as server:
+        host, _, port = server.address.removeprefix("http://").partition(":")
+        body = json.dumps({"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}).encode()
+        head = f"POST /infer HTTP/1.1\r\nHost: [::1]\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as response:
+            connection.sendall(head.encode())
+            assert response.readline().startswith(b"HTTP/1.1 100")
+            assert response.readline() == b"\r\n"
+            server.process.terminate()
+            connection.sendall(body)
+            assert response.readline().startswith(b"HTTP/1.1 200")
+        assert server.wait() == 0
+
+
+def test_trace_context_of_the_client_reaches_the_collector() -> None:
+    received: list[tuple[str, bytes]] = []
+    trace = bytes(range(16))
+    with (
+        run_otlp_collector(received) as endpoint,
+        run_server("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server,
+    ):
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
+        headers = {"traceparent": f"00-{trace.hex()}-{bytes(range(8)).hex()}-01"}
+        assert httpx.post(f"{server.address}/infer", json=body, headers=headers, timeout=60).status_code == 200
+        assert server.stop() == 0
+    assert any(trace in content for _, content in received)

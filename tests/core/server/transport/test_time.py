@@ -1,0 +1,141 @@
+"""Timeouts of slow clients over real connections, which the server checks once a second."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from app.core.settings.network import TransportSettings
+from tests.support.polling import wait_until
+from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = TransportSettings(
+    header_timeout=0.5, body_timeout=0.5, write_timeout=0.5, keep_alive_timeout=0.5, lowest_rate=100_000
+)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
+BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HttpTestServer]:
+    with run_http_server(SETTINGS) as running:
+        yield running
+
+
+def drip(connection: socket.socket, first: bytes, drop: bytes) -> bytes:
+    """Send `drop` again and again until the server closes, and return what it sent."""
+    connection.sendall(first)
+    connection.settimeout(0.02)
+    received = b""
+    while True:
+        try:
+            chunk = connection.recv(65536)
+        except TimeoutError:
+            connection.send(drop)
+            continue
+        except ConnectionError:
+            return received
+        if not chunk:
+            return received
+        received += chunk
+
+
+@pytest.mark.parametrize(
+    ("first", "drop"),
+    [(b"", b"\r\n"), (GET, b"x"), (GET, b"X: y\r\n"), (BODY, b"x")],
+    ids=["empty lines", "a header", "headers", "a body"],
+)
+def test_client_that_drips_bytes_is_disconnected(server: HttpTestServer, first: bytes, drop: bytes) -> None:
+    with closing(server.connect()) as connection:
+        received = drip(connection, first, drop)
+    assert [status for status, _ in parse_responses(received)] == ([408] if first else [])
+
+
+def test_client_that_stops_sending_is_disconnected(server: HttpTestServer) -> None:
+    """Open all connections at once, because each one waits for a timeout."""
+    statuses_by_request = {
+        b"": [],
+        b"GET": [408],
+        GET: [408],
+        BODY: [408],
+        BODY + b"x" * 600_000: [408],
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc": [408],
+        GET + b"\r\n": [200],
+        GET + b"\r\nGET": [200, 408],
+        b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc": [200],
+    }
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(server.connect())) for _ in statuses_by_request]
+        for connection, request in zip(connections, statuses_by_request, strict=True):
+            connection.sendall(request)
+        statuses = [
+            [status for status, _ in parse_responses(read_until_closed(connection))] for connection in connections
+        ]
+    assert statuses == list(statuses_by_request.values())
+
+
+def test_client_that_stops_reading_is_disconnected(server: HttpTestServer) -> None:
+    before = server.metric_value("charioteer_connections_ended_total", reason="answer")
+    with closing(server.connect()) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_until(lambda: server.metric_value("charioteer_connections_ended_total", reason="answer") != before)
+        assert len(read_until_closed(connection)) < 64_000_000
+
+
+def test_slow_reader_above_the_minimum_rate_gets_the_complete_response(server: HttpTestServer) -> None:
+    with closing(server.connect()) as connection:
+        connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        received = 0
+        pause = threading.Event()
+        while chunk := connection.recv(4_000_000):
+            received += len(chunk)
+            pause.wait(0.02)
+    assert received > 64_000_000
+
+
+def test_rest_of_a_body_after_an_early_response_is_drained(server: HttpTestServer) -> None:
+    pause = threading.Event()
+    with closing(server.connect()) as connection:
+        connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n")
+        for _ in range(30):
+            connection.sendall(b"x" * 20_000)
+            pause.wait(0.1)
+        connection.sendall(GET + b"Connection: close\r\n\r\n")
+        assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200, 200]
+
+
+def test_new_connection_without_request_has_the_keep_alive_timeout() -> None:
+    settings = TransportSettings(header_timeout=0.5)
+    with run_http_server(settings) as server, closing(server.connect()) as connection:
+        assert not server.client_left.wait(3)
+        connection.sendall(GET + b"Connection: close\r\n\r\n")
+        assert parse_responses(read_until_closed(connection))[0][0] == 200
+
+
+def test_client_that_waits_for_a_busy_server_is_not_disconnected() -> None:
+    with run_http_server(SETTINGS) as server, closing(server.connect()) as connection:
+        connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert not server.client_left.wait(2)
+        server.release.set()
+        assert parse_responses(read_until_closed(connection))[0][0] == 200
+
+
+def test_malformed_bytes_after_a_request_do_not_cancel_it() -> None:
+    with run_http_server(SETTINGS) as server, closing(server.connect()) as connection:
+        connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\nnonsense")
+        assert not server.client_left.wait(4)
+        server.release.set()
+        assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200]
+
+
+def test_thousand_slow_clients_do_not_block_others() -> None:
+    with run_http_server(TransportSettings()) as server, ExitStack() as stack:
+        for _ in range(1000):
+            stack.enter_context(closing(server.connect())).sendall(BODY[:-2])
+        for _ in range(50):
+            assert parse_responses(server.send_and_read(GET + b"Connection: close\r\n\r\n"))[0][0] == 200

@@ -1,0 +1,61 @@
+"""Deliberate faults in an engine of chariot-v2."""
+
+from typing import Any
+
+import httpx
+
+from tests.plugins.conformance.deliberate_faults.items import faults
+from tests.plugins.conformance.deliberate_faults.spoiling import (
+    change_answers,
+    replace_at,
+    replace_containing,
+    replace_when,
+)
+from tests.plugins.conformance.engines import AnswerFault, Fault
+
+
+def reject_content_type(content_type: str, status: int = 415) -> AnswerFault:
+    """Reject bodies of a Content-Type."""
+    return replace_when(lambda r: r.method == "POST" and r.headers.get("content-type", "") == content_type, status)
+
+
+def nested(answer: Any) -> None:
+    if "output" in answer:
+        answer["output"] = [answer["output"]]
+
+
+def error_without_detail(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    return (status, {"error": "no"}) if status == 400 else (status, answer)
+
+
+def reversed_lines(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    if isinstance(answer, bytes) and status == 200:
+        return status, b"".join(line + b"\n" for line in reversed(answer.splitlines()))
+    return status, answer
+
+
+ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
+    "results": ("CV2-001", change_answers(lambda a: a.update(results=a.pop("output")) if "output" in a else None)),
+    "no slash at the end": ("CV2-002", replace_at("/infer/")),
+    "items in a list": ("CV2-003", change_answers(nested)),
+    "a Content-Type is needed": ("CV2-004", reject_content_type("")),
+    "no lines": ("CV2-005", reject_content_type("application/jsonl")),
+    "no images": ("CV2-007", reject_content_type("image/png")),
+    "any header": ("CV2-008", replace_when(lambda r: r.headers.get("chariot-inference-parameters") == "{", 200)),
+    "not JSON, 500": ("CV2-009", replace_when(lambda r: r.content == b'{"input": ', 500)),
+    "not base64, 500": ("CV2-010", replace_containing(b"%%%", 500)),
+    "no input, 500": ("CV2-011", replace_when(lambda r: r.content == b'{"parameters":{}}', 500)),
+    "errors without detail": ("CV2-012", error_without_detail),
+}
+"""For each fault the check that must fail, and the change of the answer."""
+
+_NAME = "chariot-v2"
+
+FAULTS: dict[str, Fault] = {
+    **faults(_NAME, "CV2"),
+    **{
+        name: Fault(protocol=_NAME, model="detector", check=c, change_answer=change_answer)
+        for name, (c, change_answer) in ANSWER_FAULTS.items()
+    },
+    "lines backwards": Fault(protocol=_NAME, model="detector", check="CV2-006", change_answer=reversed_lines, raw=True),
+}

@@ -1,0 +1,169 @@
+"""Deliberate faults in an engine of GRPS over HTTP."""
+
+from typing import Any
+
+import httpx
+
+from tests.plugins.conformance.deliberate_faults.spoiling import change_answers, replace_when, set_headers
+from tests.plugins.conformance.engines import AnswerFault, Fault
+
+PREDICT = "/infer/predict"
+SUCCESS = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "[]"}
+
+
+def failure(code: int, text: str = "no") -> dict[str, Any]:
+    return {"status": {"code": code, "msg": text, "status": "FAILURE"}}
+
+
+def replace_prediction(word: bytes, status: int = 200, answer: Any = SUCCESS, *, query: str = "") -> AnswerFault:
+    """Replace the answer to predictions with `word` in the body and `query` in the query."""
+    return replace_when(
+        lambda r: r.url.path.endswith(PREDICT) and word in r.content and query in str(r.url.query), status, answer
+    )
+
+
+def replace_prediction_of(content: bytes) -> AnswerFault:
+    return replace_when(lambda r: r.url.path.endswith(PREDICT) and r.content == content, 200, SUCCESS)
+
+
+def replace_at(path: str, status: int, answer: Any) -> AnswerFault:
+    return replace_when(lambda r: r.url.path.endswith(path), status, answer)
+
+
+def two_data_fields(answer: Any) -> None:
+    answer["gmap" if "gmap" not in answer else "str_data"] = {}
+
+
+def too_few(answer: Any) -> None:
+    for tensor in answer.get("gtensors", {}).get("tensors", ()):
+        tensor["flat_float32"].pop()
+
+
+def misread_nested(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    """Misread nested numbers."""
+    if status == 200 and b'"ndarray"' in request.content:
+        answer["gtensors"]["tensors"][0]["flat_float32"][0] += 1
+    return status, answer
+
+
+def nested(answer: Any) -> None:
+    if "ndarray" in answer:
+        answer["ndarray"] = [answer["ndarray"]]
+
+
+def without_message(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    if status >= 400 and request.url.path.endswith(PREDICT):
+        answer["status"]["msg"] = ""
+    return status, answer
+
+
+def always_200(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    """Answer with status 200 as GRPS's C++ server does."""
+    return (200 if request.url.path.endswith(PREDICT) else status), answer
+
+
+def server_error_for_bad_json(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    """Answer malformed JSON with status 500 as GRPS's Python server does."""
+    return (500, failure(500)) if request.content.endswith(b": ") else (status, answer)
+
+
+def without_model_query(request: httpx.Request) -> httpx.Request:
+    """Ignore the model in the query, unless the message also names a model."""
+    if b'"model"' in request.content or "conform-unknown" not in str(request.url):
+        return request
+    url = request.url.copy_remove_param("model")
+    return httpx.Request(request.method, url, headers=request.headers, content=request.content)
+
+
+def server_error_for_unknown_model(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    return (500, failure(500)) if status == 404 and b"conform-unknown" in request.content else (status, answer)
+
+
+def comma_separated_stream(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    """Separate the messages of a stream by commas."""
+    if "streaming" in str(request.url) and isinstance(answer, bytes):
+        return status, b"},{".join(part for part in answer.split(b"}{")) if b"}{" in answer else answer + b","
+    return status, answer
+
+
+def stream_without_flags(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
+    if "streaming" in str(request.url) and status == 200:
+        answer["status"]["status"] = "UNKNOWN"
+    return status, answer
+
+
+ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
+    "live without a flag": (
+        "detector",
+        "GRPS-S01",
+        change_answers(lambda a: a["status"].pop("status"), "/health/live"),
+    ),
+    "never ready": ("detector", "GRPS-S02", replace_at("/health/ready", 503, failure(503))),
+    "always ready": ("detector", "GRPS-S03", replace_at("/health/ready", 200, SUCCESS)),
+    "not ready is 200": ("detector", "GRPS-004", lambda r, s, a: (200, a) if r.url.path.endswith("ready") else (s, a)),
+    "no YAML": ("detector", "GRPS-S04", change_answers(lambda a: a.update(str_data="a: [b: c"), "/metadata/server")),
+    "no status": ("detector", "GRPS-S05", change_answers(lambda a: a.pop("status"), PREDICT)),
+    "two kinds of data": ("detector", "GRPS-S06", change_answers(two_data_fields, PREDICT)),
+    "JSON as text": ("detector", "GRPS-008", set_headers(PREDICT, content_type="text/html")),
+    "too few elements": ("half_plus_two", "GRPS-S07", change_answers(too_few, PREDICT)),
+    "only datatype names accepted": ("half_plus_two", "GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400))),
+    "nested numbers misread": ("half_plus_two", "GRPS-011", misread_nested),
+    "nested once more": ("half_plus_two", "GRPS-012", change_answers(nested, PREDICT)),
+    "ndarray ignored": (
+        "detector",
+        "GRPS-013",
+        replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" not in str(r.url), 200, SUCCESS),
+    ),
+    "no bytes": (
+        "detector",
+        "GRPS-014",
+        replace_when(lambda r: r.headers.get("content-type") == "application/octet-stream", 415, failure(415)),
+    ),
+    "any model accepted": ("detector", "GRPS-S08", replace_prediction(b"conform-unknown")),
+    "unknown models are 500": ("detector", "GRPS-S09", server_error_for_unknown_model),
+    "query before body": (
+        "detector",
+        "GRPS-018",
+        replace_when(lambda r: "conform-unknown" in str(r.url) and b'"model"' in r.content, 404, failure(404)),
+    ),
+    "anything is JSON": ("detector", "GRPS-019", replace_when(lambda r: r.content.endswith(b": "), 200, SUCCESS)),
+    "bad JSON, 500": ("detector", "GRPS-020", server_error_for_bad_json),
+    "no data, 200": ("detector", "GRPS-021", replace_prediction(b'"conform_unknown"')),
+    "no body, 200": ("detector", "GRPS-022", replace_prediction_of(b"")),
+    "any Content-Type accepted": (
+        "detector",
+        "GRPS-023",
+        replace_when(lambda r: r.headers.get("content-type") == "image/png", 200, SUCCESS),
+    ),
+    "bytes in JSON": ("detector", "GRPS-024", replace_prediction(b'"bin_data"')),
+    "errors without a message": ("detector", "GRPS-025", without_message),
+    "always 200": ("detector", "GRPS-026", always_200),
+    "no YAML of a model": ("detector", "GRPS-S10", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
+    "metadata of anything": (
+        "detector",
+        "GRPS-S11",
+        replace_when(
+            lambda r: r.url.path.endswith("/metadata/model") and b"conform-unknown" in r.content, 200, SUCCESS
+        ),
+    ),
+    "a stream without flags": ("detector", "GRPS-029", stream_without_flags),
+    "ndarray in a stream accepted": (
+        "detector",
+        "GRPS-030",
+        replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" in str(r.url), 200, SUCCESS),
+    ),
+}
+"""For each fault the model, the check that must fail, and the change of the answer."""
+
+_NAME = "grps"
+
+FAULTS: dict[str, Fault] = {
+    **{
+        name: Fault(protocol=_NAME, model=m, check=c, change_answer=change_answer)
+        for name, (m, c, change_answer) in ANSWER_FAULTS.items()
+    },
+    "query ignored": Fault(protocol=_NAME, model="detector", check="GRPS-017", change_request=without_model_query),
+    "commas in a stream": Fault(
+        protocol=_NAME, model="vlm", check="GRPS-029", change_answer=comma_separated_stream, raw=True
+    ),
+}

@@ -1,0 +1,304 @@
+"""Engines to check against protocols: ours, and ours with one deliberate fault."""
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import cv2
+import httpx
+import numpy as np
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+from litestar import Litestar
+from litestar.testing import TestClient
+from numpy.typing import NDArray
+
+from app.core.assembly.models import load as load_fixture
+from app.core.engine.models.servable import Servable
+from app.core.proto import GRPS, INFERENCE, MODEL_SERVICE, PREDICTION_SERVICE
+from app.core.settings.model import ModelSource
+from app.core.settings.server import DEMO_MODELS
+from app.plugins.conformance.check import Verdict
+from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.runner import CheckRunner, ConformanceReport
+from app.plugins.conformance.sample_images import SampleImage, load_image
+from metadata.model import ModelMetadata
+from tasks.object_detection import DetectionInput
+from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
+from tasks.task import TaskType
+from tests.support.models.fake_models import bright_mask, detect_oriented
+from tests.support.servers.apps import PYTHON_MODELS, app_with_sources, model_source
+from tests.support.servers.grpc_server import build_engine_from_sources, run_grpc_server
+from tests.support.servers.server_process import ROOT
+
+PROTOCOLS_BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
+BARS = "bars"
+"""A model that detects oriented bars exactly."""
+
+CHARIOT_PROTOCOLS = ("chariot-v2-kserve", "chariot-v2")
+
+Key = tuple[object, ...]
+
+_SERVICES = (INFERENCE, GRPS, PREDICTION_SERVICE, MODEL_SERVICE)
+
+_STATEFUL_PATHS = ("/health/", "/Online", "/Offline", "/CheckReadiness")
+"""Parts of the paths whose answers depend on earlier requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithHeaders:
+    """A body, as JSON or bytes, with headers that replace the original ones; None removes a header."""
+
+    body: Any
+    headers: Mapping[str, str | None]
+
+
+@dataclass(slots=True)
+class Reply:
+    """The reply to a gRPC call: its status, its error text and its messages."""
+
+    status: int
+    text: str
+    messages: list[Any]
+
+    def replace(self, status: int, *messages: Any, text: str = "no") -> None:
+        """Replace the status, the messages and the error text."""
+        self.status, self.text, self.messages[:] = status, text if status else "", messages
+
+
+AnswerFault = Callable[[httpx.Request, int, Any], tuple[int, Any]]
+"""Take a request and the status and JSON of the correct answer; return what to answer instead, as JSON or bytes."""
+
+RequestFault = Callable[[httpx.Request], httpx.Request]
+"""Take a request; return the request that the broken engine handles instead."""
+
+CallFault = Callable[[str, Any, Reply], None]
+"""Take a method, its request and the correct reply, and change the reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A deliberate fault.
+
+    Args:
+        protocol: the protocol that it breaks.
+        model: the model that shows it, a fixture or `BARS`.
+        check: the id of the check that must fail.
+        change_answer: the change of HTTP answers.
+        change_request: the change of HTTP requests.
+        change_call: the change of gRPC replies.
+        also_fails: the ids of other checks that must fail.
+        raw: whether `change_answer` also receives answers that are not JSON, as bytes.
+    """
+
+    protocol: str
+    model: str
+    check: str
+    change_answer: AnswerFault = lambda _, status, answer: (status, answer)
+    change_request: RequestFault = lambda request: request
+    change_call: CallFault = lambda _method, _request, _reply: None
+    also_fails: Sequence[str] = ()
+    raw: bool = False
+
+
+@cache
+def scenes() -> Sequence[SampleImage]:
+    """Return images of the kinds that the fixture models were trained on."""
+    folder = ROOT / "fixtures" / "images"
+    return [load_image(name, (folder / name).read_bytes()) for name in ("scene.jpg", "oriented.jpg")]
+
+
+def sources(model: str) -> Sequence[ModelSource]:
+    """Return the source of a model: a fixture, a Python model of the tests, or `BARS`."""
+    if (PYTHON_MODELS / model).is_dir():
+        return [model_source(model)]
+    return [ModelSource(name=model, version="1", folder=DEMO_MODELS / model)]
+
+
+def load(source: ModelSource) -> Servable:
+    """Load a model, a fixture or `BARS`."""
+    if source.name != BARS:
+        return load_fixture(source)
+    description = ModelMetadata(
+        task_type=TaskType.ORIENTED_OBJECT_DETECTION, platform="stand-in", layout="none", labels=(), inputs=(),
+        outputs=(), facts=(),
+    )  # fmt: skip
+    return Servable(OrientedObjectDetection(), detect_bars, description, {})
+
+
+def detect_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:
+    """Detect the bright part of a dark image exactly, as no trained model does, and nothing in a plain image."""
+    return [
+        detect_oriented([detection_input])[0]
+        if bright_mask(detection_input.image).any()
+        else _no_detections(detection_input)
+        for detection_input in inputs
+    ]
+
+
+def _no_detections(detection_input: DetectionInput) -> OrientedDetections:
+    no_scores, no_boxes = np.zeros(0, np.float32), np.zeros((0, 5), np.float32)
+    size = {"width": detection_input.image.width, "height": detection_input.image.height}
+    return OrientedDetections(labels=[], scores=no_scores, boxes=no_boxes, **size)
+
+
+@contextmanager
+def engine(model: str, protocol: str = "chariot-v2-kserve") -> Generator[TestClient[Litestar]]:
+    """Serve one model with our engine, over HTTP."""
+    with TestClient(app_with_sources(sources(model), load, protocol)) as client:
+        yield client
+
+
+@contextmanager
+def grpc_engine(model: str) -> Generator[GrpcChannel]:
+    """Serve one model with our engine, and yield a gRPC channel to it."""
+    with run_grpc_server(build_engine_from_sources(sources(model), load)) as peer:
+        yield GrpcChannel(peer.channel, (), 30)
+
+
+@dataclass(slots=True)
+class Engines:
+    """Our engines, started on first use, with a cache of their answers, because most faults change the same answers."""
+
+    stack: ExitStack
+    _running: dict[Key, Any] = field(default_factory=dict[Key, Any])
+    _answers: dict[Key, Any] = field(default_factory=dict[Key, Any])
+
+    def http(self, model: str, protocol: str) -> TestClient[Litestar]:
+        if (model, protocol) not in self._running:
+            self._running[model, protocol] = self.stack.enter_context(engine(model, protocol))
+        return self._running[model, protocol]
+
+    def grpc(self, model: str) -> GrpcChannel:
+        if (model, "grpc") not in self._running:
+            self._running[model, "grpc"] = self.stack.enter_context(grpc_engine(model))
+        return self._running[model, "grpc"]
+
+    def cached(self, key: Key, request: Callable[[], Any], *, repeated: bool) -> Any:
+        """Return the cached answer; send again if it is stateful or `repeated` in one run."""
+        if repeated or any(word in str(part) for part in key[:4] for word in _STATEFUL_PATHS):
+            return request()
+        if key not in self._answers:
+            self._answers[key] = request()
+        return self._answers[key]
+
+
+@contextmanager
+def open_engines() -> Generator[Engines]:
+    """Yield engines; until they close, encode equal images once, because every run of the checks sends the same."""
+    encode: Callable[..., Any] = cv2.imencode
+    encoded: dict[Key, Any] = {}
+
+    def encode_once(extension: str, pixels: NDArray[Any], *options: Sequence[int]) -> Any:
+        key = (extension, pixels.shape, pixels.dtype, sha256(pixels.tobytes()).digest(), str(options))
+        if key not in encoded:
+            encoded[key] = encode(extension, pixels, *options)
+        return encoded[key]
+
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cv2, "imencode", encode_once)
+        yield Engines(stack)
+
+
+class FaultyTransport(httpx.BaseTransport):
+    """Forward requests to our engine, and apply a fault to the requests or answers."""
+
+    def __init__(self, engines: Engines, fault: Fault) -> None:
+        self._engines, self._fault = engines, fault
+        self._seen = set[Key]()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        response = self._answer(request)
+        # The content is already decompressed.
+        dropped = ("content-length", "content-encoding")
+        headers = {name: value for name, value in response.headers.items() if name.lower() not in dropped}
+        try:
+            correct = response.json()
+        except ValueError:
+            if not self._fault.raw:
+                return httpx.Response(response.status_code, headers=headers, content=response.content)
+            correct = response.content
+        status, wrong = self._fault.change_answer(request, response.status_code, correct)
+        if isinstance(wrong, WithHeaders):
+            headers = {name: value for name, value in headers.items() if name not in wrong.headers}
+            headers |= {name: value for name, value in wrong.headers.items() if value is not None}
+            wrong = wrong.body
+        content = wrong if isinstance(wrong, bytes) else json.dumps(wrong).encode()
+        return httpx.Response(status, headers=headers, content=content)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        forwarded = self._fault.change_request(request)
+        key = (self._fault.protocol, self._fault.model, forwarded.method, str(forwarded.url), forwarded.content,
+               tuple(sorted(forwarded.headers.items())))  # fmt: skip
+        repeated = key in self._seen
+        self._seen.add(key)
+        client = self._engines.http(self._fault.model, self._fault.protocol)
+
+        def send() -> httpx.Response:
+            return client.request(
+                forwarded.method, str(forwarded.url), content=forwarded.content, headers=forwarded.headers
+            )
+
+        return self._engines.cached(key, send, repeated=repeated)
+
+
+class FaultyCaller(GrpcChannel):
+    """Forward calls to our engine, and apply a fault to the replies."""
+
+    def __init__(self, engines: Engines, fault: Fault) -> None:
+        self._engines, self._fault = engines, fault
+        self._seen = set[Key]()
+
+    def wait_connected(self) -> None:
+        self._engines.grpc(self._fault.model).wait_connected()
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+        key = (self._fault.model, path, message)
+        repeated = key in self._seen
+        self._seen.add(key)
+        channel = self._engines.grpc(self._fault.model)
+        status, text, answers = self._engines.cached(
+            key, lambda: channel.call(path, message, streamed=streamed), repeated=repeated
+        )
+        name, method = path.lstrip("/").split("/")
+        service = next(candidate for candidate in _SERVICES if candidate.full_name == name)
+        descriptor = service.methods_by_name[method]
+        request_class, answer_class = map(GetMessageClass, (descriptor.input_type, descriptor.output_type))
+        reply = Reply(status, text, [answer_class.FromString(answer) for answer in answers])
+        self._fault.change_call(method, request_class.FromString(message), reply)
+        return reply.status, reply.text, [answer.SerializeToString() for answer in reply.messages]
+
+
+def check_engine(
+    client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcChannel | None = None, **target: Any
+) -> ConformanceReport:
+    """Check the engine that `client` or `caller` reaches."""
+    target = {"images": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
+    probe = Probe(client, Target(url="http://testserver.local", **target), transport=caller)
+    return run_checks(PROTOCOLS_BY_NAME[protocol], probe)
+
+
+def run_checks(protocol: Protocol, probe: Probe) -> ConformanceReport:
+    """Run every check of `protocol` if the engine answers."""
+    runner = CheckRunner(protocol, probe)
+    runner.check_reachable()
+    return runner.report()
+
+
+def check_with_fault(engines: Engines, fault: Fault) -> ConformanceReport:
+    """Check our engine with a deliberate fault."""
+    model = None if fault.protocol in CHARIOT_PROTOCOLS else fault.model
+    caller = FaultyCaller(engines, fault) if PROTOCOLS_BY_NAME[fault.protocol].rpc else None
+    with httpx.Client(transport=FaultyTransport(engines, fault), timeout=60) as client:
+        return check_engine(client, fault.protocol, caller=caller, model=model)
+
+
+def failed_checks(report: ConformanceReport) -> dict[str, str]:
+    """Return the ids of the failed checks, with the reasons."""
+    return {finding.check.id: finding.reason for finding in report.findings if finding.verdict is Verdict.FAILED}

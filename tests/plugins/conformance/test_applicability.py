@@ -1,0 +1,128 @@
+"""Models and engines that the checks of Chariot's protocols are not for."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from app.plugins.conformance.check import Verdict
+from app.plugins.conformance.client.probe import Probe, Target
+from app.plugins.conformance.command import conform
+from app.plugins.conformance.options import ConformanceOptions
+from app.plugins.conformance.output.reports import html_report, junit_report, to_plain
+from app.plugins.conformance.runner import CheckRunner, ConformanceReport
+from tests.plugins.conformance.engines import (
+    CHARIOT_PROTOCOLS,
+    PROTOCOLS_BY_NAME,
+    Engines,
+    Fault,
+    check_with_fault,
+    open_engines,
+)
+from tests.support.servers.server_process import run_server
+
+TEXT_MODEL = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
+              "outputs": [{"name": "greeting", "datatype": "BYTES", "shape": [-1]}]}  # fmt: skip
+IMAGE_MODEL = {"inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
+               "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 3]}]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[Engines]:
+    with open_engines() as engines:
+        yield engines
+
+
+def check(
+    metadata: Mapping[str, object], outputs: Sequence[object], *, takes_text: bool, **target: Any
+) -> ConformanceReport:
+    """Check an engine of chariot-v2-kserve that answers with `outputs`, or refuses all inferences without any."""
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"name": "m", "platform": "p", **metadata})
+        tensors = json.loads(request.content or b"{}").get("inputs", [])
+        if tensors and tensors[0].get("name") in ("text", "image"):
+            return httpx.Response(200 if takes_text else 400, json={"outputs": []})
+        return httpx.Response(200, json={"outputs": outputs}) if outputs else httpx.Response(400, json={"error": "no"})
+
+    with httpx.Client(transport=httpx.MockTransport(reply)) as client:
+        engine = Target(url="http://engine.local", model="m", **target)
+        return CheckRunner(PROTOCOLS_BY_NAME["chariot-v2-kserve"], Probe(client, engine)).report()
+
+
+@pytest.mark.parametrize("protocol", CHARIOT_PROTOCOLS)
+@pytest.mark.parametrize(("model", "reason"), [("half_plus_two", "takes tensors: x FP32"), ("greeter", "takes texts")])
+def test_no_check_of_chariot_is_for_a_tensor_model(engines: Engines, protocol: str, model: str, reason: str) -> None:
+    report = check_with_fault(engines, Fault(protocol=protocol, model=model, check=""))
+    assert {finding.verdict for finding in report.findings} == {Verdict.NOT_APPLICABLE}
+    assert report.conforms
+    assert reason in report.inapplicable_reason
+    assert reason in to_plain(report)["inapplicable"]
+    assert f"{protocol}: not applicable" in html_report(report).decode()
+    assert 'name="storage" value="not applicable"' in junit_report(report).decode()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "outputs", "reason"),
+    [
+        (TEXT_MODEL, [{"name": "greeting", "datatype": "BYTES", "data": ["hello"]}], "takes texts: text BYTES"),
+        (IMAGE_MODEL, [{"name": "embedding", "datatype": "FP32", "data": [1, 2, 3]}], "returns tensors, such as embed"),
+    ],
+)
+def test_model_that_answers_an_image_with_tensors_is_not_checked(
+    metadata: Mapping[str, object], outputs: Sequence[object], reason: str
+) -> None:
+    report = check(metadata, outputs, takes_text=metadata is TEXT_MODEL)
+    assert reason in report.inapplicable_reason
+
+
+@pytest.mark.parametrize(
+    ("metadata", "outputs", "target"),
+    [
+        ({}, [], {}),
+        ({"inputs": [], "outputs": []}, [], {}),
+        (IMAGE_MODEL, [], {}),
+        (IMAGE_MODEL, [{"name": "image", "datatype": "BYTES", "data": ["not items"]}], {}),
+        (TEXT_MODEL, [], {"task_type": "OBJECT_DETECTION"}),
+    ],
+)
+def test_broken_engine_of_images_is_checked(
+    metadata: Mapping[str, object], outputs: Sequence[object], target: Any
+) -> None:
+    report = check(metadata, outputs, takes_text=metadata is TEXT_MODEL, **target)
+    assert report.inapplicable_reason == ""
+    assert not report.conforms
+
+
+@pytest.mark.parametrize(("asked", "served"), [CHARIOT_PROTOCOLS, CHARIOT_PROTOCOLS[::-1]])
+def test_engine_of_the_other_chariot_protocol_is_reported_with_the_options(asked: str, served: str) -> None:
+    def reply(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content or b"{}")
+        if served == "chariot-v2" and "input" in body:
+            return httpx.Response(200, json={"output": []})
+        if served == "chariot-v2-kserve" and "inputs" in body:
+            return httpx.Response(200, json={"outputs": [{"data": [[]]}]})
+        return httpx.Response(400, json={"error": "no"})
+
+    with httpx.Client(transport=httpx.MockTransport(reply)) as client:
+        runner = CheckRunner(PROTOCOLS_BY_NAME[asked], Probe(client, Target(url="http://engine.local", model="m")))
+        finding = runner.finding(runner.protocol.checks[0])
+    assert finding.verdict is Verdict.FAILED
+    assert finding.reason.endswith(
+        f"The engine serves {served}: check it with --protocol {served}, or start Charioteer with "
+        f"--chariot-protocol {asked}"
+    )
+
+
+@pytest.mark.slow
+def test_demo_conforms_with_all_models(capsys: pytest.CaptureFixture[str]) -> None:
+    with run_server("--demo") as server:
+        conform(server.address, all_models=True)
+        assert "model half_plus_two" in capsys.readouterr().out
+        with pytest.raises(SystemExit) as exit_:
+            conform(server.address, options=ConformanceOptions(model="half_plus_two"))
+    assert exit_.value.code == 2
+    assert "--protocol v2" in capsys.readouterr().err

@@ -1,0 +1,271 @@
+"""Engines and requests that are odd, but valid, and models with odd names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import httpx
+import pytest
+
+from app.core.proto import message_class
+from app.plugins.conformance.check import Finding, Verdict
+from app.plugins.conformance.client.calls import parse_request
+from app.plugins.conformance.client.exchange import InconclusiveError
+from app.plugins.conformance.client.model_names import list_models
+from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.command import conform
+from app.plugins.conformance.open_inference import messages as oip
+from app.plugins.conformance.options import ConformanceOptions
+from app.plugins.conformance.runner import CheckRunner
+from tests.plugins.conformance.engines import PROTOCOLS_BY_NAME
+from tests.plugins.conformance.tiny_engine import tiny_engine
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def findings(protocol: str, handler: Handler, *, model: str = "m", **target: Any) -> dict[str, Finding]:
+    """Return the findings for an engine by the ids of the checks."""
+    engine = Target(url="http://engine.local", model=model, **target)
+    with httpx.Client(transport=httpx.MockTransport(handler)) as client:
+        report = CheckRunner(PROTOCOLS_BY_NAME[protocol], Probe(client, engine)).report()
+    return {finding.check.id: finding for finding in report.findings}
+
+
+@pytest.mark.parametrize("protocol", ["v2", "v1", "tensorflow-serving", "chariot-v2-kserve"])
+def test_model_name_is_encoded_in_paths(protocol: str) -> None:
+    paths: set[bytes] = set()
+
+    def record(request: httpx.Request) -> httpx.Response:
+        paths.add(request.url.raw_path)
+        return httpx.Response(404, json={"error": "no"})
+
+    findings(protocol, record, model="org/a ?#\n")
+    assert any(b"/models/org%2Fa%20%3F%23%0A" in path or b"/m-org%2Fa%20%3F%23%0A/" in path for path in paths), paths
+    assert all(b"org/a" not in path for path in paths)
+
+
+def test_models_that_are_not_loaded_are_not_listed() -> None:
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.url.path != "/v2/repository/index":
+            return httpx.Response(404)
+        names = ["loaded"] if json.loads(request.content).get("ready") else ["loaded", "unloaded"]
+        return httpx.Response(200, json=[{"name": name} for name in names])
+
+    with httpx.Client(transport=httpx.MockTransport(reply)) as client:
+        assert list_models(Probe(client, Target(url="http://engine.local"))) == ["loaded"]
+
+
+def test_tensors_that_are_too_large_are_not_generated() -> None:
+    dims = [{"size": "-1"}, {"size": "100000"}, {"size": "100000"}]
+    spec = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": dims}}
+    signatures = {"signature_def": {"serving_default": {"inputs": {"x": spec}}}}
+    answer = {"model_spec": {"name": "m", "version": "1"}, "metadata": {"signature_def": signatures}}
+    found = findings("tensorflow-serving", lambda _: httpx.Response(200, json=answer))
+    assert found["TFS-005"].verdict is Verdict.NOT_TESTED
+    assert "An input of 10000000000 elements is too large to generate" in found["TFS-005"].reason
+
+
+@pytest.mark.parametrize(
+    ("signature", "reason"),
+    [
+        (None, "There is no signature serving_default"),
+        ([], "There is no signature serving_default"),
+        ({"inputs": {}}, "The inputs of serving_default are not known: {}"),
+        ({"inputs": {"x": 1}}, 'The inputs of serving_default are not known: {"x":1}'),
+        ({"inputs": {"x": {"dtype": ["DT_FLOAT"]}}}, "The datatype of x is not known"),
+        ({"inputs": {"x": {"dtype": "DT_HALF"}}}, "x is DT_HALF, which REST does not accept"),
+        ({"inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": 1}}}, "The shape of x is not known"),
+        ({"inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "a"}]}}}}, "The shape of x is not"),
+    ],
+)
+def test_inputs_are_not_generated_from_unknown_metadata(signature: object, reason: str) -> None:
+    signatures = {"signature_def": {"serving_default": signature}}
+    answer = {"model_spec": {"name": "m", "version": "1"}, "metadata": {"signature_def": signatures}}
+    found = findings("tensorflow-serving", lambda _: httpx.Response(200, json=answer))
+    assert found["TFS-005"].verdict is Verdict.NOT_TESTED
+    assert found["TFS-005"].reason.startswith(reason)
+
+
+def test_model_that_answers_with_bytes_is_not_checked_for_tensors() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"bytes", headers={"content-type": "application/octet-stream"})
+
+    found = findings("grps", answer)
+    tensors = [found[f"GRPS-{number}"].verdict for number in ("S06", "S07", "010", "011", "012")]
+    assert tensors == [Verdict.NOT_APPLICABLE] * 5
+
+
+@pytest.mark.parametrize("request_", [None, {"messages": []}])
+def test_stream_with_comments_and_without_spaces_is_read(request_: object) -> None:
+    message = {"role": "assistant", "content": "abcdef"}
+    answer = {"id": "1", "object": "chat.completion", "choices": [{"message": message, "finish_reason": "stop"}]}
+    choice = {"delta": {"content": "abcdef"}, "finish_reason": "stop"}
+    part = json.dumps({"choices": [choice]})
+    stream = f": ping\r\n\r\nevent: part\r\ndata:{part}\r\n\r\ndata:[DONE]\r\n\r\n"
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if b'"stream":true' in request.content:
+            return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json=answer)
+
+    found = findings("openai", reply, request=request_)
+    assert [found[f"OAI-{number}"].verdict for number in ("002", "007", "008", "009")] == [Verdict.PASSED] * 4
+
+
+@pytest.mark.parametrize(("protocol", "check"), [("v1", "V1-005"), ("openai", "OAI-002"), ("v2", "V2-008")])
+def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1]}
+    metadata = {"name": "m", "platform": "p", "inputs": [tensor], "outputs": [tensor]}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        return (
+            httpx.Response(200, json=metadata) if request.method == "GET" else httpx.Response(400, json={"error": "no"})
+        )
+
+    finding = findings(protocol, reply, request={"instances": [1], "messages": 1, "inputs": []})[check]
+    assert finding.verdict is Verdict.NOT_TESTED
+    assert finding.reason.startswith('The engine refuses the request, with 400 {"error":"no"}')
+    assert finding.reason.endswith("; give a body that it accepts with --request")
+
+
+def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1]}
+    metadata = {"name": "m", "platform": "p", "inputs": [tensor], "outputs": [tensor]}
+    given = {"inputs": [{**tensor, "data": [1]}], "parameters": {"needed": 1}}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=metadata)
+        if b'"needed"' not in request.content:
+            return httpx.Response(400, json={"error": "no"})
+        return httpx.Response(200, json={"outputs": given["inputs"]})
+
+    assert findings("v2", reply, request=given)["V2-S08"].verdict is Verdict.PASSED
+
+
+def test_parameters_of_a_given_message_are_sent_with_those_of_checks() -> None:
+    parameters = {"needed": {"int64Param": "1"}}
+    target = Target(url="grpc://engine.local", model="m", request={"inputs": [], "parameters": parameters})
+    with httpx.Client() as client:
+        probe = Probe(client, target, transport=GrpcChannel(None, (), 1))
+        request = oip.build_request(probe, parameters={"unknown": {"int64_param": 2}})
+    message = message_class("inference.ModelInferRequest")(**request)
+    assert {name: value.int64_param for name, value in message.parameters.items()} == {"needed": 1, "unknown": 2}
+
+
+@pytest.mark.parametrize(("protocol", "check"), [("v1", "V1-005"), ("tensorflow-serving", "TFS-005")])
+def test_other_fields_of_given_instances_are_sent(protocol: str, check: str) -> None:
+    signatures: dict[str, Any] = {"signature_def": {"signature_def": {}}}
+    metadata = {"model_spec": {"name": "m", "version": "1"}, "metadata": signatures}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=metadata)
+        body = json.loads(request.content)
+        if body.get("signature_name") != "other":
+            return httpx.Response(400, json={"error": "no"})
+        return httpx.Response(200, json={"predictions": body["instances"]})
+
+    request = {"signature_name": "other", "instances": [1, 2]}
+    assert findings(protocol, reply, request=request)[check].verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("task_type", [None, "IMAGE_TEXT_TO_TEXT"])
+def test_model_that_requires_prompts_gets_them(task_type: str | None) -> None:
+    def reply(request: httpx.Request) -> httpx.Response:
+        prompts = json.loads(request.content)["parameters"].get("prompts")
+        if not prompts:
+            return httpx.Response(400, json={"detail": "no prompts"})
+        return httpx.Response(200, json={"output": [{"prompt": prompt, "answer": "a"} for prompt in prompts]})
+
+    found = findings("chariot-v2", reply, task_type=task_type)
+    assert [found[f"CV2-{number}"].verdict for number in ("001", "I08", "I09")] == [Verdict.PASSED] * 3
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_engine_that_closes_the_connection_after_invalid_json_recovers_if_it_answers_again(recovers: bool) -> None:
+    closed: list[bytes] = []
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        try:
+            inputs = json.loads(request.content or b"{}").get("inputs", [])
+        except ValueError:
+            closed.append(request.content)
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.") from None
+        if request.method == "POST" and not inputs:
+            return httpx.Response(400, json={"error": "no inputs"})
+        items = [{"label": "a", "score": 0.5}] if recovers or not closed else []
+        return httpx.Response(200, json={"outputs": [{"name": tensor["name"], "data": [items]} for tensor in inputs]})
+
+    found = findings("chariot-v2-kserve", reply)
+    assert closed
+    assert found["CV2K-055"].verdict is Verdict.FAILED
+    assert found["CV2K-060"].verdict is (Verdict.PASSED if recovers else Verdict.FAILED)
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[" * 100_000])
+def test_text_that_cannot_be_decoded_is_not_read_as_items(text: str) -> None:
+    answer = {"outputs": [{"name": "x", "data": [text]}]}
+    finding = findings("chariot-v2-kserve", lambda _: httpx.Response(200, json=answer))["CV2K-015"]
+    assert finding.reason.startswith(f'data holds text that is not JSON: "{text[:100]}')
+
+
+@pytest.mark.parametrize(("protocol", "check"), [("v2", "V2-027"), ("tensorflow-serving", "TFS-002")])
+def test_version_that_fits_no_path_fails_its_check(protocol: str, check: str) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
+    answer = {"name": "m", "platform": "p", "versions": ["1\n"], "inputs": [tensor], "outputs": [tensor],
+              "model_version_status": [{"version": "1\n", "state": "AVAILABLE",
+                                        "status": {"error_code": "OK", "error_message": ""}}]}  # fmt: skip
+    finding = findings(protocol, lambda _: httpx.Response(200, json=answer))[check]
+    assert finding.reason.startswith("No answer: Invalid non-printable ASCII character in URL")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"<html>", "The model's name is not known; give it with --model"),
+        (bytes(8_000_001), "No answer: The answer is longer than 8000000 bytes"),
+    ],
+)
+def test_answers_that_list_no_models_are_reported(content: bytes, reason: str) -> None:
+    assert findings("v2", lambda _: httpx.Response(200, content=content), model="")["V2-005"].reason == reason
+
+
+def generated_request(datatype: str) -> dict[str, Any]:
+    """Return the request over gRPC for a model with one input of `datatype`."""
+    inputs = [{"name": "x", "datatype": datatype, "shape": [-1, 2]}]
+    metadata = message_class("inference.ModelMetadataResponse")(inputs=inputs).SerializeToString()
+    channel = Mock(call=Mock(return_value=(0, "", [metadata])))
+    with httpx.Client() as client:
+        return oip.build_request(Probe(client, Target(url="grpc://engine.local", model="m"), transport=channel))
+
+
+def test_inputs_without_a_contents_field_are_generated_raw() -> None:
+    assert generated_request("FP16")["raw_input_contents"] == [bytes(4)]
+    with pytest.raises(InconclusiveError, match="The datatype of x is not known"):
+        generated_request("STRING")
+
+
+def test_given_request_of_another_message_is_reported() -> None:
+    with pytest.raises(InconclusiveError, match="--request is not a ModelInferRequest in protobuf's JSON"):
+        parse_request({"messages": []}, "inference.ModelInferRequest")
+
+
+def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tiny_engine(model="org/half") as url:
+        conform(url, options=ConformanceOptions(protocol="v1"), all_models=True, json=tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.org%2Fhalf.json").read_bytes())["model"] == "org/half"
+
+
+def test_server_without_a_list_of_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with tiny_engine(model="") as url, pytest.raises(SystemExit):
+        conform(url, options=ConformanceOptions(protocol="v1"), all_models=True)
+    assert "the server lists no models, or refuses the credentials; choose one" in capsys.readouterr().err
+
+
+def test_limit_too_low_to_list_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with tiny_engine() as url, pytest.raises(SystemExit):
+        conform(url, options=ConformanceOptions(protocol="v1", max_requests=1), all_models=True)
+    assert "The limit of 1 requests is reached" in capsys.readouterr().err

@@ -1,0 +1,126 @@
+"""Options of a run are applied, or rejected before the first request."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.plugins.conformance.check import Check
+from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
+from tests.plugins.conformance.tiny_engine import tiny_engine
+from tests.support.servers.server_process import ROOT
+
+NOWHERE = Path("nowhere.json")
+
+
+def test_options_are_applied_to_the_run() -> None:
+    reported: list[Check] = []
+    with tiny_engine() as url:
+        options = ConformanceOptions(protocol="v1", header=["X-Gate: open"], image=[ROOT / "fixtures/images/scene.jpg"])
+        with open_runner(url, options) as runner:
+            assert runner.probe.client.headers["x-gate"] == "open"
+            assert [image.name for image in runner.probe.target.images] == ["scene.jpg"]
+            runner.check_reachable()
+            report = runner.report(reported.append)
+    assert report.conforms
+    assert [check.id for check in reported] == [finding.check.id for finding in report.findings]
+
+
+def test_check_runs_the_checks_it_requires() -> None:
+    with tiny_engine(faulty=True) as url, open_runner(url, ConformanceOptions(protocol="v1")) as runner:
+        check = next(candidate for candidate in runner.protocol.checks if candidate.id == "V1-007")
+        assert runner.finding(check).reason == "V1-006 failed"
+        assert runner.finding(check) is runner.finding(check)
+
+
+@pytest.mark.parametrize(
+    ("invalid", "message"),
+    [
+        ({"url": "ftp://engine.local"}, "http:// or https:// for chariot-v2-kserve, got ftp://engine.local"),
+        ({"url": "http://"}, "with a host"),
+        ({"url": "http://[::1"}, "Invalid IPv6 URL"),
+        ({"url": "http://engine:99999"}, "Port out of range"),
+        ({"protocol": "grps-grpc"}, "grpc:// or grpcs:// for grps-grpc"),
+        ({"protocol": "soap"}, "--protocol: Expected one of chariot-v2-kserve, "),
+        ({"task_type": "CATS"}, "--task-type: Expected one of IMAGE_CLASSIFICATION, "),
+        ({"timeout": 0.0}, "--timeout: Expected seconds above 0, up to 86400, got 0"),
+        ({"timeout": float("nan")}, "--timeout: Expected seconds above 0, up to 86400, got nan"),
+        ({"timeout": 1e300}, "--timeout: Expected seconds above 0, up to 86400, got 1e+300"),
+        ({"health_path": "ready"}, "--health-path: Expected a path that begins with /, got 'ready'"),
+        ({"health_path": "/a\n"}, "--health-path: Expected a path that begins with /"),
+        ({"header": ("Content-Length: 3",)}, "--header: content-length describes a body"),
+        ({"url": "engine:1", "protocol": "v2-grpc", "header": ("a-bin: secret",)}, "--header: gRPC accepts names"),
+        ({"url": "engine:1", "protocol": "v2-grpc", "header": ("a!b: secret",)}, "--header: gRPC accepts names"),
+        ({"max_requests": 0}, "--max-requests: Expected 1 or more, got 0"),
+        ({"header": ("a: b", "secret")}, '--header: Expected "Name: value" in line 2'),
+        ({"header_file": NOWHERE}, "--header-file: nowhere.json: No such file or directory"),
+        ({"header_file": ROOT / "fixtures/images/scene.jpg"}, "scene.jpg: Expected ASCII"),
+        ({"url": "http://engine.local/?key=secret"}, "Expected a URL without ? and #"),
+        ({"header": ("a b: c",)}, '--header: Expected "Name: value"'),
+        ({"header": ("a: b\r\nc: d",)}, '--header: Expected "Name: value"'),
+        ({"image": (NOWHERE,)}, "--image: [Errno 2] No such file or directory"),
+        ({"image": (ROOT / "README.md",)}, "--image: README.md: Expected an encoded image"),
+        ({"request": NOWHERE}, "--request: [Errno 2] No such file or directory"),
+        ({"request": ROOT / "README.md"}, "--request: JSON is malformed"),
+    ],
+)
+def test_invalid_option_is_rejected(invalid: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"url": "http://engine.local", **invalid}
+    url = options.pop("url")
+    with pytest.raises(OptionsError) as raised, open_runner(url, ConformanceOptions(**options)):
+        pass
+    assert message in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "gate"
+    file.write_text("Authorization: Bearer secret\r\n\nX-Other: 1\n")
+    with open_runner(
+        "http://engine.local", ConformanceOptions(header=["authorization: other"], header_file=file)
+    ) as runner:
+        assert runner.probe.client.headers["authorization"] == "Bearer secret"
+        assert runner.probe.client.headers["x-other"] == "1"
+    file.write_text("secret")
+    with (
+        pytest.raises(OptionsError) as raised,
+        open_runner("http://engine.local", ConformanceOptions(header_file=file)),
+    ):
+        pass
+    assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
+
+
+@pytest.mark.parametrize("content", [b'{"instances": ["\xe9"]}', b'{"instances": ' + 100_000 * b"["])
+def test_request_that_cannot_be_decoded_is_rejected(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "request.json"
+    file.write_bytes(content)
+    with (
+        pytest.raises(OptionsError, match=r"^--request: "),
+        open_runner("http://engine.local", ConformanceOptions(request=file)),
+    ):
+        pass
+
+
+def test_password_in_url_is_sent_and_not_reported() -> None:
+    with open_runner("http://someone:s%40cret@engine.local:8000/base", ConformanceOptions()) as runner:
+        assert runner.probe.target.url == "http://engine.local:8000/base"
+        assert (
+            base64.b64decode(runner.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"
+        )
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "expected"),
+    [
+        ("engine.local:8080", "kserve-v2", ("http://engine.local:8080", "v2")),
+        ("engine.local", "kserve-v1", ("http://engine.local", "v1")),
+        ("HTTP://engine.local", "kserve-v1", ("http://engine.local", "v1")),
+        ("engine.local:8081", "kserve-v2-grpc", ("grpc://engine.local:8081", "v2-grpc")),
+    ],
+)
+def test_address_without_scheme_and_other_protocol_names_are_accepted(
+    url: str, protocol: str, expected: tuple[str, str]
+) -> None:
+    with open_runner(url, ConformanceOptions(protocol=protocol)) as runner:
+        assert (runner.probe.target.url, runner.protocol.name) == expected

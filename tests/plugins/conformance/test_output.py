@@ -1,0 +1,313 @@
+"""Reports as JSON, JUnit, page and table, and their escaping of an engine's text."""
+
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+import httpx
+import pytest
+from rich.console import Console
+
+from app.plugins.conformance.check import Check, Level, Need, NotApplicableError
+from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
+from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.output.reports import html_report, json_report, junit_report
+from app.plugins.conformance.output.table import print_checks, print_report
+from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.runner import ConformanceReport, UnreachableError
+from tests.plugins.conformance.engines import run_checks
+from tests.support.servers.server_process import ROOT
+
+HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
+    b"9" * 400,
+    b"9" * 400,
+)
+HOSTILE = "<script>alert(1)</script> [bold]&\x00\x1b[31m]]>"
+
+
+def _fails(probe: Probe) -> None:
+    probe.post_json("/infer", {"text": HOSTILE})
+    raise ViolationError(HOSTILE)
+
+
+def _passes(probe: Probe) -> None:
+    probe.get("/ready")
+
+
+def _untested(_: Probe) -> None:
+    raise InconclusiveError("nothing found")
+
+
+def _inapplicable(_: Probe) -> None:
+    raise NotApplicableError("about others")
+
+
+def _hangs(_: Probe) -> None:
+    raise httpx.ReadTimeout("timed out")
+
+
+def _spends(probe: Probe) -> None:
+    for index in range(100):
+        probe.get(f"/{index}")
+
+
+CHECKS = (
+    Check("X-1", Level.MUST, "It fails.", "here", _fails, (Need.STORAGE,)),
+    Check("X-2", Level.MUST, "It passes.", "here", _passes, (Need.DRIFT,)),
+    Check("X-3", Level.SHOULD, "It should.", "here", _fails, (Need.EVALUATION,)),
+    Check("X-4", Level.MUST, "It is not known.", "here", _untested, (Need.EVALUATION,)),
+    Check("X-5", Level.MUST, "It is of others.", "here", _inapplicable),
+    Check("X-6", Level.MUST, "It follows.", "here", _passes, requires=("X-1",)),
+    Check("X-9", Level.MUST, "It follows what follows.", "here", _passes, requires=("X-6",)),
+    Check("X-7", Level.MUST, "It answers.", "here", _hangs),
+    Check("X-8", Level.MUST, "It ends.", "here", _spends),
+)
+
+
+def report(*checks: Check, status: int = 200) -> ConformanceReport:
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, content=HOSTILE.encode()))
+    with httpx.Client(transport=transport, headers={"authorization": "Bearer secret"}) as client:
+        target = Target(url="http://engine.local/<b>")
+        return run_checks(Protocol("x", checks or CHECKS), Probe(client, target, max_requests=20))
+
+
+def test_each_check_has_the_expected_verdict() -> None:
+    verdicts = {finding.check.id: (finding.verdict.value, finding.reason) for finding in report().findings}
+    assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
+        "X-1": "failed",
+        "X-2": "passed",
+        "X-3": "failed",
+        "X-4": "not tested",
+        "X-5": "not applicable",
+        "X-6": "not tested",
+        "X-9": "not tested",
+        "X-7": "failed",
+        "X-8": "not tested",
+    }
+    assert verdicts["X-6"][1] == "X-1 failed"
+    assert verdicts["X-9"][1] == "X-1 failed"
+    assert "timed out" in verdicts["X-7"][1]
+    assert "20 requests" in verdicts["X-8"][1]
+
+
+@pytest.mark.parametrize(("index", "conforms"), [(0, False), (1, True), (2, True), (3, True), (4, True), (7, False)])
+def test_only_failed_must_checks_break_conformance(index: int, conforms: bool) -> None:
+    assert report(CHECKS[index]).conforms is conforms
+
+
+def test_json_report_has_counts_features_and_exchanges() -> None:
+    parsed = json.loads(json_report(report()))
+    assert (parsed["schema"], parsed["protocol"], parsed["conforms"]) == ("charioteer.conformance/1", "x", False)
+    assert parsed["counts"]["MUST"] == {"passed": 1, "failed": 2, "not tested": 4, "not applicable": 1}
+    assert parsed["features"]["storage"] == {"works": False, "failed": ["X-1"], "not_tested": []}
+    assert parsed["features"]["drift"] == {"works": True, "failed": [], "not_tested": []}
+    assert parsed["features"]["evaluation"] == {"works": True, "failed": [], "not_tested": ["X-4"]}
+    (exchange,) = parsed["findings"][0]["exchanges"]
+    assert json.loads(exchange["request"]["body"]) == {"text": HOSTILE}
+    assert exchange["response"] == {"status": 200, "headers": {"content-length": "42"}, "body": HOSTILE}
+    assert b"secret" not in json_report(report())
+
+
+def test_json_report_lists_features_that_can_read_answers() -> None:
+    readable_by = {finding["id"]: finding["readable_by"] for finding in json.loads(json_report(report()))["findings"]}
+    assert readable_by["X-1"] == {"storage": False, "drift": True, "evaluation": True}
+    assert readable_by["X-3"] == {"storage": True, "drift": True, "evaluation": True}
+    assert readable_by["X-2"] == readable_by["X-4"] == {}
+    assert json.loads(json_report(report(CHECKS[7])))["findings"][0]["readable_by"] == {}
+
+
+def test_junit_report_has_cases_and_properties() -> None:
+    (suite,) = ET.fromstring(junit_report(report()))
+    assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
+        "tests": "9",
+        "failures": "2",
+        "skipped": "6",
+        "errors": "0",
+    }
+    properties, *cases = suite
+    assert [len(case) for case in cases] == [1, 0, 1, 1, 1, 1, 1, 1, 1]
+    values = {entry.get("name"): entry.get("value") for entry in properties}
+    assert values["schema"] == "charioteer.conformance/1"
+    assert (values["storage"], values["drift"]) == ("would not work", "works")
+    failure = suite.findtext("testcase/failure") or ""
+    assert "Answers would not be read by storage; would still be read by drift, evaluation." in failure
+    assert "POST /infer" in failure
+    assert "-> 200" in failure
+    assert len(suite.findall("testcase/failure")) == 2
+    assert len(suite.findall("testcase/skipped")) == 6
+
+
+def test_page_escapes_text_and_lists_failures_first() -> None:
+    page = html_report(report()).decode()
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "&lt;script&gt;" in page
+    assert "does not conform" in page
+    assert page.index("X-1") < page.index("X-4") < page.index("X-2")
+
+
+def test_page_folds_untested_checks_with_the_same_reason() -> None:
+    page = html_report(report()).decode()
+    assert "2 checks" in page
+    assert "<td>X-1 failed<details><summary>X-6, X-9</summary>" in page
+    assert page.count("It follows what follows.") == 1
+    assert [page.count(f"<td>{check.id}<br>") for check in CHECKS] == [1] * len(CHECKS)
+
+
+def test_table_shows_texts_verdict_and_features() -> None:
+    written = io.StringIO()
+    print_report(report(), Console(file=written, width=160), everything=True)
+    assert "<script>alert(1)</script> [bold]" in written.getvalue()
+    assert "does not conform" in written.getvalue()
+    assert "storage: would not work: X-1 failed" in written.getvalue()
+    assert "Answers would not be read by storage; would still be read by drift, evaluation." in written.getvalue()
+
+
+def test_table_folds_untested_checks_with_the_same_reason() -> None:
+    written = io.StringIO()
+    print_report(report(), Console(file=written, width=160))
+    rows = [line for line in written.getvalue().splitlines() if line.startswith("│")]
+    (folded,) = [index for index, row in enumerate(rows) if "2 checks" in row]
+    assert "X-1 failed" in rows[folded]
+    assert "X-6, X-9" in rows[folded + 1]
+    assert [row.split()[1] for row in rows if row.split()[1].startswith("X-")] == ["X-1", "X-3", "X-7", "X-4", "X-8"]
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [(1, "engine conforms, by"), (3, "conforms but for 1 MUST not tested"), (0, "not conform, by")],
+)
+def test_untested_must_check_is_not_shown_as_passed(index: int, message: str) -> None:
+    out = io.StringIO()
+    result = report(CHECKS[index])
+    print_report(result, Console(file=out, width=200))
+    assert message in out.getvalue()
+    assert ("conforms but for 1 MUST not tested</h1>" in html_report(result).decode()) is (index == 3)
+
+
+def test_table_shows_control_characters_of_an_engine_as_escapes() -> None:
+    written = io.StringIO()
+    print_report(report(), Console(file=written, width=200))
+    assert HOSTILE.replace("\x00", r"\x00").replace("\x1b", r"\x1b") in written.getvalue()
+    assert "\x1b" not in written.getvalue()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+def test_checks_of_each_protocol_are_listed(protocol: Protocol) -> None:
+    written = io.StringIO()
+    print_checks(Console(file=written, width=160), protocol)
+    assert all(check.id in written.getvalue() for check in protocol.checks)
+
+
+def test_documentation_has_the_counts_of_the_list() -> None:
+    written = io.StringIO()
+    print_checks(Console(file=written, width=160))
+    listed = [re.findall(r"[\w-]+", line) for line in written.getvalue().splitlines() if line.startswith("│")]
+    assert len(listed) == len(PROTOCOLS)
+    document = (ROOT / "docs" / "conformance.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)`.* \| (\d+) \| (\d+) \| (\d+) \|$", document, re.MULTILINE)
+    assert [list(row) for row in rows] == listed
+
+
+def test_hanging_engine_receives_few_requests() -> None:
+    requests: list[httpx.Request] = []
+
+    def hang(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/":
+            return httpx.Response(404)
+        requests.append(request)
+        raise httpx.ReadTimeout("timed out")
+
+    with httpx.Client(transport=httpx.MockTransport(hang)) as client:
+        result = run_checks(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
+    assert len(requests) == 3
+    assert not result.conforms
+
+
+def test_unreachable_engine_is_reported() -> None:
+    def refuse(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with (
+        httpx.Client(transport=httpx.MockTransport(refuse)) as client,
+        pytest.raises(UnreachableError, match="refused"),
+    ):
+        run_checks(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
+
+
+def test_closed_connection_is_reopened_once() -> None:
+    failures = [httpx.RemoteProtocolError("Server disconnected"), httpx.ReadError("Connection reset by peer")]
+
+    def closed(_: httpx.Request) -> httpx.Response:
+        if failures:
+            raise failures.pop()
+        return httpx.Response(200)
+
+    with httpx.Client(transport=httpx.MockTransport(closed)) as client:
+        probe = Probe(client, Target(url="http://engine.local"))
+        with pytest.raises(httpx.RemoteProtocolError):
+            probe.get("/always")
+        assert probe.get("/once").ok
+
+
+class FixedCaller(GrpcChannel):
+    """Answer every call with the same status and message."""
+
+    def __init__(self, status: int, message: bytes) -> None:
+        self._answer = (status, "", [message])
+
+    def wait_connected(self) -> None:
+        pass
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+        return self._answer
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b"{}", b'{"outputs":[{}]}', b'{"outputs":[{"data":[[1]]}]}', HUGE, b"\xff", 9000 * b"["],
+)
+def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body: bytes) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    caller = FixedCaller(0, body) if protocol.rpc else None
+    with httpx.Client(transport=transport) as client:
+        result = run_checks(protocol, Probe(client, Target(url="http://engine.local", model="m"), transport=caller))
+    assert not result.conforms
+    assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.images)
+    assert json_report(result)
+
+
+@pytest.mark.parametrize(
+    "protocol", [protocol for protocol in PROTOCOLS if protocol.rpc], ids=lambda protocol: protocol.name
+)
+def test_engine_without_the_service_does_not_conform(protocol: Protocol) -> None:
+    with httpx.Client() as client:
+        result = run_checks(protocol, Probe(client, Target(url="grpc://engine"), transport=FixedCaller(12, b"")))
+    assert not result.conforms
+    assert "UNIMPLEMENTED" in result.findings[0].reason
+
+
+@pytest.mark.parametrize("name", ["chariot-v2-kserve", "chariot-v2"])
+def test_engine_that_answers_no_image_is_not_reported_to_find_nothing(name: str) -> None:
+    (protocol,) = [protocol for protocol in PROTOCOLS if protocol.name == name]
+    transport = httpx.MockTransport(lambda _: httpx.Response(404))
+    with httpx.Client(transport=transport) as client:
+        result = run_checks(protocol, Probe(client, Target(url="http://engine.local", model="m")))
+    reasons = {finding.reason for finding in result.findings}
+    assert any("was answered with status 404" in reason for reason in reasons)
+    assert not any("finds nothing" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+def test_checks_are_well_formed(protocol: Protocol) -> None:
+    known: set[str] = set()
+    for check in protocol.checks:
+        assert check.id not in known
+        assert known.issuperset(check.requires), check.id
+        assert check.sentence.endswith(".")
+        assert check.source
+        assert check.needed_for
+        known.add(check.id)

@@ -1,0 +1,92 @@
+"""Baseline files."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.plugins.drift.baseline import Baseline, read_baseline, write_baseline
+from app.plugins.drift.sample import DriftError
+from tests.support.data.drift_samples import sample
+
+
+def write_valid(folder: Path) -> Path:
+    """Write a valid baseline, and return its path."""
+    path = folder / "b.npz"
+    write_baseline(
+        path, Baseline(sample=sample(40, with_predictions=True), embedder="e.onnx", embedder_digest="d", model="m")
+    )
+    return path
+
+
+def change_file(path: Path, **arrays: Any) -> Path:
+    """Replace arrays of a baseline file; `header` replaces fields of the header."""
+    with np.load(path) as archive:
+        contents = {name: archive[name] for name in archive.files}
+    header = json.loads(contents["header"].tobytes()) | arrays.pop("header", {})
+    contents["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(path, **{name: array for name, array in (contents | arrays).items() if array is not None})
+    return path
+
+
+def test_baseline_round_trips(tmp_path: Path) -> None:
+    read = read_baseline(write_valid(tmp_path))
+    original = sample(40, with_predictions=True)
+    assert (read.embedder, read.embedder_digest, read.model) == ("e.onnx", "d", "m")
+    assert (read.sample.ids, read.sample.labels, read.sample.metadata) == (
+        original.ids, original.labels, original.metadata,
+    )  # fmt: skip
+    assert tuple(read.sample.features) == original.features
+    for name in ("numbers", "embeddings", "counts"):
+        assert (getattr(read.sample, name) == getattr(original, name)).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["b.npz"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"header": {"format": 2}}, "format 2, and this program reads format 1"),
+        ({"header": {"ids": ["x"]}}, "its parts are not of the same 1 images"),
+        ({"header": {"labels": None}}, "labels"),
+        ({"numbers": None}, "it has no numbers"),
+        ({"counts": np.zeros((40, 2), np.float32)}, "its counts are float32 of 2 dimensions"),
+        ({"numbers": np.full((40, 17), np.inf)}, "not finite"),
+        ({"counts": np.full((40, 2), -1)}, "some of its counts are below 0"),
+        ({"numbers": np.array([[{}]], object)}, "Object arrays cannot be loaded"),
+    ],
+)
+def test_inconsistent_baseline_is_rejected(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DriftError, match=message):
+        read_baseline(change_file(write_valid(tmp_path), **change))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", b"\x93NUMPY"])
+def test_file_that_is_not_a_baseline_is_rejected(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "b.npz"
+    path.write_bytes(content)
+    with pytest.raises(DriftError, match="is not a baseline"):
+        read_baseline(path)
+
+
+def test_truncated_baseline_is_rejected(tmp_path: Path) -> None:
+    path = write_valid(tmp_path)
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(DriftError, match="is not a baseline"):
+        read_baseline(path)
+
+
+def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "b.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("numbers.npy", b"x")
+        archive.infolist()[0].file_size = (1 << 31) - 10
+    with pytest.raises(DriftError, match="more than 1 GiB"):
+        read_baseline(path)
+
+
+def test_missing_baseline_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(DriftError, match="cannot be read: No such file"):
+        read_baseline(tmp_path / "none.npz")

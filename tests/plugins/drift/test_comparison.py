@@ -1,0 +1,185 @@
+"""Comparison of samples, and samples that are rejected."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.plugins.drift.comparison import compare
+from app.plugins.drift.sample import OTHER_LABELS, DriftError, Sample, build_sample
+from tests.support.data.drift_samples import observations, replace_cameras, sample
+
+
+def test_shifted_sample_drifts_and_equal_sample_does_not() -> None:
+    baseline = sample(120, with_predictions=True)
+    assert not compare(baseline, sample(100, 1, with_predictions=True)).drifted
+    comparison = compare(baseline, sample(100, 1, shift=1, with_predictions=True))
+    assert comparison.drifted
+    assert {test.name for test in comparison.tests if test.drifted} >= {
+        "Kolmogorov-Smirnov", "Cramér-von Mises", "MMD of numbers", "MMD of embeddings", "similarity tail",
+    }  # fmt: skip
+    assert comparison.production_similarity < comparison.baseline_similarity
+
+
+def test_comparison_is_deterministic() -> None:
+    pair = sample(60), sample(60, 1)
+    assert msgspec.json.encode(compare(*pair)) == msgspec.json.encode(compare(*pair))
+
+
+def test_only_the_shifted_slice_drifts() -> None:
+    production = sample(200, 1)
+    south = production.where("camera", "south")
+    production.numbers[south, 0] += 3
+    comparison = compare(sample(200), production, slices=["camera", "weather"])
+    assert {group.value: group.drifted for group in comparison.slices} == {"north": False, "south": True}
+    assert comparison.drifted
+    assert "Slices: no image has 'weather' in its metadata" in comparison.notes
+
+
+def test_slice_of_few_images_is_listed_without_verdict() -> None:
+    cameras = ("north",) * 30 + ("rare",)
+    comparison = compare(
+        replace_cameras(sample(200), cameras), replace_cameras(sample(200, 1), cameras), slices=["camera"]
+    )
+    rare = next(group for group in comparison.slices if group.value == "rare")
+    assert (rare.p, rare.q, rare.drifted) == (None, None, False)
+
+
+def test_outliers_are_sorted_most_distant_first() -> None:
+    production = sample(100, 1)
+    production.numbers[7] += 20
+    production.numbers[9] += 10
+    comparison = compare(sample(100), production)
+    assert [outlier.id for outlier in comparison.outliers[:2]] == ["7", "9"]
+
+
+def test_new_labels_are_marked_and_cause_drift() -> None:
+    production = sample(100, 1, with_predictions=True)
+    production = msgspec.structs.replace(production, labels=["cat", "mouse"])
+    comparison = compare(sample(100, with_predictions=True), production)
+    assert {label.label: label.known for label in comparison.labels} == {"cat": True, "dog": True, "mouse": False}
+    assert next(test for test in comparison.tests if test.name == "chi-square").drifted
+
+
+def test_fewer_than_two_labels_are_noted_without_drift() -> None:
+    def one_label(seed: int) -> Sample:
+        return msgspec.structs.replace(
+            sample(50, seed, with_predictions=True), labels=["cat"], counts=np.full((50, 1), 2, np.int64)
+        )
+
+    def no_labels(seed: int) -> Sample:
+        return msgspec.structs.replace(
+            sample(50, seed, with_predictions=True), labels=[], counts=np.zeros((50, 0), np.int64)
+        )
+
+    for make in (one_label, no_labels):
+        comparison = compare(make(0), make(1))
+        assert not comparison.drifted
+        assert "Labels: fewer than two were found; not compared" in comparison.notes
+
+
+def test_features_of_only_one_sample_are_skipped_with_a_note() -> None:
+    comparison = compare(sample(50, with_predictions=True), sample(50, 1, with_embeddings=False))
+    assert not comparison.drifted
+    assert comparison.notes == [
+        "Only one of both has findings, best score, mean score; not compared",
+        "Only one of both has embeddings; not compared",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("production", "message"),
+    [
+        (
+            sample(40, with_predictions=True, task="IMAGE_CLASSIFICATION"),
+            "The baseline is of OBJECT_DETECTION, production of IMAGE_CLASSIFICATION: compare one task",
+        ),
+        (
+            msgspec.structs.replace(sample(40), embeddings=np.zeros((40, 7), np.float32)),
+            "The baseline has embeddings of 24 numbers, production of 7: use one embedder",
+        ),
+        (
+            msgspec.structs.replace(sample(40), features=["other"], numbers=np.zeros((40, 1))),
+            "The baseline and production have no number in common",
+        ),
+    ],
+)
+def test_incompatible_samples_are_rejected(production: Sample, message: str) -> None:
+    with pytest.raises(DriftError, match=message):
+        compare(sample(40, with_predictions=True), production)
+
+
+def test_labels_are_not_compared_with_a_sample_without_answers() -> None:
+    result = compare(sample(60, with_predictions=True), sample(60, 1, task="OBJECT_DETECTION"))
+    assert "chi-square" not in {test.name for test in result.tests}
+    assert (list(result.labels), result.drifted) == ([], False)
+
+
+def test_too_many_slices_are_rejected() -> None:
+    production = replace_cameras(sample(201), tuple(map(str, range(201))))
+    with pytest.raises(DriftError, match="at most 200 values of 'camera' to slice by, got 203"):
+        compare(sample(40), production, slices=["camera"])
+
+
+def test_first_observation_of_an_id_is_used() -> None:
+    first = observations(40)
+    repeated = build_sample([*first, *observations(40, 1)])
+    assert len(repeated) == 40
+    assert (repeated.numbers == build_sample(first).numbers).all()
+
+
+def test_images_without_pixels_are_skipped_when_others_have_them() -> None:
+    without_pixels = [
+        msgspec.structs.replace(observation, image=None, embedding=None)
+        for observation in observations(5, prefix="no ")
+    ]
+    assert len(build_sample([*without_pixels, *observations(40)])) == 40
+
+
+def test_sample_without_pixels_needs_answers() -> None:
+    without_pixels = [
+        msgspec.structs.replace(observation, image=None, embedding=None)
+        for observation in observations(40, with_predictions=True)
+    ]
+    assert build_sample(without_pixels, "OBJECT_DETECTION").features == ("findings", "best score", "mean score")
+    empty = [msgspec.structs.replace(observation, findings=None) for observation in without_pixels]
+    with pytest.raises(DriftError, match="neither pixels nor answers"):
+        build_sample(empty)
+
+
+def test_invalid_embeddings_are_rejected() -> None:
+    invalid = observations(40)
+    invalid[3] = msgspec.structs.replace(invalid[3], embedding=np.full(24, np.nan, np.float32))
+    with pytest.raises(DriftError, match="The embedding of '3' in x are not finite"):
+        build_sample(invalid, sample_name="x")
+    invalid[3] = msgspec.structs.replace(invalid[3], embedding=np.zeros(5, np.float32))
+    with pytest.raises(DriftError, match="Expected embeddings of one length in x, got 5, 24"):
+        build_sample(invalid, sample_name="x")
+
+
+def test_too_few_images_are_rejected() -> None:
+    with pytest.raises(DriftError, match="Expected 30 images at least to measure drift, got 0 in x"):
+        build_sample([], sample_name="x")
+
+
+def test_labels_above_the_limit_are_counted_as_other() -> None:
+    labelled = [
+        msgspec.structs.replace(observation, labels={f"{index} {n}": 1 for n in range(200)} | {"cat": 3})
+        for index, observation in enumerate(observations(40, with_predictions=True))
+    ]
+    combined = build_sample(labelled, "OBJECT_DETECTION")
+    assert len(combined.labels) == 5001
+    assert combined.labels[-1] == OTHER_LABELS
+    assert combined.counts.sum() == 40 * 203
+    assert combined.counts[:, list(combined.labels).index("cat")].tolist() == [3] * 40
+    tested = compare(combined, combined).tests
+    assert next(test for test in tested if test.name == "chi-square").p == 1
+
+
+def test_label_drift_in_one_slice_is_found_among_many_tests() -> None:
+    """Shift labels so that only a permutation test detects it, and only with more than a thousand permutations."""
+    production = sample(300, 1, with_predictions=True)
+    south = production.where("camera", "south")
+    production.counts[south] = production.counts[south].sum(axis=1, keepdims=True) * np.array([1, 0])
+    comparison = compare(sample(300, with_predictions=True), production, slices=["camera"])
+    assert {group.value: group.drifted for group in comparison.slices} == {"north": False, "south": True}
+    assert next(test for test in comparison.tests if test.name == "slices").drifted

@@ -1,0 +1,155 @@
+"""Statistical tests of two samples."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.plugins.drift.hypothesis_tests import (
+    chi_square,
+    cramer_von_mises,
+    holm,
+    kolmogorov_smirnov,
+    maximum_mean_discrepancy,
+    population_stability,
+    tail_excess,
+    tail_test,
+)
+
+STATS: Any = importlib.import_module("scipy.stats")
+
+
+def test_mmd_detects_changed_correlation() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(200, 2))
+    same = rng.normal(size=(200, 2))
+    correlated = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], 200)
+    assert maximum_mean_discrepancy(first, same, rng) > 0.05
+    assert maximum_mean_discrepancy(first, correlated, rng) == pytest.approx(1 / 1000)
+
+
+def test_mmd_p_values_are_uniform_without_change() -> None:
+    rng = np.random.default_rng(1)
+    p_values = [maximum_mean_discrepancy(rng.normal(size=(40, 3)), rng.normal(size=(30, 3)), rng) for _ in range(100)]
+    assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.05, abs=0.035)
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.06)
+
+
+def test_mmd_of_constant_rows_is_no_drift() -> None:
+    rng = np.random.default_rng(0)
+    assert maximum_mean_discrepancy(np.ones((40, 3)), np.ones((40, 3)), rng) == 1
+
+
+def test_chi_square_detects_changed_labels() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.multinomial(1, [0.5, 0.5, 0.0], 200)
+    second = rng.multinomial(1, [0.3, 0.5, 0.2], 200)
+    assert chi_square(first, rng.multinomial(1, [0.5, 0.5, 0.0], 200), rng) > 0.01
+    assert chi_square(first, second, rng) < 0.005
+
+
+def test_chi_square_counts_images_not_findings() -> None:
+    """Give each image twenty objects of one label: Pearson's own test would alarm most of the time."""
+    rng = np.random.default_rng(0)
+    p_values = [
+        chi_square(20 * rng.multinomial(1, [0.5, 0.5], 60), 20 * rng.multinomial(1, [0.5, 0.5], 60), rng)
+        for _ in range(60)
+    ]
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.09
+
+
+def test_chi_square_without_findings_is_no_drift() -> None:
+    rng = np.random.default_rng(0)
+    assert chi_square(np.zeros((40, 3), np.int64), np.zeros((40, 3), np.int64), rng) == 1
+    assert chi_square(np.zeros((40, 0), np.int64), np.zeros((40, 0), np.int64), rng) == 1
+
+
+def test_mmd_adds_permutations_when_none_is_as_extreme() -> None:
+    rng = np.random.default_rng(0)
+    first, far = rng.normal(size=(40, 2)), rng.normal(3, 1, (40, 2))
+    assert maximum_mean_discrepancy(first, far, rng) == pytest.approx(1 / 1000)
+    assert maximum_mean_discrepancy(first, far, rng, 5000) == pytest.approx(1 / 5001)
+    assert maximum_mean_discrepancy(first, rng.normal(size=(40, 2)), rng, 10**12) > 1 / 1000
+
+
+def test_tails_name_the_column_with_outliers() -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(500, 6))
+    assert tail_excess(columns, 300, rng)[1] > 0.05
+    columns[480:, 4] -= 4
+    column, p = tail_excess(columns, 300, rng)
+    assert column == 4
+    assert p < 0.005
+
+
+def test_tails_false_alarm_rate_stays_below_the_level() -> None:
+    rng = np.random.default_rng(0)
+    p_values = [tail_excess(rng.standard_t(2, size=(120, 4)), 70, rng)[1] for _ in range(60)]
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.09
+    # Counts are small, and ties count against an alarm.
+    assert 0.5 < np.mean(p_values) < 0.75
+
+
+def test_constant_or_binary_columns_have_no_tails() -> None:
+    rng = np.random.default_rng(0)
+    assert tail_excess(np.ones((80, 3)), 40, rng) == (0, 1.0)
+    assert tail_excess((np.arange(80) % 2)[:, None].astype(float), 40, rng)[1] == 1
+
+
+CASES = [(50, 40, 0.0), (300, 200, 0.1), (500, 300, 0.2), (100, 100, 1.0), (30, 300, 0.3)]
+
+
+@pytest.mark.parametrize(("n", "m", "shift"), CASES)
+def test_cramer_von_mises_equals_scipy_without_ties(n: int, m: int, shift: float) -> None:
+    rng = np.random.default_rng(n)
+    first, second = rng.normal(size=n), rng.normal(shift, size=m)
+    expected = STATS.cramervonmises_2samp(first, second, method="asymptotic")
+    assert cramer_von_mises(first, second) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("test", [kolmogorov_smirnov, cramer_von_mises])
+def test_equal_constants_are_no_drift(test: Any) -> None:
+    assert test(np.zeros(50), np.zeros(40)) == (0, 1)
+
+
+@pytest.mark.parametrize("test", [kolmogorov_smirnov, cramer_von_mises])
+def test_different_constants_are_drift(test: Any) -> None:
+    assert test(np.zeros(50), np.ones(40))[1] < 1e-9
+
+
+@pytest.mark.parametrize("test", [kolmogorov_smirnov, cramer_von_mises])
+def test_false_alarm_rate_with_ties_stays_below_the_level(test: Any) -> None:
+    rng = np.random.default_rng(0)
+    values = [rng.poisson(0.5, (2, 100)).astype(float) for _ in range(100)]
+    assert np.mean([test(*pair)[1] <= 0.05 for pair in values]) <= 0.07
+
+
+def test_tail_p_value_is_hypergeometric() -> None:
+    first, second = np.arange(60, dtype=float), np.concatenate([np.arange(36, dtype=float), np.full(4, 100.0)])
+    assert tail_test(first, second) == pytest.approx(float(STATS.hypergeom.sf(3, 100, 40, 5)))
+
+
+def test_equal_values_have_no_tail() -> None:
+    assert tail_test(np.zeros(100), np.zeros(100)) == pytest.approx(1)
+
+
+@given(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30))
+def test_holm_lies_between_the_values_and_bonferroni(values: list[float]) -> None:
+    for value, adjusted in zip(values, holm(values), strict=True):
+        assert value <= adjusted <= min(1, value * len(values)) + 1e-12
+
+
+def test_holm_matches_hand_computed_values() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def test_psi_is_small_for_equal_and_large_for_shifted_samples() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=1000)
+    assert population_stability(first, rng.normal(size=1000)) < 0.1
+    assert population_stability(first, rng.normal(1, size=1000)) > 0.25
+    assert population_stability(np.zeros(50), np.zeros(50)) == pytest.approx(0)

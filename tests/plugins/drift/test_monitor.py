@@ -1,0 +1,75 @@
+"""Windows of monitored images."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.plugins.drift.baseline import Baseline
+from app.plugins.drift.monitor import Monitor
+from tests.support.data.drift_samples import observations, sample
+
+
+def new_monitor(size: int, **options: Any) -> Monitor:
+    """Return the monitor of a model with a baseline of synthetic numbers."""
+    return Monitor("m", Baseline(sample=sample(100, with_embeddings=False)), None, size, **options)
+
+
+class Clock:
+    """Return the time that it is set to."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
+    clock = Clock()
+    monitor = new_monitor(60, clock=clock)
+    assert monitor.add(observations(59, 1, with_embeddings=False), "") is None
+    clock.now = 1060.0
+    tested = monitor.add(observations(1, 2, with_embeddings=False, prefix="last"), "")
+    assert tested is not None
+    window, changed = tested
+    assert (window.model, window.started, window.ended, window.images) == ("m", 1000, 1060, 60)
+    assert not window.drifted
+    assert not changed
+    verdicts: list[tuple[bool, bool]] = []
+    for shift in (2.0, 2.0, 0.0, 0.0):
+        tested = monitor.add(observations(60, 1, shift=shift, with_embeddings=False), "")
+        assert tested is not None
+        verdicts.append((tested[0].drifted, tested[1]))
+    assert verdicts == [(True, True), (True, False), (False, True), (False, False)]
+
+
+def test_time_limit_ends_a_window_with_enough_images() -> None:
+    clock, steady = Clock(), Clock()
+    monitor = new_monitor(1000, seconds=60, clock=clock, monotonic=steady)
+    assert monitor.add(observations(10, 1, with_embeddings=False), "") is None
+    clock.now -= 1_000_000
+    steady.now += 61
+    assert monitor.add(observations(19, 2, with_embeddings=False, prefix="b"), "") is None
+    tested = monitor.add(observations(1, 3, with_embeddings=False, prefix="c"), "")
+    assert tested is not None
+    assert tested[0].images == 30
+
+
+def test_similarity_is_none_without_measurements() -> None:
+    model = new_monitor(40)
+    near, far = observations(1, 5, with_embeddings=False), observations(1, 5, shift=10, with_embeddings=False)
+    (near_similarity,), (far_similarity,) = model.similarities(near), model.similarities(far)
+    assert near_similarity is not None
+    assert far_similarity is not None
+    assert 0 <= far_similarity < 0.05 < near_similarity < 1
+    unmeasured = [type(near[0])(id="x")]
+    assert model.similarities(unmeasured) == [None]
+    assert np.isfinite(near_similarity)
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_baseline_without_model_ignores_answers(judged: bool) -> None:
+    monitor = new_monitor(40)
+    tested = monitor.add(observations(40, 1, with_embeddings=False, with_predictions=judged), "OBJECT_DETECTION")
+    assert tested is not None
+    assert [test.name for test in tested[0].tests].count("chi-square") == 0

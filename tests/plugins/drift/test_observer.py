@@ -1,0 +1,232 @@
+"""Drift detection during inference."""
+
+import queue
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from app.core.engine.request_context import RequestContext
+from app.plugins.drift.baseline import Baseline
+from app.plugins.drift.measurement import DriftInput, measure_images
+from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
+from app.plugins.drift.observer import SIMILARITY_HEADER, DriftObserver
+from app.plugins.drift.sample import build_sample
+from metadata.request import metadata_values, read_metadata
+from tasks.image_classification import Classification, ClassificationInput
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResult, SampleResult
+from tasks.inference.tensor import BytesTensor
+from tasks.vision.filtering import SelectionParameters
+from tasks.vision.image import Image
+from tests.plugins.otel.test_tracing import event
+from tests.support.polling import wait_until
+
+PREDICTION = Classification(labels=["red"], scores=np.array([0.5], np.float32))
+
+
+def image(seed: int, light: int = 100) -> Image:
+    """Return noise around a brightness."""
+    return Image(np.random.default_rng(seed).integers(light - 20, light + 20, (16, 16, 3)).astype(np.uint8))
+
+
+def new_monitor(seen: Sequence[DriftInput], size: int = 40, task_type: str = "") -> Monitor:
+    """Return the monitor of a model with a baseline of these images."""
+    baseline = Baseline(sample=build_sample(measure_images(seen, task_type, None), task_type))
+    return Monitor("m", baseline, None, size)
+
+
+def usual_images() -> Sequence[DriftInput]:
+    """Return images of one brightness."""
+    return [DriftInput(id=str(seed), image=image(seed)) for seed in range(60)]
+
+
+def result_of(*images: Image) -> InferenceResult:
+    """Return a result with one output for each image."""
+    data = [
+        SampleResult(
+            input=index, index=0, item=ClassificationInput(photo, SelectionParameters()), prediction=PREDICTION
+        )
+        for index, photo in enumerate(images)
+    ]
+    outputs = [InferenceOutput(name="o", predictions=[PREDICTION]) for _ in images]
+    return InferenceResult(outputs=outputs, batch_size=len(images), samples=data)
+
+
+def event_of(result: InferenceResult, seed: int, **changes: Any) -> RequestContext:
+    """Return the event of an inference with this result."""
+    return msgspec.structs.replace(
+        event(), result=result, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **changes
+    )  # fmt: skip
+
+
+def inference_request(metadata: str) -> InferenceRequest:
+    """Return a request of one input with metadata."""
+    tensor = BytesTensor(name="i", shape=(1,), elements=[], parameters={"metadata": metadata})
+    return InferenceRequest(id="", model_name="m", inputs=(tensor,))
+
+
+class RunningWatch:
+    """A drift watch whose windows tests can wait for."""
+
+    def __init__(self, per_second: float = 1e6, size: int = 40) -> None:
+        self.windows: queue.Queue[DriftWindow] = queue.Queue()
+        self.registry = CollectorRegistry()
+        self.watch = DriftObserver(
+            {"m": new_monitor(usual_images(), size)}, DriftMetrics(self.registry), per_second, self.windows.put
+        )
+
+    @property
+    def metrics(self) -> str:
+        """Return the exported metrics."""
+        return generate_latest(self.registry).decode()
+
+
+def test_drifted_window_is_reported_in_metrics() -> None:
+    running = RunningWatch()
+    images = [image(seed, light=180) for seed in range(40)]
+    running.watch.observe(event_of(result_of(*images), 1))
+    window = running.windows.get(timeout=30)
+    running.watch.close()
+    assert window.drifted
+    assert [summary.drifted for summary in running.watch.windows()["m"]] == [True]
+    assert 'charioteer_drift_detected{model="m"} 1.0' in running.metrics
+    assert 'charioteer_drift_images_total{model="m",outcome="measured"} 40.0' in running.metrics
+    assert 'charioteer_drift_windows_total{model="m"} 1.0' in running.metrics
+    assert 'charioteer_drift_p{model="m",test="Kolmogorov-Smirnov"}' in running.metrics
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model_name": "missing"},
+        {"explanation": True},
+        {"result": None},
+        {"response_headers": {SIMILARITY_HEADER: "0.5"}},
+    ],
+)
+def test_inferences_of_other_kinds_are_ignored(other: dict[str, Any]) -> None:
+    running = RunningWatch()
+    running.watch.observe(msgspec.structs.replace(event_of(result_of(image(1)), 1), **other))
+    running.watch.close()
+    assert "charioteer_drift_images_total{" not in running.metrics
+
+
+def test_images_above_rate_limit_are_skipped_and_counted() -> None:
+    running = RunningWatch(per_second=2)
+    for seed in range(10):
+        running.watch.observe(event_of(result_of(image(seed)), seed))
+    running.watch.close()
+    skipped = next(line for line in running.metrics.splitlines() if 'outcome="skipped"' in line)
+    assert 5 <= float(skipped.split()[-1]) <= 8
+
+
+def test_images_above_memory_limit_are_dropped_and_counted() -> None:
+    running = RunningWatch(size=10_000)
+    large = Image(np.zeros((8000, 8000, 3), np.uint8))
+    for seed in range(20):
+        running.watch.observe(event_of(result_of(large), seed))
+    running.watch.close()
+    dropped = next(line for line in running.metrics.splitlines() if 'outcome="dropped"' in line)
+    assert float(dropped.split()[-1]) >= 10
+
+
+def test_similarity_is_output_parameter_and_response_header() -> None:
+    running = RunningWatch()
+    info = RequestContext(protocol="p", request_id="r")
+    result = result_of(image(1000), image(1001, light=200))
+    near, far = running.watch.annotate(info, result, "m")
+    assert isinstance(near["similarity"], float)
+    assert isinstance(far["similarity"], float)
+    assert near["similarity"] > 0.1 > far["similarity"]
+    assert info.response_headers[SIMILARITY_HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
+    running.watch.observe(event_of(result, 1, response_headers=info.response_headers))
+    assert running.watch.annotate(info, result, "missing") == ()
+    assert running.watch.annotate(info, result_of(), "m") == ()
+    running.watch.observe(event_of(result_of(*[image(seed) for seed in range(38)]), 2))
+    running.watch.close()
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.LogCaptureFixture) -> None:
+    seen = [
+        DriftInput(id=str(seed), image=image(seed), metadata={"camera": ("north", "west")[seed % 2]})
+        for seed in range(60)
+    ]
+    windows: queue.Queue[DriftWindow] = queue.Queue()
+    watch = DriftObserver({"m": new_monitor(seen)}, DriftMetrics(CollectorRegistry()), 1e6, windows.put)
+    for seed in range(100, 140):
+        camera = ("north", "lobby")[seed % 2]
+        entries = f'[{{"key": "camera", "type": "str", "value": "{camera}"}}, {{"key": "other", "value": "{seed}"}}]'
+        request = inference_request(entries)
+        result = result_of(image(seed))
+        outputs = [msgspec.structs.replace(output, parameters=request.parameters_of(0)) for output in result.outputs]
+        result = msgspec.structs.replace(result, outputs=outputs)
+        if annotated:
+            watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
+        else:
+            metadata = [read_metadata(value) for value in metadata_values(request)]
+            watch.observe(event_of(result, seed, request=request, metadata=metadata))
+    window = windows.get(timeout=30)
+    watch.close()
+    assert [(test.name, test.where) for test in window.tests if test.drifted] == [
+        ("mix", "camera: new lobby; gone west")
+    ]
+    assert "m has drifted: mix camera: new lobby; gone west" in caplog.text
+
+
+def test_output_of_several_images_has_list_of_similarities() -> None:
+    running = RunningWatch()
+    result = result_of(image(1), image(2))
+    result = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION, PREDICTION])])
+    (parameters,) = running.watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
+    running.watch.close()
+    first, second = cast("list[float]", parameters["similarity"])
+    assert 0 < first < 1
+    assert 0 < second < 1
+
+
+def test_unmeasurable_image_does_not_lose_the_window() -> None:
+    running = RunningWatch()
+    nan = Classification(labels=["red"], scores=np.array([np.nan], np.float32))
+    unmeasurable = result_of(image(1))
+    unmeasurable = msgspec.structs.replace(
+        unmeasurable, samples=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.samples]
+    )
+    seen = [DriftInput(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
+    monitor = new_monitor(seen, task_type="IMAGE_CLASSIFICATION")
+    watch = DriftObserver({"m": monitor}, DriftMetrics(registry := CollectorRegistry()), 1e6, running.windows.put)
+    watch.observe(event_of(unmeasurable, 0))
+    watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
+    assert running.windows.get(timeout=30).images == 40
+    watch.close()
+    running.watch.close()
+    assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in generate_latest(registry).decode()
+
+
+def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
+    windows: queue.Queue[DriftWindow] = queue.Queue()
+    changes: queue.Queue[dict[str, Monitor | None]] = queue.Queue()
+    registry = CollectorRegistry()
+
+    def poll_changes() -> dict[str, Monitor | None]:
+        return changes.get() if changes.qsize() else {}
+
+    drifted = [image(seed, light=180) for seed in range(40)]
+    watch = DriftObserver(
+        {"m": new_monitor(usual_images())}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
+    )
+    watch.observe(event_of(result_of(*drifted), 1))
+    assert windows.get(timeout=30).drifted
+    seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
+    changes.put({"m": new_monitor(seen)})
+    wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in generate_latest(registry).decode())
+    watch.observe(event_of(result_of(*drifted), 2))
+    assert not windows.get(timeout=30).drifted
+    assert len(watch.windows()["m"]) == 2
+    changes.put({"m": None})
+    wait_until(lambda: "charioteer_drift_detected{" not in generate_latest(registry).decode() and not watch.windows())
+    watch.close()

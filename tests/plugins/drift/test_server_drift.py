@@ -1,0 +1,143 @@
+"""Drift detection in a server: its settings and its results."""
+
+import base64
+import importlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import httpx
+import pytest
+
+from app.core.assembly.manifest import write_manifest
+from app.core.assembly.service import Service
+from app.core.settings.model import ModelSource
+from app.core.settings.server import ServerSettings, SettingsError
+from app.plugins.drift.baseline import Baseline, write_baseline
+from app.plugins.drift.measurement import BUNDLED, DriftInput, measure_images
+from app.plugins.drift.sample import build_sample
+from app.plugins.drift.service import load_embedder
+from tasks.vision.image import Image
+from tests.support.data.drift_samples import sample
+from tests.support.servers.server_process import ROOT, run_server
+
+WORLD: Any = importlib.import_module("fixtures.drift_world")
+
+
+def repository(folder: Path, baseline: Baseline | None) -> Path:
+    """Make a model repository of the fixture detector, with `baseline` if there is one."""
+    (folder / "detector").mkdir()
+    shutil.copy(ROOT / "fixtures" / "models" / "detector" / "model.onnx", folder / "detector")
+    if baseline is not None:
+        write_baseline(folder / "detector" / "drift-baseline.npz", baseline)
+    return folder
+
+
+def sources(folder: Path) -> Sequence[ModelSource]:
+    """Return the model of the repository."""
+    return [ModelSource(name="detector", version="1", folder=folder / "detector")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (ServerSettings(drift=True), "--drift needs a drift-baseline.npz in the folder of a model"),
+        (ServerSettings(drift_similarity=True), "--drift-similarity needs --drift"),
+        (ServerSettings(drift_webhook="http://x"), "--drift-webhook needs --drift"),
+    ],
+)
+def test_incomplete_drift_settings_are_rejected(tmp_path: Path, settings: ServerSettings, message: str) -> None:
+    folder = repository(tmp_path, None)
+    with pytest.raises(SettingsError, match=message):
+        Service(settings, lambda: sources(folder))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "webhook", "message"),
+    [
+        (Baseline(sample=sample(40)), "http://[x", "Expected a URL that begins with http:// or https://"),
+        (Baseline(sample=sample(40)), "http://x:99999/", "Expected a URL that begins with http:// or https://"),
+        (Baseline(sample=sample(40)), "ftp://x", "Expected a URL that begins with http:// or https://"),
+        (Baseline(sample=sample(40), embedder="mine.onnx", embedder_digest="0"), None, "put mine.onnx beside it"),
+    ],
+)
+def test_unusable_baseline_or_webhook_is_rejected(
+    tmp_path: Path, baseline: Baseline, webhook: str | None, message: str
+) -> None:
+    folder = repository(tmp_path, baseline)
+    with pytest.raises(SettingsError, match=message):
+        Service(ServerSettings(drift=True, drift_webhook=webhook), lambda: sources(folder))
+
+
+def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
+    folder = repository(tmp_path, Baseline(sample=sample(40)))
+    write_manifest(folder / "detector")
+    Service(ServerSettings(drift=True), lambda: sources(folder))
+    write_baseline(folder / "detector" / "drift-baseline.npz", Baseline(sample=sample(41)))
+    with pytest.raises(SettingsError, match=r"drift-baseline\.npz is not the file that "):
+        Service(ServerSettings(drift=True), lambda: sources(folder))
+
+
+def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
+    folder = repository(tmp_path, Baseline(sample=sample(40)))
+    (folder / "detector" / "drift-baseline.npz").rename(folder / "elsewhere.npz")
+    (folder / "detector" / "drift-baseline.npz").symlink_to("../elsewhere.npz")
+    with pytest.raises(SettingsError, match="leads out of the model's folder"):
+        Service(ServerSettings(drift=True), lambda: sources(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--drift-similarity",)])
+def test_server_reports_a_new_and_a_vanished_camera(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Take all images at one place, so that only the cameras tell production from the baseline."""
+    images = [photo.pixels for photo in WORLD.camera_images(1, 400) if photo.camera == "east"]
+    seen = [
+        DriftInput(id=str(index), image=Image(pixels), metadata={"camera": ("north", "east", "west")[index % 3]})
+        for index, pixels in enumerate(images[:60])
+    ]
+    folder = repository(tmp_path, Baseline(sample=build_sample(measure_images(seen, "", None))))
+    # Without a higher rate, most images are left out.
+    drift_options = ("--drift", "--drift-window", "36", "--drift-per-second", "1000", *options)
+    arguments = ("--model-repository", str(folder), *drift_options)
+    with run_server(*arguments) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+        for index, pixels in enumerate(images[60:96]):
+            data = base64.b64encode(cv2.imencode(".png", pixels[..., ::-1])[1].tobytes()).decode()
+            metadata = [{"key": "camera", "type": "str", "value": ("north", "east", "lobby")[index % 3]}]
+            tensor: dict[str, Any] = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}
+            tensor["parameters"] = {"metadata": json.dumps(metadata)}
+            client.post("/v2/models/m-detector/infer", json={"inputs": [tensor]}).raise_for_status()
+        assert any(
+            'charioteer_drift_detected{model="detector"} 1.0' in client.get("/metrics").text for _ in range(5000)
+        )
+        (window,) = client.get("/page/drift.json").json()["detector"]
+        assert [test["name"] for test in window["tests"] if test["drifted"]] == ["mix"]
+        assert server.stop() == 0
+        assert any("mix camera: new lobby; gone west" in line for line in server.log)
+
+
+@pytest.mark.slow
+def test_server_reports_similarity_and_drift(tmp_path: Path) -> None:
+    embedder = load_embedder(BUNDLED)
+    seen = [
+        DriftInput(id=str(index), image=Image(photo.pixels)) for index, photo in enumerate(WORLD.camera_images(1, 80))
+    ]
+    baseline_sample = build_sample(measure_images(seen, "", embedder))
+    folder = repository(
+        tmp_path, Baseline(sample=baseline_sample, embedder=embedder.name, embedder_digest=embedder.digest)
+    )
+    options = ("--model-repository", str(folder), "--drift", "--drift-similarity", "--drift-window", "30")
+    with run_server(*options) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+        for index, photo in enumerate(WORLD.camera_images(2, 30)):
+            data = base64.b64encode(cv2.imencode(".png", WORLD.blurred(photo.pixels)[..., ::-1])[1].tobytes()).decode()
+            tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}
+            path = "/v2/models/m-detector/infer" if index % 2 else "/v2/models/detector/infer"
+            response = client.post(path, json={"inputs": [tensor]})
+            (output,) = response.json()["outputs"]
+            assert 0 <= output["parameters"]["similarity"] <= 1
+            assert float(response.headers["charioteer-similarity"]) == output["parameters"]["similarity"]
+        drifted = 'charioteer_drift_detected{model="detector"} 1.0'
+        assert any(drifted in client.get("/metrics").text for _ in range(5000))
+        assert server.stop() == 0

@@ -1,0 +1,88 @@
+"""Alerts to a webhook that sometimes fails."""
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from app.plugins.drift.monitor import DriftWindow
+from app.plugins.drift.webhook import Webhook
+
+ALERT = DriftWindow(
+    model="m", drifted=True, started=1.0, ended=2.0, images=60, alpha=0.01, similarity=0.2, baseline_similarity=0.4,
+    tests=(),
+)  # fmt: skip
+
+
+@contextmanager
+def answering(statuses: Sequence[int]) -> Generator[tuple[str, list[Any]]]:
+    """Run a server that answers with `statuses` in order; yield its URL and the alerts that it received."""
+    received: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(statuses[len(received) - 1])
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/alerts?key=secret", received
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def outcomes(url: str, count: int, backoff: Sequence[float]) -> list[str]:
+    """Send `count` alerts, and return their outcomes."""
+    reported: queue.Queue[str] = queue.Queue()
+    webhook = Webhook(url, reported.put, backoff)
+    for _ in range(count):
+        webhook.send(ALERT)
+    results = [reported.get(timeout=30) for _ in range(count)]
+    webhook.close()
+    return results
+
+
+def test_alert_is_retried_until_accepted() -> None:
+    with answering([500, 404, 200, 204]) as (url, received):
+        assert outcomes(url, 2, [0, 0, 0]) == ["sent", "sent"]
+    assert len(received) == 4
+    assert received[0]["model"] == "m"
+    assert received[0]["drifted"] is True
+
+
+def test_failing_webhook_is_given_up_without_logging_its_key(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)  # the level of a server
+    with answering([503, 503]) as (url, _):
+        assert outcomes(url, 1, [0]) == ["failed"]
+    assert "status 503" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_invalid_url_fails_each_alert() -> None:
+    assert outcomes("http://\ud800/x", 2, [0]) == ["failed", "failed"]
+
+
+def test_unreachable_webhook_is_given_up() -> None:
+    assert outcomes("http://127.0.0.1:9/x", 1, [0]) == ["failed"]
+
+
+def test_alerts_above_queue_limit_are_dropped_and_close_skips_backoff() -> None:
+    reported: list[str] = []
+    webhook = Webhook("http://127.0.0.1:9/x", reported.append, [3600])
+    for _ in range(70):
+        webhook.send(ALERT)
+    webhook.close()
+    assert reported.count("dropped") >= 5
+    assert not [thread for thread in threading.enumerate() if thread.name == "drift-webhook"]

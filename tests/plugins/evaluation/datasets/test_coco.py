@@ -1,0 +1,224 @@
+"""Datasets in COCO's JSON, and the errors of invalid files."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pycocotools import mask as oracle
+
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
+from app.plugins.evaluation.masks import decode_mask, read_run_lengths, truth_mask
+from tasks.task import TaskType
+from tests.support.data.datasets import coco_annotation, write_coco_dataset
+
+
+def test_boxes_and_metadata_are_read(tmp_path: Path) -> None:
+    write_coco_dataset(tmp_path, [coco_annotation(), coco_annotation(2, category_id=2, image_id=2)])
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.labels) == ("coco", ("cat", "dog"))
+    assert dataset.tasks == (TaskType.OBJECT_DETECTION,)
+    first, second = dataset.items
+    assert first.objects[0].box == (10, 8, 30, 24)
+    assert (first.width, first.height) == (64, 48)
+    assert first.metadata == {"camera": "north"}
+    assert second.metadata == {"camera": "south", "frame": "7"}
+    assert first.objects[0].location.endswith("instances.json: annotations[0]")
+
+
+def test_polygons_are_joined_and_crowds_are_ignored(tmp_path: Path) -> None:
+    polygons = [[0, 0, 10, 0, 10, 10, 0, 10], [5, 5, 15, 5, 15, 15, 5, 15]]
+    runs = {"size": [48, 64], "counts": [48 * 10, 48 * 4, 48 * 50]}
+    write_coco_dataset(
+        tmp_path, [coco_annotation(segmentation=polygons), coco_annotation(2, segmentation=runs, iscrowd=1)]
+    )
+    dataset = read_dataset(tmp_path)
+    assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    outlined, crowd = dataset.items[0].objects
+    assert decode_mask(truth_mask(outlined, 64, 48)).sum() == 175
+    assert outlined.box == (10, 8, 30, 24)
+    assert (outlined.ignored, crowd.ignored) == (False, True)
+    assert decode_mask(truth_mask(crowd, 64, 48)).sum() == 4 * 48
+    assert any("1 crowds" in note for note in dataset.notes)
+
+
+def test_images_are_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    images = [{"id": 7, "file_name": "a.jpg"}, {"id": 3, "file_name": "b.jpg"}]
+    path = write_coco_dataset(tmp_path, [], images=images)
+    assert [item.id for item in read_dataset(path).items] == ["b.jpg", "a.jpg"]
+
+
+def test_missing_box_is_computed_from_mask(tmp_path: Path) -> None:
+    runs = {"size": [48, 64], "counts": [48 * 10 + 5, 6, 48 * 54 - 11]}
+    write_coco_dataset(tmp_path, [coco_annotation(bbox=None, segmentation=runs)])
+    assert read_dataset(tmp_path).items[0].objects[0].box == (10, 5, 11, 11)
+
+
+def test_missing_box_is_computed_from_outline(tmp_path: Path) -> None:
+    write_coco_dataset(tmp_path, [coco_annotation(bbox=None, segmentation=[[2, 3, 10, 3, 10, 9]])])
+    assert read_dataset(tmp_path).items[0].objects[0].box == (2, 3, 10, 9)
+
+
+@given(data=st.data())
+def test_run_lengths_decode_as_in_pycocotools(data: st.DataObject) -> None:
+    height, width = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
+    bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))
+    mask = np.asfortranarray(np.array(bits, np.uint8).reshape(height, width))
+    encoded: Any = oracle.encode(mask)
+    decoded = decode_mask(read_run_lengths(encoded["counts"].decode(), height, width))
+    np.testing.assert_array_equal(decoded, mask)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bbox": [1, 2, 3]}, r"annotations\[0\]: bbox: Expected left, top, width and height, got \[1, 2, 3\]"),
+        ({"bbox": [1, 2, float("nan"), 4]}, "Expected JSON"),
+        ({"bbox": [1, 2, None, 4]}, "Expected a finite number, got None"),
+        ({"bbox": [1e308, 0, 1e308, 1]}, r"bbox: Expected a number within 1000000 of 0, got 1e\+308"),
+        ({"bbox": [1, 2, "3x", 4]}, "Expected a finite number, got '3x'"),
+        ({"bbox": [1, 2, -3, 4]}, "not negative"),
+        ({"bbox": None}, "Expected a bbox or a segmentation, got neither"),
+        ({"iscrowd": "0"}, "iscrowd: Expected 0 or 1, got '0'"),
+        ({"image_id": 9}, "image_id: Expected the id of an image, got 9"),
+        ({"image_id": [1]}, "image_id: Expected the id of an image"),
+        ({"category_id": 9}, "category_id: Expected the id of a category, got 9"),
+        ({"category_id": {}}, "category_id: Expected the id of a category"),
+        ({"segmentation": [[1, 2, 3]]}, r"segmentation\[0\]: Expected x and y of three or more points"),
+        ({"segmentation": [[1, 2, 3, 4, 5, None]]}, "Expected a finite number"),
+        ({"segmentation": "x"}, "Expected polygons or run lengths"),
+        ({"segmentation": {"size": [9, 9], "counts": []}}, "size: Expected that of the image, 48 and 64, got 9 and 9"),
+        ({"segmentation": {"size": [0, 9], "counts": []}}, "size: Expected height and width"),
+        (
+            {"segmentation": {"size": [48, 64], "counts": [1, 2]}},
+            "lengths of 48 x 64 pixels: .* decoded 3 pixels",
+        ),
+        ({"segmentation": {"size": [48, 64], "counts": [-1, 3073]}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": "~~"}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": [2**63, 2**63]}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": "o" * 99}}, "RLE string is malformed"),
+        ({"segmentation": {"size": [48, 64], "counts": "é"}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": [1.5, 3070.5]}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": 7}}, "Expected run lengths"),
+    ],
+)
+def test_invalid_annotation_is_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    write_coco_dataset(tmp_path, [coco_annotation(**changes)])
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": [{"id": 1, "file_name": "a.jpg"}] * 2}, r"images\[1\]: Expected each id and file_name once"),
+        ({"images": [{"id": 1, "file_name": "c.jpg"}]}, "c.jpg: there is no such file"),
+        ({"images": [{"id": 1}]}, "Expected an id and a file_name"),
+        ({"images": [{"id": 1, "file_name": "a\0.jpg"}]}, r"a\\0\.jpg: Expected a name in UTF-8, without NUL"),
+        ({"images": [{"id": 1, "file_name": "a" * 300}]}, "cannot be read: File name too long"),
+        ({"images": [{"id": 1, "file_name": "/dev/zero"}]}, "/dev/zero: is no file"),
+        (
+            {"images": [{"id": 1, "file_name": "a.jpg", "width": 48, "height": 64}]},
+            r"images\[0\]: Expected width and height of a.jpg, upright, 64 and 48, got 48 and 64",
+        ),
+        ({"categories": [{"id": 1, "name": ""}]}, r"categories\[0\]: Expected an id, a whole number, and a name"),
+        ({"images": []}, "Expected labelled images as coco, got none"),
+        ({"images": 7}, "Expected images, annotations and categories"),
+        (
+            {"categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]},
+            r"categories\[1\]: Expected each id and name",
+        ),
+        ({"categories": [{"id": "1", "name": "a"}]}, r"categories\[0\]: Expected an id, a whole number"),
+    ],
+)
+def test_invalid_images_or_categories_are_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    write_coco_dataset(tmp_path, [], **changes)
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("replaced", "line"),
+    [('"a.jpg"', 3), ('"b.jpg"', 7), ("]", 8)],
+    ids=["in an element", "in another", "cut off"],
+)
+def test_malformed_json_error_names_the_line(tmp_path: Path, replaced: str, line: int) -> None:
+    path = write_coco_dataset(tmp_path, [])
+    lines = ['{"images": [', "{", '"file_name": "a.jpg",', '"id": 1', "}, {", "", '"file_name": "b.jpg"', "}]"]
+    text = "\n".join(lines)
+    path.write_text(text[: text.rindex(replaced)] if replaced == "]" else text.replace(replaced, "NaN"))
+    with pytest.raises(EvaluationError, match=rf"instances\.json:{line}: Expected JSON"):
+        read_dataset(path)
+
+
+def test_repeated_annotation_id_is_rejected(tmp_path: Path) -> None:
+    write_coco_dataset(tmp_path, [coco_annotation(), coco_annotation()])
+    with pytest.raises(EvaluationError, match=r"annotations\[1\]: id: Expected each id once, got 1 again"):
+        read_dataset(tmp_path)
+
+
+def test_all_errors_are_reported_together_or_skipped(tmp_path: Path) -> None:
+    path = write_coco_dataset(
+        tmp_path, [coco_annotation(), *(coco_annotation(number, bbox=[1]) for number in range(2, 20))]
+    )
+    with pytest.raises(EvaluationError) as raised:
+        read_dataset(path)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "18 labels or images cannot be used:"
+    assert lines[-2:] == ["  and 8 more", "--skip-bad leaves them out"]
+    dataset = read_dataset(path, DatasetOptions(skip_bad=True))
+    assert len(dataset.items[0].objects) == 1
+    assert len(dataset.notes) == 11
+
+
+def test_objects_without_area_are_skipped_with_a_note(tmp_path: Path) -> None:
+    write_coco_dataset(
+        tmp_path, [coco_annotation(bbox=[1, 2, 0, 4]), coco_annotation(2, bbox=[], segmentation=[[1, 1, 2, 2, 3, 3]])]
+    )
+    dataset = read_dataset(tmp_path)
+    assert dataset.items[0].objects == ()
+    assert "2 objects without area were left out" in dataset.notes[0]
+
+
+def test_images_are_found_in_the_coco_folder_layout(tmp_path: Path) -> None:
+    path = write_coco_dataset(tmp_path, [coco_annotation()])
+    (tmp_path / "images").rename(tmp_path / "val2017")
+    moved = path.rename(path.with_name("instances_val2017.json"))
+    assert read_dataset(moved).items[0].image == tmp_path / "val2017" / "a.jpg"
+    (tmp_path / "val2017").rename(tmp_path / "elsewhere")
+    assert len(read_dataset(moved, DatasetOptions(images=tmp_path / "elsewhere")).items) == 2
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("id", "image_id", "category_id", "bbox", "segmentation", "iscrowd", "size", "counts", "file_name", "name")
+RECORD = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@given(
+    annotations=st.lists(RECORD, max_size=3),
+    images=st.lists(RECORD, max_size=2),
+    categories=st.lists(RECORD, max_size=2),
+    record=RECORD,
+)
+def test_arbitrary_json_is_read_or_rejected(
+    tmp_path: Path, annotations: Any, images: Any, categories: Any, record: Any
+) -> None:
+    valid_images = [{"id": 1, "file_name": "a.jpg"}]
+    path = write_coco_dataset(
+        tmp_path,
+        [*annotations, coco_annotation(99, **{key: value for key, value in record.items() if key != "name"})],
+        images=[*valid_images, *images],
+        categories=[{"id": 1, "name": "cat"}, *categories],
+    )
+    with contextlib.suppress(EvaluationError):
+        read_dataset(path)
+    assert read_dataset(path, DatasetOptions(skip_bad=True)).items[0].id == "a.jpg"

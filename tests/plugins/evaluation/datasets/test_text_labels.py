@@ -1,0 +1,375 @@
+"""Datasets in YOLO and DOTA format, image folders, and question files."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
+from tasks.task import TaskType
+from tests.support.data.datasets import (
+    write_coco_dataset,
+    write_dota_dataset,
+    write_image_folder,
+    write_questions,
+    write_yolo_dataset,
+)
+from tests.support.data.evaluation_samples import write_image
+
+ORIENTED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
+CORNERS = "10 10 30 10 30 20 10 20 ship 0"
+
+
+def test_yolo_boxes_are_converted_to_pixels(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.5 0.5\n", "b": ""})
+    dataset = read_dataset(tmp_path)
+    assert (dataset.tasks, dataset.labels) == ((TaskType.OBJECT_DETECTION,), ("cat", "dog"))
+    first, second = dataset.items
+    assert [(obj.label, obj.box) for obj in first.objects] == [("cat", (24, 12, 40, 36)), ("dog", (0, 0, 32, 24))]
+    assert first.objects[1].location == f"{tmp_path / 'labels' / 'val' / 'a.txt'}:2"
+    assert (first.id, second.objects) == ("images/val/a.jpg", ())
+
+
+def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": ORIENTED})
+    dataset = read_dataset(tmp_path)
+    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
+    assert dataset.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
+    segmentation = read_dataset(tmp_path, DatasetOptions(task=TaskType.IMAGE_SEGMENTATION))
+    assert segmentation.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
+
+
+def test_yolo_dataset_without_objects_fits_every_task(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": ""}, "val: images/val\nnames: {}")
+    dataset = read_dataset(tmp_path)
+    assert (dataset.labels, len(dataset.items)) == ((), 1)
+    assert dataset.tasks == tuple(task for task in TaskType if task.geometry)
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.2 0.2"}, "val: images/val\nnames: {}")
+    with pytest.raises(
+        EvaluationError, match=r"a\.txt:1: Expected a class of data.yaml, whose names are empty, got '0'"
+    ):
+        read_dataset(tmp_path)
+
+
+def test_yolo_images_without_label_file_are_noted(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.2 0.2", "b": ""})
+    assert read_dataset(tmp_path).notes == ()
+    (tmp_path / "labels" / "val" / "b.txt").unlink()
+    assert read_dataset(tmp_path).notes == ("1 of 2 images have no label file: they count as images without objects",)
+
+
+def test_yolo_labels_may_lie_beside_the_images(tmp_path: Path) -> None:
+    write_image(tmp_path / "val" / "a.jpg")
+    (tmp_path / "val" / "a.txt").write_text("0 0.5 0.5 0.2 0.2")
+    (tmp_path / "data.yaml").write_text("val: val\nnames: [cat]")
+    dataset = read_dataset(tmp_path)
+    assert (len(dataset.items[0].objects), dataset.notes) == (1, ())
+
+
+def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
+    dataset = read_dataset(tmp_path)
+    assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
+        ("0 0.5 0.5 0.2 0.2 0.1", "got 5 numbers"),
+        ("0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
+        ("x 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got 'x'"),
+        (f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
+        ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
+        ("0 0.5 0.5 200 200", "Expected fractions of the image"),
+        ("0 0.5 0.5 0.2 0.2\n" + ORIENTED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
+        ("0 0.5 0.5 1e999 0.2", "Expected a finite number"),
+    ],
+)
+def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
+    write_yolo_dataset(tmp_path, {"a": lines})
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ("val: images/val\nnames: {0: cat, 2: dog}", "names: Expected a list"),
+        ("val: images/val\nnames: [cat, cat]", "Expected each name once"),
+        ("val: images/val", "names: Expected a list"),
+        ("names: [cat]", "Expected a split"),
+        ("val: nowhere\nnames: [cat]", "Expected a folder of images"),
+        ("[1", "Expected YAML"),
+        ("7", "Expected names and splits"),
+        ("date: 2026-99-99", "Expected YAML: month must be in 1..12"),
+        ("names: !!bool x", "Expected YAML"),
+        ("names: !!timestamp x", "Expected YAML"),
+        ("names: !!int", "Expected YAML"),
+    ],
+)
+def test_invalid_yolo_description_is_rejected(tmp_path: Path, description: str, message: str) -> None:
+    write_yolo_dataset(tmp_path, {"a": ""}, description)
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(tmp_path)
+
+
+def test_yolo_split_is_selected(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path, {"a": ""}, "train: images/train\nval: list.txt\nnames: [cat]")
+    write_image(tmp_path / "images" / "train" / "t.jpg")
+    (tmp_path / "list.txt").write_text("images/val/a.jpg\n")
+    assert [item.id for item in read_dataset(tmp_path).items] == ["images/val/a.jpg"]
+    assert [item.id for item in read_dataset(tmp_path, DatasetOptions(split="train")).items] == ["images/train/t.jpg"]
+
+
+def test_yolo_path_relative_to_parent_folder_is_resolved(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path / "data", {"a": ""}, "val: ../images/val\nnames: [cat]")
+    assert [item.id for item in read_dataset(tmp_path / "data").items] == ["images/val/a.jpg"]
+
+
+def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
+    path = write_yolo_dataset(tmp_path, {"a": "", "b": ""})
+    (tmp_path / "labels" / "val" / "classes.txt").write_text("cat\ndog\n")
+    assert len(read_dataset(path).items) == 2
+    (tmp_path / "images" / "val" / "b.jpg").unlink()
+    with pytest.raises(EvaluationError, match=r"labels/val/b\.txt: there is no image of that name"):
+        read_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("write", "lines"),
+    [
+        (write_yolo_dataset, "0 0.5 0.5 0 0.2\n0 0.5 0.5 0.2 0.2"),
+        (write_yolo_dataset, f"0{' 0.5' * 8}\n{ORIENTED}"),
+        (write_dota_dataset, f"5 5 5 5 5 5 5 5 ship 0\n{CORNERS}"),
+    ],
+)
+def test_objects_without_area_are_left_out(tmp_path: Path, write: Callable[..., Any], lines: str) -> None:
+    write(tmp_path, {"a": lines})
+    dataset = read_dataset(tmp_path)
+    assert len(dataset.items[0].objects) == 1
+    assert "a.txt:1" in dataset.notes[0]
+
+
+def test_dota_labels_are_read(tmp_path: Path) -> None:
+    write_dota_dataset(
+        tmp_path, {"a": f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n", "b": ""}
+    )
+    dataset = read_dataset(tmp_path)
+    assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
+    ship, harbor = dataset.items[0].objects
+    assert (ship.rings, ship.ignored, harbor.ignored) == ((((10, 10), (30, 10), (30, 20), (10, 20)),), False, True)
+    assert dataset.items[0].metadata == {"imagesource": "GoogleEarth", "gsd": "0.5"}
+    assert any("1 difficult" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for difficult, got 6 words"),
+        ("gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
+        ("10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
+    ],
+)
+def test_invalid_dota_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
+    write_dota_dataset(tmp_path, {"a": lines})
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(tmp_path)
+
+
+def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
+    write_dota_dataset(tmp_path, {"a": CORNERS})
+    (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
+    write_image(tmp_path / "images" / "bare.png")
+    write_image(tmp_path / "images" / "more" / "a.png")
+    with pytest.raises(EvaluationError) as raised:
+        read_dataset(tmp_path)
+    assert "orphan.txt: there is no image of that name" in str(raised.value)
+    assert "bare.png: there are no labels" in str(raised.value)
+    assert f"more/a.png: there is {tmp_path / 'images' / 'a.png'} of the same name" in str(raised.value)
+
+
+def test_folder_names_are_class_labels(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 2, "dog": 1, "none": 0})
+    (tmp_path / "cat" / "notes.txt").write_text("not an image")
+    (tmp_path / "metadata.csv").write_text("file_name,camera,hour\ncat/0.jpg,north,7\n1.jpg,south,\n")
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.labels) == ("image-folder", ("cat", "dog"))
+    assert [(item.id, item.label) for item in dataset.items] == [
+        ("cat/0.jpg", "cat"),
+        ("cat/1.jpg", "cat"),
+        ("dog/0.jpg", "dog"),
+    ]
+    assert [dict(item.metadata) for item in dataset.items] == [
+        {"camera": "north", "hour": "7"},
+        {"camera": "south"},
+        {},
+    ]
+
+
+@pytest.mark.parametrize("ending", ["JPG", "jfif", "jpe", "mpo"])
+def test_images_with_less_common_endings_are_read(tmp_path: Path, ending: str) -> None:
+    write_image_folder(tmp_path, {"cat": 2})
+    (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / f"0.{ending}")
+    assert [item.id for item in read_dataset(tmp_path).items] == [f"cat/0.{ending}", "cat/1.jpg"]
+
+
+def test_heic_image_is_refused_by_name(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "cat" / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    with pytest.raises(EvaluationError, match=r"phone\.HEIC: Expected an encoded image \(JPEG, PNG"):
+        read_dataset(tmp_path)
+
+
+def test_row_numbers_of_pandas_are_no_metadata(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "metadata.csv").write_text(",file_name,camera\n0,cat/0.jpg,south\n")
+    assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{"camera": "south"}]
+
+
+def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1, "dog": 1})
+    (tmp_path / "metadata.csv").write_text("file_name,camera\n0.jpg,south\ndog/0.jpg,north\n")
+    assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{}, {"camera": "north"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("metadata.csv", "file_name,a\n0.jpg,1,2\n", r"metadata\.csv:2: Expected as many values"),
+        ("metadata.csv", "a,b\n1,2\n", r"metadata\.csv:2: Expected the image's name"),
+        (
+            "metadata.jsonl",
+            '{"file_name": "0.jpg"}\n{"file_name": "0.jpg"}',
+            r"metadata\.jsonl:2: Expected each image once",
+        ),
+        ("metadata.jsonl", "[]", r"metadata\.jsonl:1: Expected a JSON object"),
+        ("metadata.csv", b"\xff\xfe", "Expected text in UTF-8"),
+        ("metadata.csv", 'file_name,a\n0.jpg,"1\n', r"metadata\.csv:2: Expected CSV: unexpected end of data"),
+        ("metadata.csv", f"file_name,a\n0.jpg,{'1' * 200_000}\n", "Expected CSV: field larger than field limit"),
+    ],
+)
+def test_invalid_metadata_is_rejected(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(tmp_path)
+
+
+def test_unreadable_images_are_rejected_or_skipped(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "cat" / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "cat" / "empty.png").write_bytes(b"")
+    with pytest.raises(EvaluationError, match=r"broken\.jpg: Expected an encoded image.*\n.*empty\.png"):
+        read_dataset(tmp_path)
+    assert len(read_dataset(tmp_path, DatasetOptions(skip_bad=True)).items) == 1
+
+
+def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / os.fsdecode(b"cat\xe9.jpg"))
+    with pytest.raises(EvaluationError, match=r"cat.udce9\.jpg: Expected a name in UTF-8"):
+        read_dataset(tmp_path, DatasetOptions(format="image-folder"))
+
+
+def test_large_image_causes_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    Image.new("1", (12_000, 10_000)).save(tmp_path / "cat" / "0.png")
+    with warnings.catch_warnings(record=True) as emitted:
+        warnings.simplefilter("always")
+        (item,) = read_dataset(tmp_path).items
+    assert (item.width, item.height, emitted) == (12_000, 10_000, [])
+
+
+def test_image_size_follows_exif_orientation(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "cat").mkdir()
+    Image.new("RGB", (60, 40)).save(tmp_path / "cat" / "0.jpg", exif=exif)
+    (item,) = read_dataset(tmp_path).items
+    assert (item.width, item.height) == (40, 60)
+
+
+def test_questions_are_read(tmp_path: Path) -> None:
+    write_questions(
+        tmp_path,
+        [
+            {"image": "a.jpg", "question": "What?", "answers": ["star", "a star"], "kind": "shape", "n": 3},
+            "",
+            {"id": 7, "image": "a.jpg", "question": "How many?", "answer": "one"},
+        ],
+    )
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.tasks) == ("vqa", (TaskType.IMAGE_TEXT_TO_TEXT,))
+    assert [(item.id, item.question, item.answers) for item in dataset.items] == [
+        ("a.jpg#1", "What?", ("star", "a star")),
+        ("7", "How many?", ("one",)),
+    ]
+    assert dataset.items[0].metadata == {"kind": "shape", "n": "3"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"question": "What?", "answer": "x"}, r"questions\.jsonl:1: image: Expected a file name, got None"),
+        ({"image": "a.jpg", "answer": "x"}, "question: Expected a text"),
+        ({"image": "a.jpg", "question": " ", "answer": "x"}, "question: Expected a text"),
+        ({"image": "a.jpg", "question": "What?"}, "Expected answer"),
+        ({"image": "a.jpg", "question": "What?", "answers": []}, "Expected answer"),
+        ({"image": "a.jpg", "question": "What?", "answers": ["x", 1]}, "Expected answer"),
+        ({"image": "b.jpg", "question": "What?", "answer": "x"}, r"b\.jpg: there is no such file"),
+        ("{", r"questions\.jsonl:1: Expected a JSON object"),
+        ("[]", r"questions\.jsonl:1: Expected a JSON object"),
+    ],
+)
+def test_invalid_question_is_rejected(tmp_path: Path, line: Any, message: str) -> None:
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(write_questions(tmp_path, [line]))
+
+
+def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
+    line = '{"image": "a.jpg", "question": "What\u2028is\x85it?", "answer": "x"}'
+    dataset = read_dataset(write_questions(tmp_path, [line, line]))
+    assert [item.id for item in dataset.items] == ["a.jpg#1", "a.jpg#2"]
+    assert dataset.items[0].question == "What\u2028is\x85it?"
+
+
+def test_repeated_question_id_is_rejected(tmp_path: Path) -> None:
+    line = {"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}
+    with pytest.raises(EvaluationError, match=r"questions\.jsonl:2: id: Expected each id once, got '1' again"):
+        read_dataset(write_questions(tmp_path, [line, line]))
+
+
+def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "README.md"):
+        if path.suffix:
+            path.write_text("hello")
+        with pytest.raises(EvaluationError, match="got none of them"):
+            read_dataset(path)
+    with pytest.raises(EvaluationError, match="there is no such file or folder"):
+        read_dataset(tmp_path / "nowhere")
+    with pytest.raises(EvaluationError, match="as coco it cannot be read"):
+        read_dataset(tmp_path, DatasetOptions(format="coco"))
+    with pytest.raises(EvaluationError, match="as dota it cannot be read"):
+        read_dataset(tmp_path / "README.md", DatasetOptions(format="dota"))
+
+
+def test_several_label_files_are_rejected(tmp_path: Path) -> None:
+    path = write_coco_dataset(tmp_path, [])
+    path.with_name("other.json").write_bytes(path.read_bytes())
+    with pytest.raises(
+        EvaluationError, match=r"got annotations/instances\.json, annotations/other\.json; name the one"
+    ):
+        read_dataset(tmp_path)
+
+
+def test_task_without_matching_labels_is_rejected(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    with pytest.raises(EvaluationError, match="Expected labels of OBJECT_DETECTION, got image-folder labels"):
+        read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))

@@ -1,0 +1,136 @@
+"""Classification metrics: hand-computed values, and scikit-learn's on equal scores."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.metrics
+
+from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.metrics.classes import measure_classes
+from app.plugins.evaluation.report import Measures
+from tests.support.data.evaluation_samples import classification_sample
+
+SKLEARN: Any = sklearn.metrics
+FOUR = (
+    classification_sample("cat", {"cat": 0.8, "dog": 0.2}, "1.jpg", {"camera": "a"}),
+    classification_sample("cat", {"cat": 0.4, "dog": 0.6}, "2.jpg", {"camera": "b"}),
+    classification_sample("dog", {"cat": 0.3, "dog": 0.7}, "3.jpg", {"camera": "b"}),
+    classification_sample("dog", {"cat": 0.1, "dog": 0.9}, "4.jpg", {"camera": "b"}),
+)
+
+
+def values(measures: Measures) -> dict[str, float | None]:
+    return {figure.name: figure.value for figure in measures.figures}
+
+
+def test_metrics_match_hand_computed_values() -> None:
+    measures = measure_classes(FOUR)
+    assert values(measures) == {
+        "accuracy": 0.75,
+        "top5_accuracy": 1.0,
+        "precision": pytest.approx((1 + 2 / 3) / 2),
+        "recall": 0.75,
+        "f1": pytest.approx((2 / 3 + 0.8) / 2),
+        "roc_auc": 1.0,
+    }
+    assert measures.confusion is not None
+    assert measures.confusion.counts == ((1, 1), (0, 2))
+    assert measures.confusion.examples == {"cat -> dog": ("2.jpg",)}
+    (mistake,) = measures.mistakes
+    assert mistake.description == "cat (0.40) was taken for dog (0.60)"
+
+
+def test_roc_auc_is_share_of_correctly_ordered_pairs() -> None:
+    rng = np.random.default_rng(0)
+    answered: list[EvaluatedItem] = []
+    scores: list[float] = []
+    true: list[bool] = []
+    for index in range(60):
+        score, cat = float(rng.uniform()), bool(rng.random() < 0.4)
+        answered.append(
+            classification_sample("cat" if cat else "dog", {"cat": score, "dog": 1 - score}, f"{index}.jpg")
+        )
+        scores.append(score)
+        true.append(cat)
+    positive = np.array([s for s, t in zip(scores, true, strict=True) if t])
+    negative = np.array([s for s, t in zip(scores, true, strict=True) if not t])
+    pairs = (positive[:, np.newaxis] > negative).mean()
+    assert values(measure_classes(answered))["roc_auc"] == pytest.approx(pairs, abs=1e-6)
+
+
+def test_image_without_prediction_counts_as_wrong() -> None:
+    measures = measure_classes([*FOUR, classification_sample("cat", {}, "5.jpg")])
+    assert values(measures)["accuracy"] == 0.6
+    assert any("1 images were given no class" in note for note in measures.notes)
+    assert measures.mistakes[0].result.item.id == "5.jpg"
+
+
+def test_first_of_equal_scores_is_the_prediction() -> None:
+    answered = [
+        classification_sample("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg"),
+        classification_sample("dog", {"dog": 0.4}, "2.jpg"),
+    ]
+    measures = measure_classes(answered)
+    assert values(measures)["accuracy"] == 0.5
+    assert [mistake.result.item.id for mistake in measures.mistakes] == ["1.jpg"]
+    assert measures.confusion is not None
+    assert measures.confusion.counts == ((0, 1), (0, 1))
+    assert measures.confusion.examples == {"cat -> dog": ("1.jpg",)}
+
+
+def test_score_of_zero_is_no_prediction() -> None:
+    measures = measure_classes([classification_sample("cat", {"cat": 0.0, "dog": 0.0}, "1.jpg")])
+    assert (values(measures)["accuracy"], values(measures)["top5_accuracy"]) == (0, 0)
+    assert measures.mistakes[0].description == "cat, nothing was found"
+    assert measures.confusion is not None
+    assert sum(map(sum, measures.confusion.counts)) == 1
+
+
+def test_roc_auc_of_single_class_is_undefined() -> None:
+    measures = measure_classes(
+        [classification_sample("cat", {"cat": 1.0}, "1.jpg"), classification_sample("cat", {"dog": 1.0}, "2.jpg")]
+    )
+    assert values(measures)["accuracy"] == 0.5
+    assert values(measures)["roc_auc"] is None
+    assert any("undefined" in note for note in measures.notes)
+
+
+def test_metrics_of_no_images_are_none() -> None:
+    assert set(values(measure_classes([])).values()) == {None}
+
+
+def test_label_unknown_to_dataset_is_not_in_mean() -> None:
+    measures = measure_classes([classification_sample("cat", {"cat": 0.9, "yak": 0.1}, "1.jpg")])
+    assert values(measures)["recall"] == 1.0
+    assert [row[0] for row in measures.tables[0].rows] == ["cat"]
+
+
+def test_slice_accuracy_divides_by_images_of_slice() -> None:
+    rows = {row[0]: row for row in measure_classes(FOUR, ["camera"]).tables[-1].rows}
+    assert rows["camera = a"][1:3] == (1, 1.0)
+    assert rows["camera = b"][1:3] == (3, pytest.approx(2 / 3))
+
+
+def test_figures_of_equal_scores_equal_scikit_learn() -> None:
+    rng = np.random.default_rng(3)
+    labels = [f"c{index}" for index in range(8)]
+    scores = rng.integers(1, 10, (200, len(labels))) / 10
+    true = [labels[int(index)] for index in rng.integers(0, len(labels), 200).tolist()]
+    figures = values(
+        measure_classes(
+            [
+                classification_sample(label, dict(zip(labels, row.tolist(), strict=True)), f"{index}.jpg")
+                for index, (label, row) in enumerate(zip(true, scores, strict=True))
+            ]
+        )
+    )
+    assert figures["top5_accuracy"] == SKLEARN.top_k_accuracy_score(true, scores, k=5, labels=labels)
+    one_hot = np.array([[name == label for name in labels] for label in true])
+    assert figures["roc_auc"] == pytest.approx(SKLEARN.roc_auc_score(one_hot, scores, average="macro"))
+
+
+def test_top5_accuracy_counts_the_best_five_classes() -> None:
+    scores = {f"c{index}": 0.9 - index / 10 for index in range(7)}
+    answered = [classification_sample("c4", scores, "1.jpg"), classification_sample("c5", scores, "2.jpg")]
+    assert values(measure_classes(answered))["top5_accuracy"] == 0.5

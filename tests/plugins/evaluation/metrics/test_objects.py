@@ -1,0 +1,272 @@
+"""Object detection metrics, and where COCO and Valor differ."""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.plugins.evaluation.answers import EvaluatedItem, PredictedObject, parse_records
+from app.plugins.evaluation.dataset import LabelledObject, Ring
+from app.plugins.evaluation.masks import read_run_lengths
+from app.plugins.evaluation.metrics.coco import compare
+from app.plugins.evaluation.metrics.objects import measure_objects
+from app.plugins.evaluation.report import Measures
+from tasks.task import TaskType
+from tasks.vision.contours import contours_of_mask
+from tests.support.data.evaluation_samples import detection_sample, item
+
+SQUARE = (10.0, 10.0, 50.0, 50.0)
+FAR = (200.0, 200.0, 240.0, 240.0)
+
+
+def value(measures: Measures, name: str) -> float | None:
+    return next(figure.value for figure in measures.figures if figure.name == name)
+
+
+def measured(
+    *answered: EvaluatedItem,
+    slices: Sequence[str] = (),
+    labels: Sequence[str] = ("cat", "dog"),
+    task: TaskType = TaskType.OBJECT_DETECTION,
+) -> Measures:
+    return measure_objects(answered, labels, task, 0.5, slices)
+
+
+def test_exact_findings_have_perfect_metrics() -> None:
+    measures = measured(detection_sample([("cat", SQUARE), ("dog", FAR)], [("cat", 0.9, SQUARE), ("dog", 0.8, FAR)]))
+    assert {figure.name: figure.value for figure in measures.figures} == dict.fromkeys(
+        ("map_coco", "ap50", "ap75", "ar", "mAPAveragedOverIOUs", "precision", "recall", "f1"), 1.0
+    )
+    assert measures.mistakes == ()
+
+
+def test_metrics_without_objects_and_findings_are_none() -> None:
+    measures = measured(detection_sample([], []), detection_sample([], []))
+    assert {figure.value for figure in measures.figures} == {None}
+    assert "nothing to measure" in measures.notes[0]
+    assert value(measured(), "map_coco") is None
+
+
+def test_metrics_without_findings_are_zero() -> None:
+    measures = measured(detection_sample([("cat", SQUARE)], []))
+    assert [value(measures, name) for name in ("map_coco", "ar", "recall", "f1", "precision")] == [0, 0, 0, 0, None]
+    assert measures.confusion is not None
+    assert measures.confusion.missed == (1,)
+
+
+def test_metrics_without_objects_are_none_except_of_valor() -> None:
+    measures = measured(detection_sample([], [("cat", 0.9, SQUARE)]))
+    names = ("map_coco", "ar", "recall", "mAPAveragedOverIOUs", "precision", "f1")
+    assert [value(measures, name) for name in names] == [None, None, None, 0, 0, 0]
+
+
+def test_labels_of_the_model_only_count_in_valor_only() -> None:
+    strays = [(f"stray {index}", 0.8, FAR) for index in range(3)]
+    measures = measured(detection_sample([("cat", SQUARE)], [("cat", 0.9, SQUARE), *strays]))
+    assert (value(measures, "map_coco"), value(measures, "precision")) == (1.0, 1.0)
+    assert value(measures, "mAPAveragedOverIOUs") == 0.25
+    assert [row[0] for row in measures.tables[0].rows] == ["cat"]
+    assert measures.mistakes == ()
+
+
+def test_classes_without_objects_share_a_row() -> None:
+    found = [("cat", 0.9, SQUARE), ("dog", 0.9, FAR), ("owl", 0.9, FAR)]
+    answered = detection_sample([("cat", SQUARE)], found)
+    measures = measured(answered, labels=("cat", "dog", "owl", "yak"))
+    assert measures.tables[0].rows == (
+        ("cat", 1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+        ("2 classes without objects", 0, None, None, None, None, 0.0, None, 0.0),
+    )
+    assert value(measures, "precision") == pytest.approx(1 / 3)
+
+
+def test_only_valor_counts_more_than_100_findings() -> None:
+    boxes = [(20.0 * (i % 20), 20.0 * (i // 20), 20.0 * (i % 20) + 15, 20.0 * (i // 20) + 15) for i in range(150)]
+    found = [("cat", 0.9 - i / 1000, box) for i, box in enumerate(boxes)]
+    measures = measured(detection_sample([("cat", box) for box in boxes], found))
+    assert value(measures, "mAPAveragedOverIOUs") == pytest.approx(1.0)
+    assert value(measures, "map_coco") == pytest.approx(67 / 101)
+
+
+def test_first_of_equal_scores_counts_first() -> None:
+    wrong_first = measured(detection_sample([("cat", SQUARE)], [("cat", 0.5, FAR), ("cat", 0.5, SQUARE)]))
+    right_first = measured(detection_sample([("cat", SQUARE)], [("cat", 0.5, SQUARE), ("cat", 0.5, FAR)]))
+    assert [value(measures, "ap50") for measures in (wrong_first, right_first)] == [0.5, 1.0]
+    # Valor prefers hits.
+    assert value(wrong_first, "mAPAveragedOverIOUs") == 1.0
+
+
+def test_low_scores_count_in_average_precision_only() -> None:
+    measures = measured(detection_sample([("cat", SQUARE)], [("cat", 0.2, SQUARE)]))
+    assert (value(measures, "map_coco"), value(measures, "recall")) == (1.0, 0.0)
+
+
+def test_confusion_matrix_names_example_images() -> None:
+    measures = measured(
+        detection_sample([("cat", SQUARE)], [("dog", 0.9, SQUARE)], "mixed.jpg"),
+        detection_sample([("cat", SQUARE)], [("cat", 0.9, FAR)], "missed.jpg"),
+    )
+    confusion = measures.confusion
+    assert confusion is not None
+    assert confusion.labels == ("cat", "dog")
+    assert confusion.counts == ((0, 1), (0, 0))
+    assert (confusion.missed, confusion.extra) == ((1, 0), (1, 0))
+    assert confusion.examples == {
+        "cat -> dog": ("mixed.jpg",),
+        "cat -> ": ("missed.jpg",),
+        " -> cat": ("missed.jpg",),
+    }
+
+
+def test_mistakes_are_sorted_worst_image_first() -> None:
+    good = detection_sample([("cat", SQUARE)], [("cat", 0.9, SQUARE)], "good.jpg")
+    bad = detection_sample([("cat", SQUARE)], [("cat", 0.9, SQUARE), ("cat", 0.8, FAR)], "bad.jpg")
+    worse = detection_sample([("cat", SQUARE), ("dog", FAR)], [("cat", 0.9, (300, 300, 350, 350))], "worse.jpg")
+    first, second = measured(good, bad, worse).mistakes
+    assert (first.result.item.id, first.missed, first.wrong, first.right) == ("worse.jpg", (0, 1), (0,), ())
+    assert (second.result.item.id, second.missed, second.wrong, second.right) == ("bad.jpg", (), (1,), (0,))
+
+
+def test_slice_metrics_equal_evaluation_of_slice_alone() -> None:
+    day = [detection_sample([("cat", SQUARE)], [("cat", 0.9, SQUARE)], "1.jpg", {"light": "day", "iou": "x"})]
+    night = [
+        detection_sample([("dog", SQUARE)], [("cat", 0.9, SQUARE), ("dog", 0.3, SQUARE)], "2.jpg", {"light": "night"}),
+        detection_sample([("dog", FAR)], [("dog", 0.9, FAR)], "3.jpg", {"light": "night"}),
+    ]
+    # A metadata key may have the name of a column of valor-lite.
+    measures = measured(*day, *night, slices=("light", "iou"))
+    rows = {row[0]: row[1:] for row in measures.tables[-1].rows}
+    assert list(rows) == ["light = day", "light = night", "iou = (none)", "iou = x"]
+    for name, subset in (("light = day", day), ("light = night", night), ("iou = x", day), ("iou = (none)", night)):
+        assert rows[name] == (len(subset), *(figure.value for figure in measured(*subset).figures))
+
+
+@pytest.mark.parametrize(("score", "recall"), [(0.9, 1.0), (0.1, 0.0)])
+def test_findings_in_ignored_objects_are_not_counted(score: float, recall: float) -> None:
+    crowd = LabelledObject(label="cat", box=(100, 100, 400, 400), ignored=True)
+    obj = LabelledObject(label="cat", box=SQUARE)
+    inside = PredictedObject(label="cat", score=0.95, box=(150, 150, 200, 200))
+    other = PredictedObject(label="dog", score=0.95, box=(150, 150, 200, 200))
+    found = PredictedObject(label="cat", score=score, box=SQUARE)
+    answered = EvaluatedItem(item=item(objects=[obj, crowd]), predictions=(inside, found))
+    measures = measured(answered)
+    assert (value(measures, "map_coco"), value(measures, "mAPAveragedOverIOUs")) == (1.0, 1.0)
+    assert value(measures, "recall") == recall
+    assert "1 findings inside ignored objects" in measures.notes[0]
+    wrong = measured(msgspec.structs.replace(answered, predictions=(other, found)))
+    assert value(wrong, "mAPAveragedOverIOUs") == 0.5
+
+
+def test_finding_on_object_inside_crowd_is_counted() -> None:
+    crowd = LabelledObject(label="cat", box=(0, 0, 400, 400), ignored=True)
+    obj = LabelledObject(label="cat", box=SQUARE)
+    found = PredictedObject(label="cat", score=0.9, box=SQUARE)
+    assert value(measured(EvaluatedItem(item=item(objects=[crowd, obj]), predictions=(found,))), "recall") == 1.0
+
+
+def oriented(
+    cx: float, cy: float, w: float, h: float, r: float, width: int = 1000, height: int = 500
+) -> PredictedObject:
+    record = {
+        "label": "ship",
+        "score": 0.9,
+        "cx": cx / width,
+        "cy": cy / height,
+        "w": w / width,
+        "h": h / height,
+        "r": r,
+    }
+    answered = parse_records([record], item(size=(width, height)), TaskType.ORIENTED_OBJECT_DETECTION)
+    return answered.predictions[0]
+
+
+def overlap(prediction: PredictedObject, corners: Ring, *, ignored: bool = False) -> float:
+    truth = LabelledObject(label="ship", rings=(corners,), ignored=ignored)
+    answered = EvaluatedItem(item=item(objects=[truth]), predictions=(prediction,))
+    return float(compare(answered, TaskType.ORIENTED_OBJECT_DETECTION).overlaps[0, 0])
+
+
+def ring(left: float, top: float, right: float, bottom: float) -> Ring:
+    return ((left, top), (right, top), (right, bottom), (left, bottom))
+
+
+def test_oriented_boxes_are_scaled_before_rotation() -> None:
+    # 200 x 40 at 90 degrees in a wide image: rotation before scaling would give an IoU of one third.
+    assert overlap(oriented(500, 250, 200, 40, math.pi / 2), ring(480, 150, 520, 350)) == pytest.approx(1)
+
+
+def test_oriented_boxes_are_measured() -> None:
+    truth = LabelledObject(label="ship", rings=(ring(480, 150, 520, 350),))
+    found = (oriented(500, 250, 200, 40, math.pi / 2), oriented(100, 250, 200, 40, 0))
+    answered = EvaluatedItem(item=item(objects=[truth]), predictions=found)
+    measures = measured(answered, labels=("ship",), task=TaskType.ORIENTED_OBJECT_DETECTION)
+    assert [value(measures, name) for name in ("map_coco", "precision", "recall")] == [1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("corners", "ignored", "expected"),
+    [
+        (ring(400, 230, 500, 270), False, 0.5),
+        (ring(450, 230, 550, 270), False, 0.5),
+        (ring(400, 230, 900, 270), True, 1.0),
+        # The same corners in an order in which the outline crosses itself cover half of the box.
+        (((400, 230), (600, 270), (600, 230), (400, 270)), False, 0.5),
+        (((400, 230), (500, 230), (600, 230), (450, 230)), False, 0.0),
+    ],
+    ids=["half", "inside", "crowd", "crossed", "flat"],
+)
+def test_overlap_of_oriented_boxes(corners: Ring, ignored: bool, expected: float) -> None:
+    assert overlap(oriented(500, 250, 200, 40, 0), corners, ignored=ignored) == pytest.approx(expected)
+
+
+@given(r=st.floats(-7, 7), w=st.floats(1, 300), h=st.floats(1, 300))
+def test_rotation_by_180_degrees_changes_nothing(r: float, w: float, h: float) -> None:
+    (corners,) = oriented(500, 250, w, h, r - math.pi).outlines
+    assert overlap(oriented(500, 250, w, h, r), corners) == pytest.approx(1, abs=1e-6)
+
+
+def test_rotation_is_clockwise_with_y_down() -> None:
+    (corners,) = oriented(500, 250, 100, 2, math.pi / 4).outlines
+    # A small clockwise rotation moves the left end of a bar up.
+    assert corners[0][0] < 500
+    assert corners[0][1] < 250
+
+
+def segmented(truth: LabelledObject, rings: Sequence[Ring]) -> Measures:
+    found = PredictedObject(label="cat", score=0.9, rings=tuple(rings))
+    answered = EvaluatedItem(item=item(objects=[truth], size=(64, 48)), predictions=(found,))
+    return measured(answered, task=TaskType.IMAGE_SEGMENTATION)
+
+
+@pytest.mark.parametrize("shape", ["square", "hole", "two parts"])
+def test_perfect_masks_have_perfect_metrics(shape: str) -> None:
+    mask = np.zeros((48, 64), np.uint8)
+    mask[10:22, 20:31] = 1
+    if shape == "hole":
+        mask[13:17, 24:28] = 0
+    elif shape == "two parts":
+        mask[30:34, 40:60] = 1
+    runs = np.diff(np.flatnonzero(np.diff(mask.ravel(order="F"), prepend=0, append=1 - mask[-1, -1])), prepend=0)
+    truth = LabelledObject(label="cat", mask=read_run_lengths(runs.tolist(), 48, 64))
+    rings = [tuple((x, y) for x, y in contour.tolist()) for contour in contours_of_mask(mask)]
+    assert value(segmented(truth, rings), "map_coco") == 1.0
+
+
+def test_polygon_covers_the_pixels_of_a_mask() -> None:
+    # COCO's polygons run along the edges of pixels, contours of answers through their centres.
+    truth = LabelledObject(label="cat", rings=(ring(20, 10, 40, 30),))
+    assert value(segmented(truth, [ring(20, 10, 39, 29)]), "map_coco") == 1.0
+
+
+@pytest.mark.parametrize(
+    "rings",
+    [[], [((1, 1),)], [((1, 1), (9, 9))], [((0, 0), (5, 0), (9, 0))], [ring(-90, -90, -10, -10)]],
+    ids=["none", "point", "line", "flat", "outside"],
+)
+def test_degenerate_outlines_are_measured(rings: list[Ring]) -> None:
+    measures = segmented(LabelledObject(label="cat", rings=(ring(20, 10, 40, 30),)), rings)
+    assert [value(measures, name) for name in ("map_coco", "precision", "recall")] == [0, 0, 0]

@@ -1,0 +1,80 @@
+"""Metrics of text answers: exact match, token F1, ANLS."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.metrics.texts import anls, edit_distance, exact_match, measure_texts, token_f1
+from tests.support.data.evaluation_samples import item
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "exact", "f1", "similarity"),
+    [
+        ("star", ["star"], 1, 1, 1),
+        ("A Star.", ["star"], 1, 1, 4 / 7),
+        ("the red star", ["star", "red star"], 1, 1, 8 / 12),
+        ("red star", ["blue star"], 0, 0.5, 5 / 9),
+        ("", ["star"], 0, 0, 0),
+        ("", [""], 1, 1, 1),
+        ("stars", ["star"], 0, 0, 0.8),
+        ("no", ["yes"], 0, 0, 0),
+        ("two two", ["two"], 0, 2 / 3, 0),
+        ("\u0065\u0301t\u00e9", ["\u00e9t\u00e9"], 1, 1, 1),
+    ],
+)
+def test_metrics_match_hand_computed_values(
+    answer: str, right: list[str], exact: float, f1: float, similarity: float
+) -> None:
+    assert exact_match(answer, right) == exact
+    assert token_f1(answer, right) == pytest.approx(f1)
+    assert anls(answer, right) == pytest.approx(similarity)
+
+
+def slow_distance(one: str, other: str) -> int:
+    row = list(range(len(other) + 1))
+    for index, letter in enumerate(one, 1):
+        before, row[0] = row[0], index
+        for column, other_letter in enumerate(other, 1):
+            before, row[column] = (
+                row[column],
+                min(row[column] + 1, row[column - 1] + 1, before + (letter != other_letter)),
+            )
+    return row[-1]
+
+
+@given(one=st.text("abc", max_size=12), other=st.text("abc", max_size=12))
+def test_edit_distance_equals_levenshtein(one: str, other: str) -> None:
+    assert edit_distance(one, other) == slow_distance(one, other)
+
+
+@given(answer=st.text(max_size=20), right=st.lists(st.text(max_size=20), min_size=1, max_size=3))
+def test_metrics_are_between_zero_and_one_and_agree(answer: str, right: list[str]) -> None:
+    values = exact_match(answer, right), token_f1(answer, right), anls(answer, right)
+    assert all(0 <= value <= 1 for value in values)
+    if values[0]:
+        assert values[1] == 1
+    assert anls(answer, [*right, answer]) == 1
+
+
+def answered(answer: str, right: str, kind: str) -> EvaluatedItem:
+    question_item = item(f"{answer}#{kind}", question="What?", answers=[right], metadata={"kind": kind})
+    return EvaluatedItem(item=question_item, answer=answer)
+
+
+def test_means_and_slices_are_computed() -> None:
+    measures = measure_texts(
+        [answered("a b", "b", "x"), answered("two", "three", "y"), answered("", "six", "y")], ["kind"]
+    )
+    assert [figure.value for figure in measures.figures] == [pytest.approx(1 / 3), pytest.approx(1 / 3), 0]
+    (table,) = measures.tables
+    assert table.rows == (("kind = x", 1, 1, 1, 0), ("kind = y", 2, 0, 0, 0))
+    assert [mistake.description for mistake in measures.mistakes] == [
+        "What? Right: three. Answered: two",
+        "What? Right: six. Answered: (nothing)",
+    ]
+
+
+def test_metrics_of_no_answers_are_none() -> None:
+    assert {figure.value for figure in measure_texts([]).figures} == {None}

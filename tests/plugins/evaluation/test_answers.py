@@ -1,0 +1,101 @@
+"""Parsing of records into findings, and mapping of labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.plugins.evaluation.answers import infer_task, parse_records
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.evaluation import map_labels, read_label_map, unknown_labels
+from tasks.task import TaskType
+from tests.support.data.evaluation_samples import detection_sample, item
+
+BOX = {"label": "cat", "score": 0.5, "xmin": 1, "ymin": 2, "xmax": 3.0, "ymax": 4}
+ORIENTED = {"label": "cat", "score": 0.5, "cx": 0.5, "cy": 0.5, "w": 0.1, "h": 0.1, "r": 0}
+SEGMENT = {"label": "cat", "score": 0.5, "contour": [[{"x": 0, "y": 0}, {"x": 4, "y": 0}, {"x": 4, "y": 4}]]}
+
+
+@pytest.mark.parametrize(
+    ("records", "task"),
+    [
+        ([], None),
+        ([{"label": "a", "score": 1}], TaskType.IMAGE_CLASSIFICATION),
+        ([BOX], TaskType.OBJECT_DETECTION),
+        ([ORIENTED], TaskType.ORIENTED_OBJECT_DETECTION),
+        ([SEGMENT], TaskType.IMAGE_SEGMENTATION),
+        ([{"prompt": "?", "answer": "a"}], TaskType.IMAGE_TEXT_TO_TEXT),
+    ],
+)
+def test_task_is_inferred_from_record_fields(records: Sequence[Any], task: TaskType | None) -> None:
+    assert infer_task(records) == task
+
+
+def test_labels_with_an_unknown_place_are_no_classification() -> None:
+    with pytest.raises(ValueError, match="got records with label, score, box"):
+        infer_task([{"label": "a", "score": 1, "box": {"xmin": 1}}])
+
+
+def test_records_are_parsed_into_findings() -> None:
+    (found,) = parse_records([BOX], item(), TaskType.OBJECT_DETECTION).predictions
+    assert (found.label, found.score, found.box) == ("cat", 0.5, (1, 2, 3, 4))
+    (found,) = parse_records([SEGMENT], item(), TaskType.IMAGE_SEGMENTATION).predictions
+    assert found.rings == (((0, 0), (4, 0), (4, 4)),)
+    (found,) = parse_records([ORIENTED], item(size=(100, 50)), TaskType.ORIENTED_OBJECT_DETECTION).predictions
+    (corners,) = found.outlines
+    assert [round(value, 9) for point in corners for value in point] == [45, 22.5, 55, 22.5, 55, 27.5, 45, 27.5]
+
+
+@pytest.mark.parametrize(
+    ("record", "task", "message"),
+    [
+        ({**BOX, "xmin": float("nan")}, TaskType.OBJECT_DETECTION, "xmin: Expected a finite number, got nan"),
+        ({**BOX, "xmin": 10**400}, TaskType.OBJECT_DETECTION, "xmin: Expected a finite number, got 1000"),
+        ({**BOX, "xmin": -1e7}, TaskType.OBJECT_DETECTION, "xmin: Expected a number within 1000000 of 0, got -1"),
+        ({**BOX, "ymax": None}, TaskType.OBJECT_DETECTION, "ymax: Expected a finite number, got None"),
+        ({**BOX, "xmax": True}, TaskType.OBJECT_DETECTION, "xmax: Expected a finite number, got True"),
+        ({**BOX, "score": 7}, TaskType.OBJECT_DETECTION, "score: Expected a number within 0..1, got 7"),
+        ({**BOX, "score": "x"}, TaskType.OBJECT_DETECTION, "score: Expected a finite number, got 'x'"),
+        ({**BOX, "label": 1}, TaskType.OBJECT_DETECTION, "label: Expected a text, got 1"),
+        ({**ORIENTED, "r": float("inf")}, TaskType.ORIENTED_OBJECT_DETECTION, "r: Expected a finite number"),
+        ({**SEGMENT, "contour": 3}, TaskType.IMAGE_SEGMENTATION, "contour: Expected a list of lists of points"),
+        ({**SEGMENT, "contour": [[1]]}, TaskType.IMAGE_SEGMENTATION, "contour: Expected a point with x and y"),
+        ({"answer": 1}, TaskType.IMAGE_TEXT_TO_TEXT, "Expected one answer to the question"),
+    ],
+)
+def test_error_names_the_invalid_field(record: dict[str, Any], task: TaskType, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_records([record], item(), task)
+
+
+@pytest.mark.parametrize(("score", "expected"), [(1.000001, 1), (-1e-7, 0), (1, 1), (0.25, 0.25)])
+def test_scores_slightly_out_of_range_are_clipped(score: float, expected: float) -> None:
+    (found,) = parse_records([{**BOX, "score": score}], item(), TaskType.OBJECT_DETECTION).predictions
+    assert found.score == expected
+
+
+def test_labels_are_mapped_or_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    path.write_text('{"feline": "cat", "person": null}')
+    names = read_label_map(path, ["cat", "dog"])
+    box = (0.0, 0.0, 1.0, 1.0)
+    answered = map_labels(detection_sample([], [("feline", 0.9, box), ("person", 0.8, box), ("dog", 0.7, box)]), names)
+    assert [finding.label for finding in answered.predictions] == ["cat", "dog"]
+    assert unknown_labels([answered], ["cat"]) == {"dog": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"a": "yak"}', "'yak' is not a label of the dataset; it has cat, dog"),
+        ('{"a": 1}', "Expected the dataset's label, or null"),
+        ("[]", "Expected the dataset's label, or null"),
+        ("{", "Expected JSON"),
+    ],
+)
+def test_invalid_label_map_is_rejected(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "map.json"
+    path.write_text(content)
+    with pytest.raises(EvaluationError, match=message):
+        read_label_map(path, ["cat", "dog"])

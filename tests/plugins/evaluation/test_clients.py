@@ -1,0 +1,160 @@
+"""Clients of each protocol, tested with the requests and answers of the golden exchanges."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from app.plugins.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
+from app.plugins.evaluation.dataset import Item
+from app.plugins.evaluation.runner import InferenceClientError
+from tests.support.data.evaluation_samples import item
+from tests.support.servers.server_process import ROOT
+
+WIRE = ROOT / "fixtures" / "wire"
+FOUND = [{"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}]
+
+
+def golden(protocol: str, case: str) -> Any:
+    return json.loads((WIRE / protocol / case / "response.json").read_bytes())
+
+
+def ask_once(
+    protocol: str,
+    answer: Any,
+    *,
+    status: int = 200,
+    model: str = "Detector",
+    dataset_item: Item | None = None,
+    **parameters: object,
+) -> tuple[Any, httpx.Request]:
+    """Return the records that a client reads from an answer, and the request that it sent."""
+    requests: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        return httpx.Response(status, content=content)
+
+    with httpx.Client(transport=httpx.MockTransport(respond), timeout=60) as client:
+        asker = HttpInferenceClient(client, "http://engine.local/base/", protocol, model, parameters)
+        return asker(dataset_item or item(), b"picture"), requests[0]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "folder", "case", "path"),
+    [
+        ("chariot-v2-kserve", "chariot-v2-kserve", "detection", "/base/v2/models/m-detector/infer"),
+        ("chariot-v2", "chariot-v2", "bare-image", "/base/v2/models/m-detector/infer"),
+        ("v1", "kserve-v1", "detection-b64", "/base/v1/models/Detector:predict"),
+        ("tensorflow-serving", "tensorflow-serving", "detection-row", "/base/v1/models/Detector:predict"),
+    ],
+)
+def test_golden_answer_is_parsed(protocol: str, folder: str, case: str, path: str) -> None:
+    records, request = ask_once(protocol, golden(folder, case))
+    assert records[0] == FOUND[0]
+    assert request.url.path == path
+
+
+def test_records_are_parsed_from_each_answer_form() -> None:
+    text = json.dumps(FOUND)
+    for data in ([text], [FOUND], FOUND):
+        assert ask_once("v2", {"outputs": [{"data": data}]})[0] == FOUND
+    assert ask_once("chariot-v2-kserve", {"outputs": [{"data": [[]]}]})[0] == []
+    assert ask_once("grps", {"gmap": {"s_s": {"image": text}}})[0] == FOUND
+
+
+@pytest.mark.parametrize(
+    ("case", "fields"),
+    [
+        ("classification-predict", {"label", "score"}),
+        ("image-text-to-text", {"prompt", "answer"}),
+    ],
+)
+def test_tensors_are_converted_to_records(case: str, fields: set[str]) -> None:
+    records, _ = ask_once("tensorflow-serving", golden("tensorflow-serving", case))
+    assert set(records[0]) == fields
+
+
+def test_contours_are_parsed_from_text() -> None:
+    contour = [[{"x": 1, "y": 2}]]
+    tensors = {"num_detections": 1, "labels": ["a"], "scores": [0.5], "contours": [json.dumps(contour)]}
+    records, _ = ask_once("tensorflow-serving", {"predictions": [tensors]})
+    assert records == [{"label": "a", "score": 0.5, "contour": contour}]
+
+
+def test_tensor_padding_is_dropped() -> None:
+    tensors = {
+        "num_detections": 1,
+        "labels": ["a", ""],
+        "scores": [0.5, 0],
+        "boxes": [[0.1, 0.2, 0.3, 0.4, 1], [0] * 5],
+    }
+    records, _ = ask_once("tensorflow-serving", {"predictions": [tensors]})
+    assert records == [{"label": "a", "score": 0.5, "cx": 0.1, "cy": 0.2, "w": 0.3, "h": 0.4, "r": 1}]
+
+
+def test_parameters_and_questions_are_sent_where_the_protocol_expects_them() -> None:
+    dataset_item = item(question="What?", answers=["x"])
+    parameter_readers: dict[str, Callable[[Any], Any]] = {
+        "chariot-v2-kserve": lambda body: body["inputs"][0]["parameters"],
+        "chariot-v2": lambda body: body["parameters"],
+        "v2": lambda body: body["inputs"][0]["parameters"],
+        "v1": lambda body: body["instances"][0]["parameters"],
+        "grps": lambda body: json.loads(body["gmap"]["s_s"]["image.parameters"]),
+    }
+    for protocol, read_parameters in parameter_readers.items():
+        with pytest.raises(InferenceClientError):
+            ask_once(protocol, {})
+        answers = {"outputs": [{"data": FOUND}], "output": FOUND, "predictions": [FOUND]}
+        answers["gmap"] = {"s_s": {"image": json.dumps(FOUND)}}  # pyright: ignore[reportArgumentType]
+        _, request = ask_once(protocol, answers, dataset_item=dataset_item, top_k=3)
+        assert read_parameters(json.loads(request.content)) == {"top_k": 3, "prompts": ["What?"]}
+    _, request = ask_once(
+        "tensorflow-serving", {"predictions": [{"labels": [], "scores": []}]}, dataset_item=dataset_item, top_k=3
+    )
+    assert json.loads(request.content)["instances"][0] == {"image": {"b64": "cGljdHVyZQ=="}, "prompts": ["What?"]}
+
+
+@pytest.mark.parametrize("protocol", HTTP_PROTOCOLS)
+@pytest.mark.parametrize(
+    "answer", [b"", b"hello", b"null", b"[]", b"{}", b"9" * 400, b'{"outputs":[{"data":[[7]]}]}', b"[" * 9000, b"\xff"]
+)
+def test_answer_without_records_is_rejected(protocol: str, answer: bytes) -> None:
+    with pytest.raises(InferenceClientError, match="The answer has no records"):
+        ask_once(protocol, answer)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"error": "no such model"}, "HTTP 404: no such model"),
+        ({"detail": "no such model"}, "HTTP 404: no such model"),
+        ({"status": {"code": 404, "msg": "no such model"}}, "HTTP 404: no such model"),
+        (b"<html>", "HTTP 404: <html>"),
+        (b"x" * 5000, r"HTTP 404: x{300}\.\.\."),
+    ],
+)
+def test_error_answers_are_quoted(body: Any, message: str) -> None:
+    with pytest.raises(InferenceClientError, match=message):
+        ask_once("v2", body, status=404)
+
+
+def test_busy_server_is_retried() -> None:
+    answers = [httpx.Response(429, json={"error": "busy"}), httpx.Response(200, json={"output": FOUND})]
+    with httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)), timeout=60) as client:
+        assert HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x") == FOUND
+    assert answers == []
+
+
+def test_server_timeout_raises_an_error() -> None:
+    def refuse(_: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("")
+
+    with (
+        httpx.Client(transport=httpx.MockTransport(refuse), timeout=60) as client,
+        pytest.raises(InferenceClientError, match="infer: ReadTimeout"),
+    ):
+        HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")

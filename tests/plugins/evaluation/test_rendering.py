@@ -1,0 +1,221 @@
+"""Reports as JSON, as a table and as a page, and their escaping of hostile text."""
+
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject, import_optional
+from app.plugins.evaluation.evaluation import evaluate_records
+from app.plugins.evaluation.rendering import html_report, json_report, print_report
+from app.plugins.evaluation.report import EvaluationReport
+from tasks.task import TaskType
+from tests.support.data.evaluation_samples import write_image
+
+HOSTILE = "<script>alert(1)</script> [bold]&\"'"
+
+
+def report(folder: Path, label: str = HOSTILE, **options: Any) -> EvaluationReport:
+    """Report on three images with one object each: a miss with a wrong finding, a hit, and a failed request."""
+    truth = LabelledObject(label=label, box=(5, 5, 30, 30))
+    items = [
+        Item(id=name, image=write_image(folder / f"{index}.png"), width=64, height=48, objects=(truth,))
+        for index, name in enumerate((HOSTILE, "b.png", "c.png"))
+    ]
+    data = Dataset(
+        path=folder / "labels.json",
+        format="coco",
+        tasks=(TaskType.OBJECT_DETECTION,),
+        labels=(label,),
+        items=tuple(items),
+    )
+    records: Mapping[str, Sequence[Mapping[str, object]]] = {
+        HOSTILE: [{"label": label, "score": 0.9, "xmin": 40, "ymin": 5, "xmax": 60, "ymax": 30}],
+        "b.png": [{"label": label, "score": 0.8, "xmin": 5, "ymin": 5, "xmax": 30, "ymax": 30}],
+    }
+    return evaluate_records(data, records, {"c.png": HOSTILE}, HOSTILE, notes=[HOSTILE], **options)
+
+
+def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
+    parsed = json.loads(json_report(report(tmp_path)))
+    assert (parsed["task"], parsed["images"], parsed["measured"]) == ("OBJECT_DETECTION", 3, 2)
+    assert parsed["figures"]["recall"] == 0.5
+    assert parsed["failures"] == {"c.png": HOSTILE}
+    assert parsed["mistakes"] == [
+        {
+            "id": HOSTILE,
+            "description": "1 missed, 1 wrong, 0 right",
+            "missed": [{"label": HOSTILE, "location": ""}],
+            "wrong": [{"label": HOSTILE, "score": 0.9}],
+        }
+    ]
+    assert any("1 of 3 were not answered" in note for note in parsed["notes"])
+
+
+def test_page_has_no_scripts_and_no_external_resources(tmp_path: Path) -> None:
+    page = html_report(report(tmp_path)).decode()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert 'class="missed"' in page
+    assert 'class="wrong"' in page
+    sources = re.findall(r'(?:src|href)="([^"]{0,22})', page)
+    assert sources == ["data:image/jpeg;base64"]
+    assert "http" not in re.sub(r"http-equiv", "", page)
+
+
+def test_page_without_worst_images(tmp_path: Path) -> None:
+    page = html_report(report(tmp_path), 0).decode()
+    assert "data:image" not in page.partition("</head>")[2]
+
+
+def test_page_is_written_without_a_deleted_image(tmp_path: Path) -> None:
+    result = report(tmp_path)
+    (tmp_path / "0.png").unlink()
+    assert "1 missed, 1 wrong" in html_report(result).decode()
+
+
+def test_table_shows_figures_and_failures(tmp_path: Path) -> None:
+    written = io.StringIO()
+    print_report(report(tmp_path), Console(file=written, width=200))
+    text = written.getvalue()
+    assert HOSTILE in text
+    assert "2 of 3 images measured" in text
+    assert "not answered c.png" in text
+
+
+def test_control_characters_are_printed_as_escapes(tmp_path: Path) -> None:
+    written = io.StringIO()
+    result = msgspec.structs.replace(report(tmp_path), failures={"a.png": "\x1b[31mno answer"}, notes=["\x1b[2J"])
+    print_report(result, Console(file=written, width=200))
+    assert "\x1b" not in written.getvalue()
+    assert r"\x1b[31mno answer" in written.getvalue()
+
+
+def test_narrow_table_shows_whole_numbers(tmp_path: Path) -> None:
+    written = io.StringIO()
+    print_report(report(tmp_path), Console(file=written, width=80))
+    assert "  0.2525  0.2525  0.2525  0.5000  0.5000 " in written.getvalue()
+
+
+def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> None:
+    labels = [f"c{index}" for index in range(60)]
+    items = tuple(Item(id=f"{label}.png", image=tmp_path / "x.png", label=label) for label in labels)
+    data = Dataset(
+        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=tuple(labels), items=items
+    )
+    records = {f"{label}.png": [{"label": "c0", "score": 1.0}] for label in labels}
+    result = evaluate_records(data, records, {}, "m")
+    page = html_report(result).decode()
+    assert 'class="matrix"' not in page
+    assert "What was taken for what" in page
+    written = io.StringIO()
+    print_report(result, Console(file=written, width=160))
+    assert "and 20 more rows" in written.getvalue()
+
+
+def test_labels_unknown_to_the_dataset_are_noted_in_one_line(tmp_path: Path) -> None:
+    (note,) = (note for note in report(tmp_path, label_map={HOSTILE: "elsewhere"}).notes if "elsewhere" in note)
+    assert note.startswith("NOT ONE label")
+    assert "1 labels that the dataset does not have were found and count in mAPAveragedOverIOUs only" in note
+    assert "elsewhere (2)" in note
+
+
+def test_labels_unknown_to_the_dataset_share_a_column(tmp_path: Path) -> None:
+    items = tuple(Item(id=name, image=write_image(tmp_path / name), label=name[0]) for name in ("a.png", "b.png"))
+    data = Dataset(
+        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a", "b"), items=items
+    )
+    records = {"a.png": [{"label": "a", "score": 1.0}], "b.png": [{"label": "stray", "score": 1.0}]}
+    page = html_report(evaluate_records(data, records, {}, "m")).decode()
+    matrix = page[page.index('class="matrix"') : page.index("What was taken for what")]
+    assert "other labels" in matrix
+    assert "stray" not in matrix
+    assert "<td>b</td><td>stray</td><td>1</td>" in page
+
+
+def test_worst_images_show_each_image_once(tmp_path: Path) -> None:
+    image = write_image(tmp_path / "a.png")
+    items = tuple(
+        Item(id=f"a.png#{number}", image=image, width=64, height=48, question=f"Question {number}?", answers=("yes",))
+        for number in range(3)
+    )
+    data = Dataset(path=tmp_path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=items)
+    records = {question.id: [{"prompt": question.question, "answer": "no"}] for question in items}
+    page = html_report(evaluate_records(data, records, {}, "m")).decode()
+    assert page.count("data:image/jpeg") == 1
+    assert "1 of 1 with mistakes" in page
+    assert all(f"Question {number}?" in page for number in range(3))
+
+
+def test_images_too_large_for_masks_are_not_measured(tmp_path: Path) -> None:
+    ring = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0))
+    items = tuple(
+        Item(
+            id=name,
+            image=tmp_path / name,
+            width=side,
+            height=side,
+            objects=(LabelledObject(label="a", rings=(ring,)),),
+        )
+        for name, side in (("small.png", 20), ("large.png", 60_000))
+    )
+    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.IMAGE_SEGMENTATION,), labels=("a", "b"), items=items)
+    contour = [[{"x": x, "y": y} for x, y in ((0, 0), (3, 0), (3, 3), (0, 3))]]
+    records = {item.id: [{"label": "a", "score": 0.9, "contour": contour}] for item in items}
+    result = evaluate_records(data, records, {}, "m")
+    assert {figure.value for figure in result.measures.figures} == {1.0}
+    assert "1 images of more than 268435456 pixels are in no figure." in result.notes
+
+
+def test_unreadable_answer_is_a_failure(tmp_path: Path) -> None:
+    items = tuple(Item(id=name, image=tmp_path / name, label="a") for name in ("1", "2"))
+    data = Dataset(
+        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a",), items=items
+    )
+    result = evaluate_records(data, {"1": [{"label": "a", "score": 9}], "2": [{"label": "a", "score": 1}]}, {}, "m")
+    assert result.measured == 1
+    assert result.failures == {"1": "The answer cannot be read: score: Expected a number within 0..1, got 9.0"}
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"label": "a", "score": 1}], "labels of OBJECT_DETECTION; the answers are of IMAGE_CLASSIFICATION"),
+        ([{"answer": "a"}], "the answers are of IMAGE_TEXT_TO_TEXT"),
+    ],
+)
+def test_answers_of_another_task_are_rejected(tmp_path: Path, records: Any, message: str) -> None:
+    items = (Item(id="1", image=tmp_path / "1"),)
+    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
+    with pytest.raises(EvaluationError, match=message):
+        evaluate_records(data, {"1": records}, {}, "m")
+
+
+def test_mixed_tasks_and_unknown_slices_are_rejected(tmp_path: Path) -> None:
+    items = tuple(Item(id=name, image=tmp_path / name, metadata={"camera": "a"}) for name in ("1", "2"))
+    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
+    mixed = {"1": [{"xmin": 1}], "2": [{"answer": "a"}]}
+    with pytest.raises(
+        EvaluationError, match="Expected answers of one task, got IMAGE_TEXT_TO_TEXT and OBJECT_DETECTION"
+    ):
+        evaluate_records(data, mixed, {}, "m")
+    with pytest.raises(EvaluationError, match="no image has metadata called 'hour'; there is camera"):
+        evaluate_records(data, {}, {}, "m", slices=["hour"])
+
+
+def test_slices_with_too_many_values_are_rejected(tmp_path: Path) -> None:
+    items = tuple(Item(id=str(n), image=tmp_path / "x.png", metadata={"frame": str(n)}) for n in range(300))
+    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
+    with pytest.raises(EvaluationError, match="Expected at most 200 values of 'frame', got 300"):
+        evaluate_records(data, {}, {}, "m", slices=["frame"])
+
+
+def test_missing_extra_is_named() -> None:
+    with pytest.raises(EvaluationError, match=r"needs the extra evaluate, .*nothing_like_it"):
+        import_optional("nothing_like_it")

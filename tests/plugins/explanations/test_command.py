@@ -1,0 +1,158 @@
+"""``charioteer explain`` with the options of a user, and the heat map it draws."""
+
+import json
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from app.core.cli.drawing import overlay_heat_map, write_image
+from app.core.settings.model import ModelError
+from tests.core.cli.test_commands import IMAGES, MODELS
+from tests.support.command_line import charioteer
+from tests.support.data.images import rectangle
+from tests.support.models.model_folders import write_model
+from tests.support.servers.server_process import ROOT
+
+STAR = (190, 70, 330, 240)
+"""Left, top, right and bottom of the star in shape.jpg."""
+
+
+def test_heat_map_is_red_where_salient_and_keeps_the_image_visible() -> None:
+    pixels = rectangle(colour=(255, 255, 255))
+    saliency = np.zeros((48, 64), np.float32)
+    saliency[:, 32:] = 1
+    rendered = overlay_heat_map(pixels, saliency)
+    assert rendered.shape == pixels.shape
+    assert rendered.dtype == np.uint8
+    red, blue = rendered[..., 0].astype(int), rendered[..., 2].astype(int)
+    assert (red[:, 32:] > blue[:, 32:]).all()
+    assert (blue[:, :32] > red[:, :32]).all()
+    bright, dark = rendered[20, 20].astype(int), rendered[20, 2].astype(int)
+    assert (bright > dark + 50).all()
+
+
+def test_image_format_follows_the_file_extension(tmp_path: Path) -> None:
+    pixels = rectangle(colour=(200, 100, 0))
+    write_image(tmp_path / "a.png", pixels)
+    decoded = cv2.imread(str(tmp_path / "a.png"), cv2.IMREAD_COLOR_RGB)
+    assert decoded is not None
+    np.testing.assert_array_equal(decoded, pixels)
+    with pytest.raises(ModelError, match=r"\.nothing"):
+        write_image(tmp_path / "a.nothing", pixels)
+    with pytest.raises(ModelError, match="there is no folder"):
+        write_image(tmp_path / "none" / "a.png", pixels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "image", "box"),
+    [
+        ("classifier", "shape.jpg", STAR),
+        ("detector", "scene.jpg", (50, 170, 255, 376)),
+        ("oriented-detector", "oriented.jpg", (10, 5, 115, 170)),
+        ("segmenter", "scene.jpg", (410, 138, 555, 280)),
+    ],
+)
+def test_explanation_peaks_at_the_object_and_is_drawn(
+    tmp_path: Path, model: str, image: str, box: tuple[int, int, int, int]
+) -> None:
+    output = tmp_path / "out.png"
+    completed = charioteer("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", output)
+    assert completed.returncode == 0, completed.stderr
+    best = json.loads(completed.stdout)[0]
+    left, top, right, bottom = box
+    assert left <= best["peak"]["x"] <= right
+    assert top <= best["peak"]["y"] <= bottom
+    assert (best["method"], best["samples"]) == ("rise", 200)
+    before, after = cv2.imread(str(IMAGES / image)), cv2.imread(str(output))
+    assert before is not None
+    assert after is not None
+    assert before.shape == after.shape
+    # Blue, green, red: the peak is red, most of the rest is blue.
+    assert after[..., 0].mean() > after[..., 2].mean()
+    x, y = best["peak"]["x"], best["peak"]["y"]
+    assert after[y, x, 2] > after[y, x, 0]
+
+
+def test_explain_prints_a_table() -> None:
+    completed = charioteer("explain", IMAGES / "shape.jpg", "--model", MODELS / "classifier", "--method", "occlusion")
+    assert completed.returncode == 0, completed.stderr
+    assert "blue star" in completed.stdout
+    assert "occlusion" in completed.stdout
+
+
+def test_explain_shows_the_region_that_an_answer_needs() -> None:
+    completed = charioteer(
+        "explain", IMAGES / "shape.jpg", "--name", "vlm", "--prompt", "What color is the shape?", "--json",
+        "--method", "occlusion", "--grid", "4",
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr
+    (best,) = json.loads(completed.stdout)
+    assert best["label"] == "blue"
+    assert -1 < best["score"] < 0
+    left, top, right, bottom = STAR
+    assert left <= best["peak"]["x"] <= right
+    assert top <= best["peak"]["y"] <= bottom
+
+
+def test_explain_prints_the_importance_of_each_word(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            def predict(self, text):
+                return {"loud": 0.9 if "!" in text else 0.1}
+    """
+    model = write_model(tmp_path / "m", code, task_type="TEXT_CLASSIFICATION")
+    arguments = ("explain", "--text", "hi there!", "--model", model, "--allow-code")
+    table, summary = charioteer(*arguments), charioteer(*arguments, "--json")
+    assert re.search(r"!\s+│\s+\+0\.8", table.stdout), table.stderr
+    assert json.loads(summary.stdout)[0]["importance_scores"] == [0, 0, pytest.approx(0.8)]
+
+
+def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            def predict(self, image):
+                return {"dog": 1.0}
+
+            def explain(self, inputs, predictions):
+                return [{"height": len(image)} for image in inputs]
+    """
+    model = write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    arguments = ("explain", IMAGES / "shape.jpg", "--model", model, "--allow-code")
+    completed = charioteer(*arguments)
+    assert json.loads(completed.stdout) == {"height": 320}, completed.stderr
+    refused = charioteer(*arguments, "--draw", tmp_path / "map.png")
+    assert "--draw draws a heat map" in refused.stderr
+
+
+def test_explain_reports_that_no_object_was_found() -> None:
+    completed = charioteer("explain", IMAGES / "photo.jpg", "--name", "detector", "--label", "red star")
+    assert completed.returncode == 0, completed.stderr
+    assert "no objects to explain" in completed.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((IMAGES / "scene.jpg",), "--name"),
+        (("--name", "classifier"), "explain takes an image file, or --text with a text"),
+        (("--text", "hello", "--name", "classifier"), "Expected an image file"),
+        ((IMAGES / "shape.jpg", "--name", "ranker"), ":explain of KServe V1"),
+        ((IMAGES / "shape.jpg", "--name", "classifier", "--label", "dog"), "'dog'"),
+        ((IMAGES / "shape.jpg", "--name", "classifier", "--grid", "99"), "grid"),
+        (
+            (IMAGES / "shape.jpg", "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"),
+            "Cannot draw object 2",
+        ),
+        ((IMAGES / "shape.jpg", "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
+        ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
+    ],
+)
+def test_explain_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:
+    completed = charioteer("explain", *arguments)
+    assert completed.returncode == 1, completed.stderr
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr

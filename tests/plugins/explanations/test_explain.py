@@ -1,0 +1,330 @@
+"""Explanations: lower priority than predictions, bounded, and observed once."""
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.settings.model import ModelSettings, ModelSource
+from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.explanations.pixels import Explanation
+from metadata.model import ModelMetadata
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tasks.object_detection import DetectionInput, Detections, ObjectDetection
+from tasks.task import TaskType
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
+from tests.support.models.scripted_model import EventRecorder, Gate
+
+
+def new_context() -> RequestContext:
+    return RequestContext(protocol="test", request_id="abc")
+
+
+NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
+
+Explanations = Sequence[Sequence[Sequence[Explanation]]]
+
+
+class GatedDetector:
+    """Wait at a gate with every batch of masked copies, but not with the image itself."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.batches: list[int] = []
+        self.niceness: set[int] = set()
+
+    def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
+        self.batches.append(len(inputs))
+        if len(inputs) > 1:
+            self.niceness.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            self.gate()
+        return detect(inputs)
+
+
+@contextmanager
+def running(
+    model: GatedDetector | None = None, observer: EventRecorder | None = None, **limits: Any
+) -> Generator[Engine]:
+    sources = [
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
+        for name in NAMES
+    ]
+    settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
+    sources.append(ModelSource(name="slow", version="7", folder=Path("slow"), settings=settings))
+
+    def load(source: ModelSource) -> Servable:
+        if source.name != "slow":
+            return load_fake_model(source)
+        description = ModelMetadata(
+            task_type=TaskType.OBJECT_DETECTION,
+            platform="stand-in",
+            layout="none",
+            labels=LABELS,
+            inputs=(),
+            outputs=(),
+            facts=(),
+        )
+        return Servable(ObjectDetection(), model or detect, description, {})
+
+    registry = Registry(sources)
+    for source in sources:
+        registry.load(source, load)
+    observers = [observer] if observer else []
+    engine = Engine(Repository(registry, lambda: sources, load), observers, Limits(**limits), workers=1)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
+    element = BinaryElement(encode_image(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters={"score_threshold": 0.5})
+    parameters = {"samples": 48} | parameters
+    return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
+
+
+def response_and_explanations(response: InferenceResponse, explanations: Any) -> tuple[InferenceResponse, Explanations]:
+    return response, explanations
+
+
+def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
+    return asyncio.run(engine.explain(new_context(), "detector", decode, response_and_explanations))
+
+
+def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
+    observer = EventRecorder()
+    with running(observer=observer) as engine:
+        response, explanations = explain(engine, lambda: request(count=2))
+        answer = engine.infer(request(count=2))
+        assert engine.statistics.for_model("detector", "7").inference_count == 0
+        assert not engine.busy
+    assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
+    records = [prediction.records() for prediction in response.outputs[0].predictions]
+    assert records == [prediction.records() for prediction in answer.outputs[0].predictions]
+    ((first, second),) = explanations
+    for image, (explanation,) in zip(records, (first, second), strict=True):
+        assert explanation.record == image[0]
+        assert (explanation.label, explanation.score, explanation.samples, explanation.saliency.shape) == (
+            "red",
+            0.9,
+            48,
+            (48, 64),
+        )
+    (event,) = observer.events
+    assert (event.outcome, event.error, event.request_id) == (None, "", new_context().request_id)
+    assert (event.explanation, event.batch_size, event.explanation_samples) == (True, 2, 96)
+    assert 0 < event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "label"),
+    [
+        ("classifier", {}, "red"),
+        ("classifier", {"label": "blue"}, "blue"),
+        ("classifier", {"method": "occlusion"}, "red"),
+        ("segmenter", {}, "red"),
+    ],
+)
+def test_explanation_has_the_requested_label_and_method(model: str, parameters: dict[str, Any], label: str) -> None:
+    with running() as engine:
+        ((explanations,),) = explain(engine, lambda: request(model, **parameters))[1]
+    assert [explanation.label for explanation in explanations] == [label]
+    assert explanations[0].method == parameters.get("method", "rise")
+
+
+def test_objects_of_another_class_are_not_explained() -> None:
+    with running() as engine:
+        assert explain(engine, lambda: request(label="border"))[1] == [[[]]]
+
+
+def unreadable() -> InferenceRequest:
+    raise invalid("Expected more", "inputs")
+
+
+@pytest.mark.parametrize(
+    ("decode", "kind", "message"),
+    [
+        (unreadable, ErrorKind.INVALID_REQUEST, "inputs: Expected more"),
+        (lambda: 1 / 0, ErrorKind.INTERNAL, "abc"),
+        (lambda: request("missing"), ErrorKind.MODEL_NOT_FOUND, "not known"),
+        (lambda: request("teller"), ErrorKind.UNSUPPORTED, "IMAGE_TEXT_TO_TEXT"),
+        (lambda: request("failing"), ErrorKind.MODEL_FAILED, "The model failed"),
+        (lambda: request("classifier", label="dog"), ErrorKind.INVALID_REQUEST, "parameters.label: .*'dog'"),
+        (lambda: request(method="magic"), ErrorKind.INVALID_REQUEST, "parameters.method"),
+        (lambda: request(samples=0), ErrorKind.INVALID_REQUEST, "parameters.samples"),
+        (lambda: request(samples="9"), ErrorKind.INVALID_REQUEST, "parameters.samples"),
+        (lambda: request(grid=1), ErrorKind.INVALID_REQUEST, "parameters.grid"),
+        (lambda: request(grid=10**30), ErrorKind.INVALID_REQUEST, "parameters.grid"),
+        (lambda: request(seed=-1), ErrorKind.INVALID_REQUEST, "parameters.seed"),
+        (lambda: request(max_objects=0), ErrorKind.INVALID_REQUEST, "parameters.max_objects"),
+        (lambda: request(max_seconds=0), ErrorKind.INVALID_REQUEST, "parameters.max_seconds"),
+        (lambda: request(max_seconds=float("nan")), ErrorKind.INVALID_REQUEST, "parameters.max_seconds"),
+        (lambda: request(samples=2001), ErrorKind.TOO_LARGE, "parameters.samples: Expected at most 2000 .* got 2001"),
+        (lambda: request(samples=10**30), ErrorKind.TOO_LARGE, "parameters.samples"),
+        (lambda: request(samples=1001, count=2), ErrorKind.TOO_LARGE, "2002 for 2 images"),
+    ],
+)
+def test_refused_explanation_names_the_field_and_is_observed_once(
+    decode: Callable[[], InferenceRequest], kind: ErrorKind, message: str
+) -> None:
+    observer = EventRecorder()
+    with running(observer=observer) as engine:
+        with pytest.raises(InferenceError, match=message) as caught:
+            explain(engine, decode)
+        assert not engine.busy
+    assert caught.value.kind is kind
+    assert [(event.outcome, event.error) for event in observer.events] == [(kind, str(caught.value))]
+
+
+def test_occlusion_over_the_sample_limit_names_the_grid() -> None:
+    with running(max_explanation_samples=10) as engine, pytest.raises(InferenceError, match=r"parameters\.grid"):
+        explain(engine, lambda: request(method="occlusion"))
+
+
+def test_seed_may_be_any_large_integer() -> None:
+    with running() as engine:
+        assert explain(engine, lambda: request(seed=10**30))[1][0][0][0].seed == 10**30
+
+
+def test_images_of_a_request_share_the_sample_limit() -> None:
+    with running(max_explanation_samples=60) as engine:
+        (images,) = explain(engine, lambda: request(count=3, samples=None))[1]
+    assert [objects[0].samples for objects in images] == [20, 20, 20]
+
+
+def test_time_limit_reduces_the_samples_of_every_image() -> None:
+    with running(max_explanation_seconds=1e-9) as engine:
+        (images,) = explain(engine, lambda: request(count=2, samples=500))[1]
+    assert [objects[0].samples for objects in images] == [16, 16]
+    with running() as engine:
+        (images,) = explain(engine, lambda: request(samples=500, max_seconds=1e-9))[1]
+    assert images[0][0].samples == 16
+
+
+def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -> None:
+    model, observer = GatedDetector(Gate()), EventRecorder()
+
+    async def run(engine: Engine) -> None:
+        calls = [
+            asyncio.create_task(
+                engine.explain(new_context(), "slow", lambda: request("slow"), response_and_explanations)
+            )
+            for _ in range(4)
+        ]
+        (first_done,), waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        error = first_done.exception()
+        assert isinstance(error, InferenceError)
+        assert error.kind is ErrorKind.OVERLOADED
+        await asyncio.to_thread(model.gate.wait_for_arrival)
+        assert engine.busy
+        for _ in range(10):
+            answer = await engine.handle(new_context(), "slow", lambda: request("slow"), lambda response: response)
+            assert len(answer.outputs[0].predictions) == 1
+        for _ in range(9):
+            model.gate.open()
+        await asyncio.gather(*waiting)
+        await asyncio.sleep(0)
+        assert not engine.busy
+
+    with running(model, observer) as engine:
+        asyncio.run(run(engine))
+    outcomes = [(event.explanation, event.outcome) for event in observer.events]
+    assert outcomes == [(True, ErrorKind.OVERLOADED), *[(False, None)] * 10, *[(True, None)] * 3]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
+def test_explanation_threads_have_a_lower_priority() -> None:
+    model = GatedDetector(Gate(initial_passes=3))
+    with running(model) as engine:
+        explain(engine, lambda: request("slow"))
+    assert model.niceness == {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close", "drain"])
+def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
+    model, observer = GatedDetector(Gate()), EventRecorder()
+    earlier_threads = set(threading.enumerate())
+
+    async def run(engine: Engine) -> None:
+        call = asyncio.create_task(
+            engine.explain(new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
+        )
+        await asyncio.to_thread(model.gate.wait_for_arrival)
+        if end == "disconnect":
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            model.gate.open()
+        else:
+            (engine.close if end == "close" else engine.start_drain)()
+            model.gate.open()
+            assert (await call)[1][0][0][0].samples == 16
+
+    with running(model, observer) as engine:
+        asyncio.run(run(engine))
+    for thread in set(threading.enumerate()) - earlier_threads:
+        if thread.name.startswith("explanation"):
+            thread.join(60)
+    assert model.batches == [1, 16]
+    assert [(event.outcome, event.explanation_samples) for event in observer.events] == [(None, 16)]
+    assert not engine.busy
+
+
+def test_closed_engine_refuses_explanations() -> None:
+    observer = EventRecorder()
+    with running(observer=observer) as engine:
+        engine.close()
+        with pytest.raises(InferenceError, match="stopping") as caught:
+            explain(engine, request)
+    assert caught.value.kind is ErrorKind.MODEL_NOT_READY
+    assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY]
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
+    model, observer = GatedDetector(Gate()), EventRecorder()
+
+    async def run(engine: Engine) -> None:
+        first = asyncio.create_task(
+            engine.explain(new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
+        )
+        await asyncio.to_thread(model.gate.wait_for_arrival)
+        second = asyncio.create_task(
+            engine.explain(new_context(), "slow", lambda: request("slow"), response_and_explanations)
+        )
+        await asyncio.sleep(0)
+        if end == "disconnect":
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            engine.start_drain()
+        else:
+            engine.close()
+            with pytest.raises(InferenceError, match="stopping"):
+                await second
+        for _ in range(3):
+            model.gate.open()
+        await first
+
+    with running(model, observer) as engine:
+        asyncio.run(run(engine))
+    expected = ErrorKind.CANCELLED if end == "disconnect" else ErrorKind.MODEL_NOT_READY
+    assert [event.outcome for event in observer.events] == [expected, None]
+    assert not engine.busy

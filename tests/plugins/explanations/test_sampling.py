@@ -1,0 +1,145 @@
+"""Explanations of models whose true saliency is known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import msgspec
+import numpy as np
+import pytest
+
+from app.plugins.explanations.pixels import (
+    MAX_SIDE,
+    Explanation,
+    ExplanationMethod,
+    ExplanationParameters,
+    ExplanationTarget,
+    apply_mask,
+    explain_target,
+    sample_count,
+)
+from tests.plugins.explanations.subjects import classifier_of_region, noise, objects
+from tests.support.data.images import rectangle, rotated_rectangle
+
+QUADRANTS = {
+    "top left": (slice(0, 40), slice(0, 60)),
+    "top right": (slice(0, 40), slice(60, 120)),
+    "bottom left": (slice(40, 80), slice(0, 60)),
+    "bottom right": (slice(40, 80), slice(60, 120)),
+}
+
+
+def explain(subject: ExplanationTarget[Any, Any], **parameters: Any) -> list[Explanation]:
+    options = msgspec.convert(parameters, ExplanationParameters)
+    return explain_target(subject, options, sample_count(subject.image, options, 300), lambda: True)
+
+
+@pytest.mark.parametrize("method", ExplanationMethod)
+@pytest.mark.parametrize("quadrant", QUADRANTS)
+def test_saliency_covers_the_quadrant_that_the_model_uses(quadrant: str, method: ExplanationMethod) -> None:
+    region = QUADRANTS[quadrant]
+    (explanation,) = explain(classifier_of_region(noise(120, 80), region), method=method)
+    assert (explanation.label, explanation.method, explanation.width, explanation.height) == ("there", method, 120, 80)
+    saliency = explanation.saliency
+    assert saliency.shape == (80, 120)
+    assert saliency.dtype == np.float32
+    assert (saliency.min(), saliency.max()) == pytest.approx((0, 1), abs=0.05)
+    inside = np.zeros((80, 120), np.bool_)
+    inside[region] = True
+    assert inside[np.unravel_index(saliency.argmax(), saliency.shape)]
+    assert saliency[inside].mean() > saliency[~inside].mean() + 0.3
+
+
+@pytest.mark.parametrize("method", ExplanationMethod)
+@pytest.mark.parametrize("task", ["detector", "oriented", "segmenter"])
+def test_saliency_of_an_object_covers_its_pixels(task: str, method: ExplanationMethod) -> None:
+    pixels = rotated_rectangle(120, 90, (80, 30), (40, 20), 0.5)
+    (explanation,) = explain(objects(task, pixels), method=method)
+    bright = pixels.max(axis=2) > 0
+    saliency = explanation.saliency
+    assert saliency[bright].mean() > saliency[~bright].mean() + 0.3
+    near = cv2.dilate(bright.astype(np.uint8), np.ones((9, 9), np.uint8))
+    assert near[np.unravel_index(saliency.argmax(), saliency.shape)]
+    assert explanation.record == objects(task, pixels).predictions.records()[0]
+
+
+def test_constant_model_has_empty_saliency() -> None:
+    subject = classifier_of_region(noise(40, 40), (slice(0, 40), slice(0, 40)))
+
+    def answer_the_same(items: Sequence[Any]) -> Sequence[Any]:
+        return subject.model([subject.item] * len(items))
+
+    (explanation,) = explain(msgspec.structs.replace(subject, model=answer_the_same), samples=20)
+    assert not explanation.saliency.any()
+
+
+def test_seed_determines_the_saliency() -> None:
+    subject = classifier_of_region(noise(60, 40), QUADRANTS["top left"])
+    first, again, other = (explain(subject, samples=40, seed=seed)[0].coarse for seed in (4, 4, 5))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_no_detections_give_no_explanations_and_no_model_calls() -> None:
+    calls: list[int] = []
+
+    def count(items: Sequence[Any]) -> Sequence[Any]:
+        calls.append(len(items))
+        return []
+
+    subject = objects("detector", rectangle(box=(0, 0, 0, 0)))
+    assert explain(msgspec.structs.replace(subject, model=count)) == []
+    assert calls == []
+
+
+@pytest.mark.parametrize(("samples", "chunks"), [(1, 1), (16, 1), (17, 2), (100, 7)])
+def test_model_gets_the_requested_samples_in_chunks(samples: int, chunks: int) -> None:
+    subject, calls = classifier_of_region(noise(60, 40), QUADRANTS["top left"]), list[int]()
+
+    def count(items: Sequence[Any]) -> Sequence[Any]:
+        calls.append(len(items))
+        return subject.model(items)
+
+    (explanation,) = explain(msgspec.structs.replace(subject, model=count), samples=samples)
+    assert (sum(calls), len(calls), explanation.samples) == (samples, chunks, samples)
+
+
+def test_explanation_stops_on_request_and_counts_its_samples() -> None:
+    proceed = iter([True, True, False])
+    subject = classifier_of_region(noise(60, 40), QUADRANTS["top left"])
+    (explanation,) = explain_target(subject, ExplanationParameters(), 400, lambda: next(proceed))
+    assert explanation.samples == 48
+
+
+def test_large_images_are_downscaled_and_batched() -> None:
+    width, height = 2 * MAX_SIDE, MAX_SIDE
+    pixels = rectangle(width, height, (300, 200, 700, 600))
+    subject, sizes = objects("detector", pixels), list[tuple[int, ...]]()
+
+    def record_sizes(items: Sequence[Any]) -> Sequence[Any]:
+        sizes.extend((len(items), *item.image.pixels.shape) for item in items)
+        return subject.model(items)
+
+    (explanation,) = explain(msgspec.structs.replace(subject, model=record_sizes), method="occlusion")
+    assert {size[1:] for size in sizes} == {(MAX_SIDE // 2, MAX_SIDE, 3)}
+    assert max(size[0] for size in sizes) <= 5
+    assert (explanation.width, explanation.height) == (width, height)
+    saliency = explanation.saliency[::16, ::16]
+    bright = pixels[::16, ::16].max(axis=2) > 0
+    assert saliency[bright].mean() > saliency[~bright].mean() + 0.2
+
+
+def test_hide_blends_pixels_with_the_backdrop_by_mask() -> None:
+    pixels = noise(40, 20)
+    backdrop = np.random.default_rng(1).integers(0, 256, pixels.shape, np.uint8)
+    np.testing.assert_array_equal(apply_mask(pixels, np.ones((2, 2), np.float32), backdrop), pixels)
+    np.testing.assert_array_equal(apply_mask(pixels, np.zeros((2, 2), np.float32), backdrop), backdrop)
+    half = apply_mask(pixels, np.full((2, 2), 0.5, np.float32), backdrop)
+    np.testing.assert_allclose(half, (pixels.astype(float) + backdrop) / 2, atol=1.5)
+
+
+@pytest.mark.parametrize(("method", "expected"), [("rise", 7), ("occlusion", 3 * 5)])
+def test_sample_count_depends_on_the_method(method: str, expected: int) -> None:
+    image = classifier_of_region(noise(80, 40), QUADRANTS["top left"]).image
+    options = msgspec.convert({"method": method, "grid": 4}, ExplanationParameters)
+    assert sample_count(image, options, 7) == expected

@@ -1,0 +1,384 @@
+"""Test V1 explanations: results next to predictions, and errors that name request fields."""
+
+import asyncio
+import base64
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import httpx
+import numpy as np
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelSettings, ModelSource
+from app.plugins.explanations.pixels import Explanation, ExplanationMethod
+from app.plugins.explanations.wire import SaliencyFormat, wire_explanations
+from metadata.model import ModelMetadata
+from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
+from tasks.inference.error import InferenceError
+from tasks.task import TaskType
+from tests.support.data.chariot import IMAGE
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, classify
+from tests.support.servers.apps import app_with_models, app_with_sources
+
+Client = TestClient[Litestar]
+
+FAST_SETTINGS = {"samples": 40, "grid": 4}
+EXPLAINABLE_MODELS = ("classifier", "detector", "oriented", "segmenter")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with TestClient(app_with_models((*FAKE_MODELS, "half_plus_two", "ranker", "greeter"))) as client:
+        yield client
+
+
+def explain(client: Client, model: str, *instances: object, **parameters: object) -> httpx.Response:
+    body = {"instances": instances, "parameters": {**FAST_SETTINGS, **parameters}}
+    return client.post(f"/v1/models/{model}:explain", json=body)
+
+
+def explanations(response: httpx.Response) -> list[list[dict[str, Any]]]:
+    assert response.status_code == 200, response.text
+    return response.json()["explanations"]
+
+
+def saliency(explanation: dict[str, Any]) -> NDArray[Any]:
+    """Return the map as an array (height, width) from 0 to 1, from either format."""
+    encoded_map = explanation["saliency"]
+    if "data" in encoded_map:
+        return np.array(encoded_map["data"])
+    grey = cv2.imdecode(np.frombuffer(base64.b64decode(encoded_map["png"]), np.uint8), cv2.IMREAD_UNCHANGED)
+    assert grey is not None
+    return grey / 255
+
+
+@pytest.mark.parametrize("model", EXPLAINABLE_MODELS)
+def test_explain_returns_the_predictions_of_predict(client: Client, model: str) -> None:
+    predicted = client.post(f"/v1/models/{model}:predict", json={"instances": [IMAGE, IMAGE]}).json()
+    answer = explain(client, model, IMAGE, IMAGE).json()
+    assert list(answer) == ["predictions", "explanations"]
+    assert answer["predictions"] == predicted["predictions"]
+    assert len(answer["explanations"]) == 2
+    for image_explanations, records in zip(answer["explanations"], answer["predictions"], strict=True):
+        assert image_explanations
+        for explanation in image_explanations:
+            assert list(explanation) == ["label", "score", "index", "saliency", "method", "samples", "seed"]
+            record = records[explanation["index"]]
+            assert (explanation["label"], explanation["score"]) == (record["label"], pytest.approx(record["score"]))
+            assert (explanation["method"], explanation["samples"], explanation["seed"]) == ("rise", 40, 0)
+            assert explanation["saliency"]["shape"] == [48, 64]
+
+
+@pytest.mark.parametrize("map_format", ["png", "data"])
+def test_saliency_map_has_the_image_size_and_highlights_the_object(client: Client, map_format: str) -> None:
+    image_base64 = encode_base64(encode_image(rectangle(60, 40, (32, 22, 56, 38))))
+    ((explanation,),) = explanations(
+        explain(client, "detector", image_base64, method="occlusion", format=map_format, grid=6)
+    )
+    assert set(explanation["saliency"]) == {"shape", map_format}
+    heatmap = saliency(explanation)
+    assert heatmap.shape == (40, 60)
+    assert 0 <= heatmap.min() <= heatmap.max() <= 1
+    assert heatmap[20:, 30:].mean() > 2 * heatmap[:20, :30].mean()
+
+
+def test_png_and_data_formats_contain_the_same_map(client: Client) -> None:
+    ((png,),) = explanations(explain(client, "classifier", IMAGE))
+    ((data,),) = explanations(explain(client, "classifier", IMAGE, format="data"))
+    assert np.abs(saliency(png) - saliency(data)).max() <= 0.5 / 255 + 1e-4
+
+
+def test_explanation_parameters_are_applied_and_seed_is_reproducible(client: Client) -> None:
+    ((explanation,),) = explanations(explain(client, "classifier", IMAGE, label="green", seed=7, samples=25))
+    assert (explanation["label"], explanation["seed"], explanation["samples"]) == ("green", 7, 25)
+    repeated = explanations(explain(client, "classifier", IMAGE, label="green", seed=7, samples=25))
+    assert repeated == [[explanation]]
+    assert explanations(explain(client, "classifier", IMAGE, label="green", seed=8, samples=25)) != repeated
+
+
+def test_label_outside_the_predictions_can_be_explained(client: Client) -> None:
+    instance = {"b64": IMAGE, "parameters": {"action": "predict"}}
+    ((explanation,),) = explanations(explain(client, "classifier", instance, label="blue"))
+    assert explanation["label"] == "blue"
+    assert "index" not in explanation
+
+
+def test_no_detections_give_no_explanations(client: Client) -> None:
+    instance = {"b64": IMAGE, "parameters": {"labels": ["green"]}}
+    answer = explain(client, "detector", instance, IMAGE).json()
+    assert [len(results) for results in answer["predictions"]] == [0, 1]
+    assert [len(results) for results in answer["explanations"]] == [0, 1]
+
+
+def test_explain_accepts_every_request_form(client: Client) -> None:
+    path, png = "/v1/models/detector:explain", encode_image(rectangle())
+    expected = explanations(client.post(path, json={"instances": [IMAGE]}))
+    assert explanations(client.post(path, content=png, headers={"content-type": "image/png"})) == expected
+    expected = explanations(explain(client, "detector", IMAGE))
+    body = {"inputs": [{"image": rectangle().tolist()}], "parameters": FAST_SETTINGS}
+    assert explanations(client.post(path, json=body)) == expected
+    event = {"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data": body}
+    response = client.post(path, json=event, headers={"content-type": "application/cloudevents+json"})
+    assert response.headers["content-type"] == "application/cloudevents+json"
+    assert response.json()["data"]["explanations"] == expected
+    headers = {"ce-id": "1", "ce-source": "a", "ce-type": "b", "ce-specversion": "1.0"}
+    response = client.post(path, json=body, headers=headers)
+    assert response.headers["ce-type"] == "io.kserve.inference.response"
+    assert explanations(response) == expected
+
+
+def test_metadata_is_returned(client: Client) -> None:
+    answer = explain(client, "detector", {"b64": IMAGE, "parameters": {"metadata": "m"}}, IMAGE).json()
+    assert list(answer) == ["predictions", "parameters", "explanations"]
+    assert answer["parameters"] == [{"metadata": "m"}, {}]
+
+
+@pytest.mark.parametrize(("model", "instance"), [("greeter", "Ann"), ("teller", IMAGE)])
+def test_model_without_explanations_returns_501(client: Client, model: str, instance: object) -> None:
+    response = explain(client, model, instance)
+    assert response.status_code == 501
+    assert list(response.json()) == ["error"]
+    assert f"'{model}'" in response.json()["error"]
+
+
+def test_texts_have_an_importance_for_each_word(client: Client) -> None:
+    answer = explain(client, "sorter", "red or blue, red", "green").json()
+    text = answer["predictions"][0]
+    assert text[0] == {"label": "red", "score": pytest.approx(2 / 3, abs=1e-6)}
+    ((first,), (second,)) = answer["explanations"]
+    assert first == {
+        "label": "red",
+        "score": text[0]["score"],
+        "index": 0,
+        "words": ["red", "or", "blue", ",", "red"],
+        "spans": [[0, 3], [4, 6], [7, 11], [11, 12], [13, 16]],
+        "importance_scores": pytest.approx([1 / 6, 0, -1 / 3, 0, 1 / 6], abs=1e-6),
+        "method": "occlusion",
+        "samples": 5,
+    }
+    assert (second["words"], second["importance_scores"]) == (["green"], [1.0])
+
+
+def test_each_entity_is_explained_best_first(client: Client) -> None:
+    (entities,) = explanations(explain(client, "tagger", "blue, red", max_objects=1))
+    assert [(entity["index"], entity["importance_scores"]) for entity in entities] == [(0, [1, 0, 0])]
+
+
+@pytest.mark.parametrize(
+    ("status", "parameters", "message"),
+    [
+        (400, {"method": "rise"}, "parameters.method: "),
+        (400, {"label": "violet"}, "parameters.label: The model has no class 'violet'"),
+        (400, {"max_objects": 0}, "parameters.max_objects: "),
+    ],
+)
+def test_bad_parameter_of_texts_is_rejected(
+    client: Client, status: int, parameters: dict[str, object], message: str
+) -> None:
+    response = explain(client, "sorter", "red", **parameters)
+    assert response.status_code == status, response.text
+    assert response.json()["error"].startswith(message)
+
+
+def test_rows_have_an_importance_for_each_number(client: Client) -> None:
+    rows = [[1.0, 2.0, 5.0], [5.0, 6.0, 5.0]]
+    answer = explain(client, "ranker", *rows).json()
+    assert (
+        answer["predictions"]
+        == client.post("/v1/models/ranker:predict", json={"instances": rows}).json()["predictions"]
+    )
+    for row, explanation in zip(answer["predictions"], answer["explanations"], strict=True):
+        assert (explanation["method"], explanation["score"]) == ("shapley", pytest.approx(max(row)))
+        assert len(explanation["importance_scores"]) == 3
+        change = explanation["score"] - explanation["baseline_score"]
+        assert sum(explanation["importance_scores"]) == pytest.approx(change, abs=1e-5)
+
+
+def test_row_of_one_number_has_one_importance(client: Client) -> None:
+    (explanation,) = explain(client, "half_plus_two", 6).json()["explanations"]
+    assert explanation == {
+        "importance_scores": [3.0],
+        "label": "",
+        "score": 5.0,
+        "baseline_score": 2.0,
+        "method": "shapley",
+        "samples": 0,
+        "seed": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "parameters", "message"),
+    [
+        (400, {"method": "rise"}, "parameters.method: "),
+        (400, {"baseline": "median"}, "parameters.baseline: "),
+        (400, {"baseline": [1, 2]}, "parameters.baseline: Expected 3 numbers"),
+        (400, {"label": "fox"}, "parameters.label: "),
+        (413, {"samples": 10**9}, "parameters.samples: "),
+    ],
+)
+def test_bad_parameter_of_rows_is_rejected(
+    client: Client, status: int, parameters: dict[str, object], message: str
+) -> None:
+    response = explain(client, "ranker", [1, 2, 5], **parameters)
+    assert response.status_code == status, response.text
+    assert response.json()["error"].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("status", "parameters", "message"),
+    [
+        (400, {"method": "lime"}, "parameters.method: "),
+        (400, {"format": "jpeg"}, "parameters.format: "),
+        (400, {"format": 5}, "parameters.format: "),
+        (400, {"samples": 0}, "parameters.samples: "),
+        (400, {"samples": "many"}, "parameters.samples: "),
+        (400, {"grid": 1}, "parameters.grid: "),
+        (400, {"seed": -1}, "parameters.seed: "),
+        (400, {"max_seconds": 0}, "parameters.max_seconds: "),
+        (400, {"label": 5}, "parameters.label: "),
+        (400, {"label": "violet"}, "parameters.label: "),
+        (413, {"samples": 10**9}, "parameters.samples: "),
+    ],
+)
+def test_bad_explanation_parameter_is_rejected(
+    client: Client, status: int, parameters: dict[str, object], message: str
+) -> None:
+    response = explain(client, "classifier", IMAGE, **parameters)
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"]
+    assert response.json()["error"].startswith(message)
+
+
+def test_predict_ignores_the_explanation_format(client: Client) -> None:
+    body = {"instances": [IMAGE], "parameters": {"format": "jpeg"}}
+    assert client.post("/v1/models/detector:predict", json=body).status_code == 200
+
+
+def test_errors_name_request_fields(client: Client) -> None:
+    for instances, message in (
+        ([IMAGE, {"b64": "YWJj"}], "instances[1].b64: Expected an encoded image"),
+        ([{"b64": IMAGE, "parameters": {"top_k": 0}}], "instances[0].parameters.top_k: "),
+        ([], "instances: Expected at least one instance"),
+    ):
+        response = explain(client, "detector", *instances)
+        assert response.status_code == 400, response.text
+        assert response.json()["error"].startswith(message)
+    body = {"inputs": [IMAGE], "parameters": {"format": "jpeg"}}
+    event = {"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data": body}
+    headers = {"content-type": "application/cloudevents+json"}
+    response = client.post("/v1/models/detector:explain", json=event, headers=headers)
+    assert response.json()["error"].startswith("data.parameters.format: ")
+
+
+def test_unknown_or_failing_model_returns_an_error(client: Client) -> None:
+    response = explain(client, "missing", IMAGE)
+    assert (response.status_code, response.json()) == (404, {"error": "Model with name missing does not exist."})
+    response = explain(client, "failing", IMAGE)
+    assert (response.status_code, list(response.json())) == (500, ["error"])
+
+
+def test_too_many_pixels_as_data_are_rejected(client: Client) -> None:
+    image_base64 = encode_base64(encode_image(rectangle(2500, 1700, (100, 100, 900, 900))))
+    response = explain(client, "classifier", image_base64, format="data", samples=4)
+    assert response.status_code == 413
+    assert response.json()["error"] == (
+        "parameters.format: Expected to write at most 4,000,000 pixels as data, got 4,250,000; ask for png"
+    )
+    ((explanation,),) = explanations(explain(client, "classifier", image_base64, samples=4))
+    assert saliency(explanation).shape == (1700, 2500)
+
+
+def test_too_many_pixels_as_png_are_rejected() -> None:
+    explanation = Explanation(
+        label="a",
+        score=0.5,
+        record=LabelledScore(label="a", score=0.5),
+        coarse=np.zeros((2, 2), np.float32),
+        width=8000,
+        height=8000,
+        method=ExplanationMethod.RISE,
+        samples=1,
+        seed=0,
+    )
+    with pytest.raises(InferenceError, match=r"256,000,000 pixels as png, got 320,000,000; ask for fewer max_objects"):
+        wire_explanations([[]], [[[explanation] * 5]], SaliencyFormat.PNG)
+
+
+class BlockingClassifier:
+    """Signal the first call, and answer when the test releases it."""
+
+    def __init__(self) -> None:
+        self.called = threading.Event()
+        self.released = threading.Event()
+
+    def __call__(self, inputs: Sequence[ClassificationInput]) -> Sequence[Classification]:
+        self.called.set()
+        assert self.released.wait(60)
+        return classify(inputs)
+
+
+def test_disconnect_ends_the_wait_for_an_explanation() -> None:
+    classifier = BlockingClassifier()
+
+    def load(source: ModelSource) -> Servable:
+        description = ModelMetadata(
+            task_type=TaskType.IMAGE_CLASSIFICATION,
+            platform="gate",
+            layout="none",
+            labels=LABELS,
+            inputs=(),
+            outputs=(),
+            facts=(),
+        )
+        return Servable(ImageClassification(), classifier, description, {})
+
+    source = ModelSource(name="gate", version="1", folder=Path("gate"), settings=ModelSettings())
+    app = app_with_sources([source], load)
+    body = json.dumps({"instances": [IMAGE]}).encode()
+    sent: list[Any] = []
+
+    async def call() -> None:
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            assert await asyncio.to_thread(classifier.called.wait, 60)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        path = "/v1/models/gate:explain"
+        scope: Any = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+            "client": None,
+            "server": None,
+        }
+        await asyncio.wait_for(app(scope, receive, send), 60)
+
+    try:
+        asyncio.run(call())
+        assert not classifier.released.is_set()
+    finally:
+        classifier.released.set()
+    assert sent[0]["status"] == 499

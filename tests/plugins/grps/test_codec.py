@@ -1,0 +1,258 @@
+"""Test how GRPS reads maps and model names, and how errors name fields."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.engine.models.registry import Registry
+from app.core.settings.model import ModelSettings, ModelSource
+from app.plugins.grps.codec import PredictCodec, resolve_model
+from app.plugins.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
+from app.plugins.grps.messages import GrpsMessage
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tests.support.servers.grpc_server import build_engine
+
+
+def gmap_with(**fields: Any) -> Any:
+    return GrpsMessage(gmap={"s_b": {"a": b"x", "b": b"y"}, **fields}).gmap
+
+
+def registry(*models: tuple[str, str], default: str = "") -> Registry:
+    return Registry(
+        ModelSource(name=name, version=version, folder=Path(name), settings=ModelSettings(default=name == default))
+        for name, version in models
+    )
+
+
+def test_map_images_are_sorted_and_get_parameters_and_metadata() -> None:
+    parsed = read_map(
+        gmap_with(
+            s_s={
+                "parameters": '{"top_k": 1, "score_threshold": 0.1, "seed": 3}',
+                "a.parameters": '{"top_k": 9}',
+                "metadata": "all",
+                "b.metadata": "",
+                "question": "what?",
+                "action": "predict",
+            },
+            s_d={"score_threshold": 0.5},
+            s_i64={"top_k": 2},
+        )
+    )
+    assert [(tensor.name, tensor.elements[0].binary()) for tensor in parsed.inputs] == [("a", b"x"), ("b", b"y")]
+    assert dict(parsed.parameters) == {
+        "top_k": 2,
+        "score_threshold": 0.5,
+        "seed": 3,
+        "prompts": ["what?"],
+        "action": "predict",
+    }
+    assert [dict(tensor.parameters) for tensor in parsed.inputs] == [{"top_k": 9, "metadata": "all"}, {"metadata": ""}]
+    assert dict(parsed.echoes) == {"a": "metadata", "b": "b.metadata"}
+    assert parsed.parameter_paths["score_threshold"] == "gmap.s_d[score_threshold]"
+    assert parsed.parameter_paths["seed"] == "gmap.s_s[parameters].seed"
+    assert parsed.parameter_paths["prompts"] == "gmap.s_s[question]"
+
+
+def test_map_texts_are_sorted_and_parameter_names_are_parameters() -> None:
+    gmap = GrpsMessage(
+        gmap={
+            "s_b": {"m": "é".encode()},
+            "s_s": {
+                "z": "zed",
+                "text": "a",
+                "labels": "x",
+                "text.metadata": "one",
+                "metadata": "all",
+                "parameters": "{}",
+            },
+            "s_i32": {"top_k": 1, "other": 2},
+        }
+    ).gmap
+    parsed = read_map(gmap, ("labels", "top_k"))
+    assert [(tensor.name, tensor.elements[0].text()) for tensor in parsed.inputs] == [
+        ("m", "é"),
+        ("text", "a"),
+        ("z", "zed"),
+    ]
+    assert parsed.paths == ("gmap.s_b[m]", "gmap.s_s[text]", "gmap.s_s[z]")
+    assert dict(parsed.parameters) == {"labels": "x", "top_k": 1, "other": 2}
+    assert dict(parsed.echoes) == {"m": "metadata", "text": "text.metadata", "z": "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({}, "gmap.s_s"),
+        ({"s_s": {"labels": "x", "metadata": "m", "parameters": "{}"}}, "gmap.s_s"),
+        ({"s_s": {"a": "x"}, "s_b": {"a": b"x"}}, "gmap.s_s[a]"),
+        ({"s_s": {"a": "x", "b.metadata": "x"}}, "gmap.s_s[b.metadata]"),
+        ({"s_s": {"a": "x", "labels.metadata": "x", "labels": "y"}}, "gmap.s_s[labels.metadata]"),
+        ({"s_s": {"a": "x", "a.parameters": "x"}}, "gmap.s_s[a.parameters]"),
+        ({"s_b": {"a.metadata": b"x"}}, "gmap.s_b[a.metadata]"),
+    ],
+)
+def test_invalid_map_of_texts_is_rejected(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_map(GrpsMessage(gmap=fields).gmap, ("labels",))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
+
+
+@pytest.mark.parametrize(
+    ("gmap", "path"),
+    [
+        (GrpsMessage(gmap={}).gmap, "gmap.s_b"),
+        (gmap_with(s_b={"metadata": b"x"}), "gmap.s_b[metadata]"),
+        (gmap_with(s_b={"a.metadata": b"x"}), "gmap.s_b[a.metadata]"),
+        (gmap_with(s_b={"a.parameters": b"x"}), "gmap.s_b[a.parameters]"),
+        (gmap_with(s_s={"c.metadata": "x"}), "gmap.s_s[c.metadata]"),
+        (gmap_with(s_s={"c.parameters": "{}"}), "gmap.s_s[c.parameters]"),
+        (gmap_with(s_s={"parameters": ""}), "gmap.s_s[parameters]"),
+        (gmap_with(s_s={"parameters": "[]"}), "gmap.s_s[parameters]"),
+        (gmap_with(s_s={"parameters": "{"}), "gmap.s_s[parameters]"),
+        (gmap_with(s_s={"b.parameters": '{"a": NaN}'}), "gmap.s_s[b.parameters].a"),
+        (gmap_with(s_s={"parameters": '{"metadata": "x"}'}), "gmap.s_s[parameters].metadata"),
+        (gmap_with(s_s={"metadata": "x", "a.metadata": "y", "b.metadata": "z"}), "gmap.s_s[metadata]"),
+        (gmap_with(s_f={"top_k": 1}, s_d={"top_k": 1}), "gmap.s_d[top_k]"),
+        (gmap_with(s_s={"labels": "x"}, s_i32={"labels": 1}), "gmap.s_i32[labels]"),
+    ],
+)
+def test_invalid_map_of_images_is_rejected(gmap: Any, path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_map(gmap)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
+
+
+def test_prompt_and_question_together_are_rejected() -> None:
+    with pytest.raises(InferenceError, match="prompts"):
+        read_map(gmap_with(s_s={"prompt": "a", "question": "b"}))
+
+
+MODELS = (("detector", "1"), ("detector", "2.0-rc1"), ("oriented-detector", "1"), ("oriented", "detector"))
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "version"),
+    [
+        ("detector", "detector", None),
+        ("detector-1", "detector", "1"),
+        ("detector-9", "detector", "9"),
+        ("detector-", "detector", ""),
+        ("detector-2.0-rc1", "detector", "2.0-rc1"),
+        ("oriented-detector", "oriented-detector", None),
+        ("oriented-detector-1", "oriented-detector", "1"),
+        ("oriented-1", "oriented", "1"),
+    ],
+)
+def test_model_name_is_split_into_name_and_version(model: str, name: str, version: str | None) -> None:
+    assert resolve_model(registry(*MODELS), model) == (name, version)
+
+
+def test_empty_model_name_means_the_only_or_default_model() -> None:
+    assert resolve_model(registry(MODELS[0]), "") == ("detector", None)
+    assert resolve_model(registry(*MODELS, default="oriented"), "") == ("oriented", None)
+
+
+@pytest.mark.parametrize("model", ["", "missing", "missing-1", "-1", "-", "detecto-r-1", "x" * 10_000, "-" * 1_000_000])
+def test_unknown_model_name_is_rejected_with_the_known_names(model: str) -> None:
+    with pytest.raises(InferenceError, match=r"This server has: detector-2\.0-rc1, detector-1, oriented") as caught:
+        resolve_model(registry(*MODELS), model)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.MODEL_NOT_FOUND, "model")
+    assert len(str(caught.value)) < 300
+
+
+def decode_message(model: str, **fields: Any) -> tuple[PredictCodec, InferenceRequest]:
+    engine = build_engine(("detector", "echo-bytes"))
+    call = PredictCodec(engine.registry, lambda: (GrpsMessage(**fields), False), model)
+    return call, call.decode()
+
+
+@pytest.mark.parametrize(
+    ("internal_path", "message_path"),
+    [
+        ("inputs", "gtensors.tensors"),
+        ("inputs[1]", "gtensors.tensors[1]"),
+        ("inputs[1].name", "gtensors.tensors[1].name"),
+        ("inputs[1].datatype", "gtensors.tensors[1].dtype"),
+        ("inputs[0].data", "gtensors.tensors[0].flat_int8"),
+        ("inputs[1].data[3]", "gtensors.tensors[1].flat_string[3]"),
+        ("inputs[0].parameters.top_k", "top_k"),
+        ("model", "model"),
+        ("", ""),
+    ],
+)
+def test_error_paths_use_message_field_names(internal_path: str, message_path: str) -> None:
+    tensors: Sequence[Any] = [
+        {"dtype": 2, "shape": [1], "flat_int8": [1]},
+        {"dtype": 9, "shape": [1], "flat_string": ["x"]},
+    ]
+    call, _ = decode_message("detector", gtensors={"tensors": tensors})
+    error = call.map_error_path(InferenceError(ErrorKind.TOO_LARGE, "why", internal_path))
+    assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "why", message_path)
+
+
+def test_text_gets_the_shape_that_a_text_model_declares() -> None:
+    _, request = decode_message("echo-bytes", str_data="x")
+    (tensor,) = request.inputs
+    assert (tensor.name, tensor.shape) == ("x", (1, 1))
+
+
+def test_parameters_text_over_the_length_limit_is_rejected() -> None:
+    max_length = 4 * 1024 * 1024
+    read_map(gmap_with(s_s={"parameters": "{}".ljust(max_length)}))
+    with pytest.raises(InferenceError, match="at most 4,194,304 characters of parameters, got 4,194,305"):
+        read_map(gmap_with(s_s={"parameters": "{}".ljust(max_length + 1)}))
+
+
+def test_bytes_that_are_no_text_are_written_as_bytes() -> None:
+    message = GrpsMessage()
+    tensors = [
+        Tensor(name=name, datatype=Datatype.BYTES, data=np.array([data], object))
+        for name, data in (("text", b"Hej"), ("bytes", b"\xff"))
+    ]
+    write_scalars(message, tensors)
+    assert message == GrpsMessage(gmap={"s_s": {"text": "Hej"}, "s_b": {"bytes": b"\xff"}})
+
+
+def test_number_that_no_field_holds_is_refused() -> None:
+    tensor = Tensor(name="x", datatype=Datatype.UINT64, data=np.array([2**63], np.uint64))
+    with pytest.raises(InferenceError, match="'x'"):
+        write_scalars(GrpsMessage(), [tensor])
+
+
+def test_metadata_and_similarity_of_an_output_are_entries_of_the_map() -> None:
+    message = GrpsMessage()
+    echo_metadata(message, "cam", {"metadata": "m", "similarity": 0.25}, {})
+    assert message == GrpsMessage(gmap={"s_s": {"cam.metadata": "m"}, "s_f": {"cam.similarity": 0.25}})
+
+
+@pytest.mark.parametrize("datatype", [Datatype.FP32, Datatype.FP16, Datatype.BF16])
+def test_double_in_a_map_is_rounded_to_the_floating_point_type_of_the_model(datatype: Datatype) -> None:
+    spec = TensorSpec(name="x", datatype=datatype, shape=(-1,))
+    (tensor,), _ = read_scalars(GrpsMessage(gmap={"s_d": {"x": 0.1}}).gmap, [spec])
+    assert isinstance(tensor, Tensor)
+    assert tensor.datatype is datatype
+    expected = {Datatype.FP32: np.float32(0.1), Datatype.FP16: np.float16(0.1), Datatype.BF16: 0.10009765625}
+    assert tensor.values.item() == expected[datatype]
+
+
+@pytest.mark.parametrize(
+    ("fields", "datatype"),
+    [
+        ({"s_d": {"x": 1e39}}, Datatype.FP32),
+        ({"s_f": {"x": 1e5}}, Datatype.FP16),
+        ({"s_d": {"x": 1e39}}, Datatype.BF16),
+        ({"s_d": {"x": 1.5}}, Datatype.INT32),
+        ({"s_i64": {"x": 2**24 + 1}}, Datatype.FP32),
+    ],
+)
+def test_number_in_a_map_that_does_not_fit_the_model_is_rejected(fields: Any, datatype: Datatype) -> None:
+    spec = TensorSpec(name="x", datatype=datatype, shape=(-1,))
+    field = next(iter(fields))
+    with pytest.raises(InferenceError, match=rf"gmap\.{field}\[x\]: Expected (FP32|{datatype}) numbers"):
+        read_scalars(GrpsMessage(gmap=fields).gmap, [spec])

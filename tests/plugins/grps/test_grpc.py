@@ -1,0 +1,219 @@
+"""Test GRPS over a real gRPC server: every call returns OK, and the message contains any error."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from app.core.proto import message_class
+from tasks.inference.error import ErrorKind
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
+
+MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
+IMAGE = encode_image(rectangle())
+SUCCESS, FAILURE = 1, 2
+
+
+@pytest.fixture(scope="module")
+def seen() -> EventRecorder:
+    return EventRecorder()
+
+
+@pytest.fixture(scope="module")
+def peer(seen: EventRecorder) -> Iterator[GrpcTestClient]:
+    names = ("detector", "failing", "teller", "echo-fp32", "echo-int64", "echo-pair", "echo-bytes")
+    with run_grpc_server(build_engine(names, observers=[seen])) as peer:
+        yield peer
+
+
+def call(peer: GrpcTestClient, method: str, metadata: Any = (), **fields: Any) -> Any:
+    data = MESSAGE(**fields).SerializeToString()
+    return MESSAGE.FromString(peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", data, metadata))
+
+
+def stream_predict(peer: GrpcTestClient, **fields: Any) -> Iterator[Any]:
+    stream = peer.channel.unary_stream("/grps.protos.v1.GrpsService/PredictStreaming")
+    return (MESSAGE.FromString(data) for data in stream(MESSAGE(**fields).SerializeToString(), timeout=60))
+
+
+def assert_success(message: Any) -> Any:
+    assert (message.status.code, message.status.msg, message.status.status) == (200, "OK", SUCCESS)
+    return message
+
+
+def error_status(message: Any) -> tuple[int, str]:
+    assert message.status.status == FAILURE
+    assert message.WhichOneof("data_oneof") is None
+    return message.status.code, message.status.msg
+
+
+def test_calls_of_the_upstream_grps_client_test_succeed(peer: GrpcTestClient) -> None:
+    for method in ("CheckLiveness", "Online", "CheckReadiness", "ServerMetadata"):
+        assert_success(call(peer, method))
+    assert assert_success(call(peer, "Predict", model="echo-bytes", str_data="hello grps.")).str_data == "hello grps."
+    assert [
+        assert_success(message).str_data for message in stream_predict(peer, model="echo-bytes", str_data="hello")
+    ] == ["hello"]
+    metadata = yaml.safe_load(assert_success(call(peer, "ModelMetadata", str_data="echo-pair")).str_data)
+    assert (metadata["name"], metadata["inputs"][0]["dtype"]) == ("echo-pair", "DT_INT64")
+
+
+def test_offline_server_is_not_ready_but_still_answers() -> None:
+    engine = build_engine(("detector",))
+    with run_grpc_server(engine) as peer:
+        assert_success(call(peer, "Offline"))
+        assert not engine.online
+        assert error_status(call(peer, "CheckReadiness")) == (503, "The server was taken offline by its operator")
+        assert not peer.call("ServerReady").ready
+        assert_success(call(peer, "CheckLiveness"))
+        assert_success(call(peer, "Predict", bin_data=IMAGE))
+        assert_success(call(peer, "Online"))
+        assert_success(call(peer, "CheckReadiness"))
+        assert peer.call("ServerReady").ready
+
+
+def test_unloaded_model_is_not_ready() -> None:
+    with run_grpc_server(build_engine(("detector",), loaded=False)) as peer:
+        assert error_status(call(peer, "CheckReadiness"))[0] == 503
+        assert error_status(call(peer, "Predict", bin_data=IMAGE))[0] == 503
+
+
+def test_image_bytes_return_records_as_json(peer: GrpcTestClient, seen: EventRecorder) -> None:
+    answer = call(peer, "Predict", model="detector-1", bin_data=IMAGE, metadata=[("x-request-id", "r-1")])
+    assert json.loads(assert_success(answer).str_data)[0]["label"] == "red"
+    assert peer.trailing_metadata["x-request-id"] == "r-1"
+    event = seen.events[-1]
+    assert (event.protocol, event.request_id, event.model_name) == ("grps-grpc", "r-1", "detector")
+
+
+def test_map_of_images_returns_results_and_metadata_by_name(peer: GrpcTestClient) -> None:
+    gmap = {
+        "s_b": {"a": IMAGE, "b": IMAGE},
+        "s_s": {"b.metadata": " as it came ", "labels": '["red", "border"]'},
+        "s_d": {"score_threshold": 0.25},
+    }
+    results = dict(assert_success(call(peer, "Predict", model="detector", gmap=gmap)).gmap.s_s)
+    assert results.pop("b.metadata") == " as it came "
+    assert {name: [detection["label"] for detection in json.loads(text)] for name, text in results.items()} == {
+        name: ["red", "border"] for name in "ab"
+    }
+
+
+def test_tensors_round_trip_and_detections_are_tensors(peer: GrpcTestClient) -> None:
+    numbers = {"name": "numbers", "dtype": 5, "shape": [2], "flat_int64": [2**62, -1]}
+    words = {"name": "words", "dtype": 9, "shape": [1, 1][:1], "flat_string": ["Åsa"]}
+    answer = assert_success(call(peer, "Predict", model="echo-pair", gtensors={"tensors": [words, numbers]}))
+    first, second = answer.gtensors.tensors
+    assert (first.name, first.dtype, list(first.shape), list(first.flat_int64)) == ("numbers", 5, [2], [2**62, -1])
+    assert (second.name, second.dtype, list(second.flat_string)) == ("words", 9, ["Åsa"])
+    pixels = {"dtype": 1, "shape": [48, 64, 3], "flat_uint8": rectangle().ravel().tolist()}
+    answer = assert_success(call(peer, "Predict", model="detector", gtensors={"tensors": [pixels]}))
+    boxes = {tensor.name: tensor for tensor in answer.gtensors.tensors}["boxes"]
+    assert np.reshape(boxes.flat_float32, list(boxes.shape)).tolist() == [[[10, 8, 30, 40]]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "error_text"),
+    [
+        ({"model": "missing-1", "str_data": "a"}, 404, "model: Model 'missing-1' is not known"),
+        ({"model": "detector-9", "bin_data": IMAGE}, 404, "has no version '9'"),
+        ({"bin_data": IMAGE}, 404, "model: Expected the name of a model"),
+        ({"model": "detector"}, 400, "Expected str_data, bin_data"),
+        ({"model": "detector", "bin_data": b"no image"}, 400, "bin_data: "),
+        ({"model": "detector", "ndarray": {}}, 400, "ndarray: Expected gtensors"),
+        ({"model": "detector", "gtensors": {}}, 400, "gtensors.tensors: Expected at least one tensor"),
+        ({"model": "detector", "gmap": {"s_b": {"a": b"?"}}}, 400, "gmap.s_b[a]: "),
+        ({"model": "echo-fp32", "gtensors": {"tensors": [{"dtype": 99}]}}, 400, "gtensors.tensors[0].dtype: "),
+        ({"model": "failing", "bin_data": IMAGE}, 500, "The model failed"),
+        ({"model": "detector", "gmap": {"s_b": {str(number): IMAGE for number in range(9)}}}, 413, "gmap.s_b: "),
+    ],
+)
+def test_errors_are_in_the_message_status(
+    peer: GrpcTestClient, fields: dict[str, Any], code: int, error_text: str
+) -> None:
+    actual_code, reason = error_status(call(peer, "Predict", **fields))
+    assert actual_code == code
+    assert error_text in reason
+    (message,) = stream_predict(peer, **fields)
+    assert error_status(message) == (code, reason)
+
+
+def test_invalid_protobuf_bytes_are_an_invalid_request(peer: GrpcTestClient, seen: EventRecorder) -> None:
+    for method in ("Predict", "ModelMetadata"):
+        answer = peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", b"\xff\xff\xff")
+        assert error_status(MESSAGE.FromString(answer)) == (400, "Expected a GrpsMessage, got other bytes")
+    assert seen.events[-1].outcome is ErrorKind.INVALID_REQUEST
+
+
+def test_metadata_of_missing_or_unknown_model_is_an_error(peer: GrpcTestClient) -> None:
+    assert error_status(call(peer, "ModelMetadata"))[0] == 400
+    assert error_status(call(peer, "ModelMetadata", str_data="detector-1"))[0] == 404
+
+
+def test_text_is_streamed_while_it_is_generated() -> None:
+    gate = Gate()
+    with run_grpc_server(scripted_engine(ScriptedModel("a", " circle", gate=gate))) as peer:
+        gmap = {"s_b": {"x": IMAGE}, "s_s": {"metadata": "m"}}
+        answers = stream_predict(peer, model="speaker", gmap=gmap)
+        for text, echo in (("a", "m"), (" circle", "")):
+            gate.open()
+            gmap_reply = assert_success(next(answers)).gmap
+            assert (gmap_reply.s_s["x"], gmap_reply.s_i32["prompt"], gmap_reply.s_i32["final"]) == (text, 0, 0)
+            assert gmap_reply.s_s.get("metadata", "") == echo
+        assert [(message.gmap.s_s["x"], message.gmap.s_i32["final"]) for message in answers] == [("", 1)]
+
+
+def test_text_generation_streams_chunks_of_each_input() -> None:
+    parameters = '{"return_full_text": true}'
+    texts = {
+        "s_s": {"a": "once", "b": "far", "b.metadata": "m", "parameters": parameters},
+        "s_i32": {"max_new_tokens": 2},
+    }
+    with run_grpc_server(build_engine(("continuer",))) as peer:
+        messages = [assert_success(message).gmap for message in stream_predict(peer, gmap=texts)]
+        (complete,) = [assert_success(call(peer, "Predict", gmap=texts)).gmap.s_s]
+    chunks = [(dict(message.s_s), message.s_i32["final"]) for message in messages]
+    assert chunks == [({"a": "once"}, 0), ({"a": "on"}, 1), ({"b": "far", "b.metadata": "m"}, 0), ({"b": "fa"}, 1)]
+    assert json.loads(complete["a"]) == [{"generated_text": "onceon"}]
+    assert complete["b.metadata"] == "m"
+
+
+def test_failure_during_a_stream_is_the_last_message() -> None:
+    with run_grpc_server(scripted_engine(ScriptedModel("a", RuntimeError("no more")))) as peer:
+        first, last = stream_predict(peer, model="speaker", bin_data=IMAGE)
+    assert assert_success(first).str_data == "a"
+    assert error_status(last) == (500, "The model failed: no more")
+
+
+def test_cancelled_stream_frees_the_worker() -> None:
+    gate = Gate(initial_passes=1)
+    speaker = ScriptedModel(*"abcdef", gate=gate)
+    with run_grpc_server(scripted_engine(speaker, workers=1)) as peer:
+        stream = peer.channel.unary_stream("/grps.protos.v1.GrpsService/PredictStreaming")
+        answers = stream(MESSAGE(model="speaker", bin_data=IMAGE).SerializeToString(), timeout=60)
+        assert MESSAGE.FromString(next(answers)).str_data == "a"
+        for _ in "ab":
+            gate.wait_for_arrival()
+        answers.cancel()
+        gate.open()
+        # The only worker can answer the next request only after the first stream has stopped.
+        for _ in range(6):
+            gate.open()
+        assert_success(call(peer, "Predict", model="teller", bin_data=IMAGE))
+        assert speaker.closed.is_set()
+
+
+def test_stream_sends_one_message_per_image(peer: GrpcTestClient) -> None:
+    pixels = {"dtype": 1, "shape": [2, 48, 64, 3], "flat_uint8": np.stack([rectangle()] * 2).ravel().tolist()}
+    messages = list(stream_predict(peer, model="detector", gtensors={"tensors": [pixels, pixels]}))
+    assert [list(assert_success(message).gtensors.tensors[0].flat_int32) for message in messages] == [[1]] * 4
+
+
+def test_message_over_the_limit_is_rejected_by_grpc(peer: GrpcTestClient) -> None:
+    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED"):
+        call(peer, "Predict", model="detector", bin_data=b"\0" * (MAX_REQUEST_BYTES + 1))

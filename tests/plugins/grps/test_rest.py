@@ -1,0 +1,340 @@
+"""Test GRPS over REST beyond the golden cases: streams, the online flag and errors."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import yaml
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app import __version__
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registration, Registry
+from app.core.engine.models.repository import Repository
+from app.core.protocols.kserve_v2.routes import KServeV2
+from app.core.server.http.asgi import create_app
+from app.plugins.grps.messages import GrpsMessage
+from app.plugins.grps.routes import Grps
+from tasks.inference.error import ErrorKind
+from tasks.inference.limits import Limits
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.servers.apps import load_test_model, model_source
+from tests.support.servers.grpc_server import build_engine, run_grpc_server
+
+PREDICT = "/grps/v1/infer/predict"
+IMAGE = encode_image(rectangle())
+BINARY = {"content-type": "application/octet-stream"}
+
+Client = TestClient[Litestar]
+
+
+def build_app(engine: Engine) -> Litestar:
+    return create_app(engine, [KServeV2(), Grps()], CollectorRegistry(), 2_000_000)
+
+
+@pytest.fixture(scope="module")
+def seen() -> EventRecorder:
+    return EventRecorder()
+
+
+@pytest.fixture(scope="module")
+def client(seen: EventRecorder) -> Iterator[Client]:
+    with TestClient(
+        build_app(build_engine(("detector", "failing", "teller", "echo-fp32"), observers=[seen]))
+    ) as client:
+        yield client
+
+
+def parse_messages(text: str) -> list[dict[str, Any]]:
+    """Parse JSON messages that follow each other without a separator."""
+    parsed: list[dict[str, Any]] = []
+    while text:
+        message, end = json.JSONDecoder().raw_decode(text)
+        parsed.append(message)
+        text = text[end:]
+    return parsed
+
+
+def test_readiness_follows_online_and_offline_and_gives_a_reason() -> None:
+    with TestClient(build_app(build_engine(("detector",)))) as client:
+        for method in ("GET", "POST"):
+            for verb, status, state in (("offline", 503, "FAILURE"), ("online", 200, "SUCCESS")):
+                assert client.request(method, f"/grps/v1/health/{verb}").json()["status"]["status"] == "SUCCESS"
+                response = client.request(method, "/grps/v1/health/ready")
+                status_fields = response.json()["status"]
+                assert (response.status_code, status_fields["code"], status_fields["status"]) == (status, status, state)
+                assert status_fields["msg"] == (
+                    "OK" if status == 200 else "The server was taken offline by its operator"
+                )
+
+
+def test_online_server_without_loaded_models_is_not_ready() -> None:
+    with TestClient(build_app(build_engine(("detector",), loaded=False))) as client:
+        assert client.get("/grps/v1/health/online").status_code == 200
+        response = client.get("/grps/v1/health/ready")
+        assert response.status_code == response.json()["status"]["code"] == 503
+        assert "not loaded" in response.json()["status"]["msg"]
+        assert client.post(PREDICT, content=IMAGE, headers=BINARY).json()["status"]["code"] == 503
+        metadata = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()
+        assert yaml.safe_load(metadata["str_data"])["state"] == "LOADING"
+
+
+def test_metadata_describes_server_and_models_as_yaml(client: Client) -> None:
+    metadata = yaml.safe_load(client.get("/grps/v1/metadata/server").json()["str_data"])
+    assert metadata["server"] == {"name": "charioteer", "version": __version__, "online": True}
+    assert metadata["default_model"] is None
+    assert metadata["limits"]["max_inputs"] == 8
+    assert [model["name"] for model in metadata["models"]] == ["detector", "echo-fp32", "failing", "teller"]
+    model_yaml = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()["str_data"]
+    assert yaml.safe_load(model_yaml) == metadata["models"][0]
+    assert metadata["models"][0]["task_type"] == "OBJECT_DETECTION"
+    assert metadata["models"][0]["outputs"][3] == {"name": "boxes", "dtype": "DT_FLOAT32", "shape": [-1, -1, 4]}
+
+
+def test_metadata_is_built_outside_the_event_loop() -> None:
+    class ObservedRegistry(Registry):
+        observed = False
+        reads = 0
+
+        def versions(self, name: str) -> Sequence[Registration]:
+            if self.observed:
+                with pytest.raises(RuntimeError):
+                    asyncio.get_running_loop()
+                self.reads += 1
+            return super().versions(name)
+
+    sources = [model_source("detector")]
+    registry = ObservedRegistry(sources)
+    registry.load(sources[0], load_test_model)
+    engine = Engine(Repository(registry, lambda: sources, load_test_model), [], Limits(), workers=1)
+    with TestClient(build_app(engine)) as client, run_grpc_server(engine) as peer:
+        registry.observed = True
+        assert client.get("/grps/v1/metadata/server").status_code == 200
+        assert client.post("/grps/v1/metadata/model", json={"str_data": "missing"}).status_code == 404
+        for method in ("ServerMetadata", "ModelMetadata"):
+            data = GrpsMessage(str_data="missing").SerializeToString()
+            reply = GrpsMessage.FromString(peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", data))
+            assert reply.status.code == (200 if method == "ServerMetadata" else 404)
+        registry.observed = False
+    assert registry.reads >= 4
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+def test_content_type_with_charset_or_capitals_is_accepted(client: Client, content_type: str) -> None:
+    body = json.dumps({"model": "echo-fp32", "ndarray": [[1]]})
+    assert client.post(PREDICT, content=body, headers={"content-type": content_type}).status_code == 200
+
+
+def test_errors_are_observed_with_the_requested_model(client: Client, seen: EventRecorder) -> None:
+    client.post(f"{PREDICT}?model=detector", content=b"x", headers={"content-type": "text/plain", "x-request-id": "r"})
+    event = seen.events[-1]
+    assert (event.model_name, event.outcome, event.protocol) == ("detector", ErrorKind.INVALID_REQUEST, "grps")
+    assert event.request_id == "r"
+    client.post(PREDICT, json={"model": "detector-1", "str_data": "?"})
+    assert (seen.events[-1].model_name, seen.events[-1].outcome) == ("detector", ErrorKind.INVALID_REQUEST)
+
+
+def test_gzip_body_is_read_and_truncated_gzip_is_rejected(client: Client) -> None:
+    body = gzip.compress(json.dumps({"model": "detector", "str_data": encode_base64(IMAGE)}).encode())
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert client.post(PREDICT, content=body, headers=headers).status_code == 200
+    assert client.post(PREDICT, content=body[:20], headers=headers).json()["status"]["code"] == 400
+
+
+def test_errors_below_the_prefix_have_the_grps_format(client: Client) -> None:
+    for method, path, code in (
+        ("GET", "/grps/v1", 404),
+        ("GET", "/grps/v1/nothing", 404),
+        ("GET", PREDICT, 405),
+        ("DELETE", "/grps/v1/health/live", 405),
+    ):
+        response = client.request(method, path)
+        assert response.status_code == response.json()["status"]["code"] == code
+        assert response.headers["content-type"] == "application/json"
+    too_large = client.post(f"{PREDICT}?model=detector", content=b"x" * 2_000_001, headers=BINARY)
+    assert too_large.status_code == too_large.json()["status"]["code"] == 413
+    assert "error" in client.get("/grps/v10").json()
+
+
+def test_too_many_images_are_rejected(client: Client) -> None:
+    images = {str(number): encode_base64(IMAGE) for number in range(9)}
+    response = client.post(PREDICT, json={"model": "detector", "gmap": {"s_b": images}})
+    assert response.json()["status"]["code"] == 413
+    assert response.json()["status"]["msg"].startswith("gmap.s_b: Expected at most 8")
+
+
+def test_stream_is_not_compressed(client: Client) -> None:
+    response = client.post(
+        f"{PREDICT}?model=teller&streaming=true", content=IMAGE, headers={**BINARY, "accept-encoding": "gzip"}
+    )
+    assert "content-encoding" not in response.headers
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert [message["str_data"] for message in parse_messages(response.text)] == ["64x48"]
+
+
+def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", "", " circle", " on", " grey")))) as client:
+        path = f"{PREDICT}?model=speaker-7&prompts=x&prompts=y"
+        complete = client.post(path, content=IMAGE, headers=BINARY).json()["str_data"]
+        stream_messages = parse_messages(client.post(f"{path}&streaming=true", content=IMAGE, headers=BINARY).text)
+        assert len(stream_messages) == 8
+        assert all(message["status"] == {"code": 200, "msg": "OK", "status": "SUCCESS"} for message in stream_messages)
+        joined = "".join(message["str_data"] for message in stream_messages)
+        assert joined.split("\n") == [result["answer"] for result in json.loads(complete)] == ["a circle on grey"] * 2
+
+
+def test_empty_answer_is_one_message() -> None:
+    with TestClient(build_app(scripted_engine(ScriptedModel("", "")))) as client:
+        response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
+        assert parse_messages(response.text) == [
+            {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": ""}
+        ]
+
+
+@pytest.mark.parametrize(
+    ("members", "streams"),
+    [
+        ({"streaming": True}, True),
+        ({"streaming": False}, False),
+        ({"padding": "x" * 1_100_000, "streaming": True}, True),
+        ({"gmap": {"s_s": {"streaming": "true"}}}, False),
+    ],
+    ids=["true", "false", "long", "text"],
+)
+def test_body_asks_for_a_stream(members: dict[str, Any], streams: bool) -> None:
+    gmap = {"s_b": {"a": encode_base64(IMAGE)}, **members.pop("gmap", {})}
+    gmap["s_s"] = {**gmap.get("s_s", {}), "note": members.pop("padding", "")}
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", "b")))) as client:
+        response = client.post(PREDICT, json={"model": "speaker", "gmap": gmap, **members})
+    assert response.status_code == 200, response.text
+    assert (response.headers["content-type"] == "application/octet-stream") is streams
+    assert len(parse_messages(response.text)) == (3 if streams else 1)
+
+
+def test_stream_that_the_body_asks_for_has_no_ndarray(client: Client) -> None:
+    response = client.post(f"{PREDICT}?return-ndarray=true", json={"ndarray": [1], "streaming": True})
+    assert response.status_code == 400
+    assert response.json()["status"]["msg"] == "query: Expected streaming or return-ndarray, got both"
+
+
+def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", "b")))) as client:
+        image_tensor = {"dtype": "DT_STRING", "shape": [1], "flat_string": [encode_base64(IMAGE)]}
+        prompts = {"name": "prompts", "dtype": "DT_STRING", "shape": [2], "flat_string": ["x", "y"]}
+        body = {"model": "speaker", "gtensors": {"tensors": [image_tensor, image_tensor, prompts]}}
+        stream_messages = parse_messages(client.post(f"{PREDICT}?streaming=true", json=body).text)
+    indexes: list[tuple[int, ...]] = []
+    texts: list[str] = []
+    for message in stream_messages:
+        image, prompt, final, text = message["gtensors"]["tensors"]
+        assert [tensor["name"] for tensor in (image, prompt, final, text)] == ["image", "prompt", "final", "text"]
+        indexes.append((image["flat_int32"][0], prompt["flat_int32"][0], final["flat_uint8"][0]))
+        texts.append(text["flat_string"][0])
+    assert indexes == [(image, prompt, final) for image in (0, 1) for prompt in (0, 1) for final in (0, 0, 1)]
+    assert texts == ["a", "b", ""] * 4
+
+
+def test_failure_during_a_stream_is_the_last_message() -> None:
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", RuntimeError("no more"), "b")))) as client:
+        response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
+    assert response.status_code == 200
+    first, last = parse_messages(response.text)
+    assert first["str_data"] == "a"
+    assert last == {"status": {"code": 500, "msg": "The model failed: no more", "status": "FAILURE"}}
+
+
+class Connection:
+    """Send one streamed request to the application directly, to see each message when it is sent."""
+
+    def __init__(self, app: Litestar, model: str) -> None:
+        self._app = app
+        self._model = model
+        self._received = False
+        self.disconnected = asyncio.Event()
+        self.sent: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def receive(self) -> Any:
+        if not self._received:
+            self._received = True
+            return {"type": "http.request", "body": IMAGE, "more_body": False}
+        await self.disconnected.wait()
+        return {"type": "http.disconnect"}
+
+    async def run(self) -> None:
+        scope: Any = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": PREDICT,
+            "raw_path": PREDICT.encode(),
+            "query_string": f"streaming=true&model={self._model}".encode(),
+            "root_path": "",
+            "headers": [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(IMAGE))],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+            "state": {},
+        }
+        await self._app(scope, self.receive, self.send)
+
+    async def send(self, message: Any) -> None:
+        await self.sent.put(message)
+        if message["type"] == "http.response.body" and not message["more_body"]:
+            self.disconnected.set()
+
+    async def text(self) -> str:
+        """Return the text of the next message."""
+        message = await self.sent.get()
+        assert message["more_body"]
+        return json.loads(message["body"])["str_data"]
+
+
+def test_message_is_sent_before_the_next_is_generated() -> None:
+    gate = Gate()
+    app = build_app(scripted_engine(ScriptedModel("a", "b", "c", gate=gate)))
+
+    async def run() -> None:
+        connection = Connection(app, "speaker")
+        running = asyncio.create_task(connection.run())
+        for index, expected in enumerate("abc"):
+            gate.open()
+            if index == 0:
+                assert (await connection.sent.get())["type"] == "http.response.start"
+            assert await connection.text() == expected
+        assert not (await connection.sent.get())["more_body"]
+        await running
+
+    asyncio.run(run())
+
+
+def test_disconnect_during_a_stream_frees_the_worker() -> None:
+    seen, gate = EventRecorder(), Gate(initial_passes=1)
+    speaker = ScriptedModel(*"abcdef", gate=gate)
+    engine = scripted_engine(speaker, seen, workers=1)
+    app = build_app(engine)
+
+    async def run() -> None:
+        connection = Connection(app, "speaker")
+        running = asyncio.create_task(connection.run())
+        assert (await connection.sent.get())["type"] == "http.response.start"
+        assert await connection.text() == "a"
+        for _ in "ab":
+            await asyncio.to_thread(gate.wait_for_arrival)
+        connection.disconnected.set()
+        await running
+        gate.open()
+        assert await asyncio.to_thread(speaker.closed.wait, 60)
+        await Connection(app, "teller").run()
+
+    asyncio.run(run())
+    assert speaker.chunk_count == 2
+    assert not engine.busy
+    event = seen.events[0]
+    assert (event.model_name, event.outcome) == ("speaker", None)

@@ -1,0 +1,189 @@
+"""Test the messages on the socket between the server and a model process, and the arrays in shared memory."""
+
+import os
+import pickle
+import resource
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis.extra.numpy as arrays
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from numpy.typing import NDArray
+
+from app.core.runtimes.remote import Failure
+from app.plugins.isolation.messages import (
+    Call,
+    MissingMemoryError,
+    allocate,
+    pickle_inputs,
+    receive,
+    send,
+)
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.vision.image import Image
+
+SocketPair = tuple[socket.socket, socket.socket]
+
+_SHAPES = arrays.array_shapes(max_dims=3, max_side=70)
+_ARRAYS = arrays.arrays(st.sampled_from([np.uint8, np.float32, np.bool_, np.int64]), _SHAPES)
+
+
+@pytest.fixture
+def sockets() -> Iterator[SocketPair]:
+    first, second = socket.socketpair()
+    with first, second:
+        yield first, second
+
+
+@pytest.mark.parametrize("message", [[1, "two"], Call("predict", b"x", ((0, 5),), 3), None, {}])
+def test_a_message_arrives_as_it_was_sent(sockets: SocketPair, message: object) -> None:
+    send(sockets[0], message)
+    assert receive(sockets[1]) == (message, None)
+
+
+def test_message_larger_than_socket_buffer_arrives_complete(sockets: SocketPair) -> None:
+    large = bytes(range(256)) * 20_000
+    sending = threading.Thread(target=send, args=(sockets[0], large))
+    sending.start()
+    assert receive(sockets[1])[0] == large
+    sending.join()
+
+
+def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(sockets: SocketPair) -> None:
+    """Send a message without its descriptor, as the kernel does at the receiver's descriptor limit."""
+    body = pickle.dumps("look")
+    sockets[0].sendall(struct.pack("<Q?", len(body), True) + body)
+    send(sockets[0], "the next")
+    with pytest.raises(MissingMemoryError):
+        receive(sockets[1])
+    assert receive(sockets[1]) == ("the next", None)
+
+
+def test_closed_socket_raises_eof_error(sockets: SocketPair) -> None:
+    sockets[0].close()
+    with pytest.raises(EOFError):
+        receive(sockets[1])
+
+
+def test_incomplete_message_raises_eof_error(sockets: SocketPair) -> None:
+    sockets[0].sendall(b"\5\0\0")
+    sockets[0].close()
+    with pytest.raises(EOFError):
+        receive(sockets[1])
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        (3).to_bytes(8, "little") + bytes(1) + b"abc",
+        b"\xff" * 64,
+        (2**60).to_bytes(8, "little") + bytes(1),
+        (40).to_bytes(8, "little") + bytes(1) + b"\x80\x05cno.such\nmodule\n." + bytes(40),
+    ],
+)
+def test_garbage_on_socket_raises_error(sockets: SocketPair, garbage: bytes) -> None:
+    sockets[0].sendall(garbage)
+    sockets[0].close()
+    with pytest.raises((EOFError, OSError)):
+        receive(sockets[1])
+
+
+def test_message_that_arrives_in_pieces_is_complete(sockets: SocketPair) -> None:
+    body = pickle.dumps("a text")
+    sockets[0].sendall(struct.pack("<Q?", len(body), False) + body[:4])
+    sending = threading.Timer(0.05, sockets[0].sendall, [body[4:]])
+    sending.start()
+    assert receive(sockets[1])[0] == "a text"
+    sending.join()
+
+
+def test_failure_restores_original_error() -> None:
+    error = InferenceError(ErrorKind.OVERLOADED, "Expected less", "inputs[0]", retry_after=3)
+    assert vars(Failure.from_error(error).to_error()) == vars(error)
+
+
+def transfer(value: object) -> Any:
+    """Return `value` as the other process reads it."""
+    body, arrays, spans = pickle_inputs(value)
+    descriptor, memory = allocate(sum(spans[-1]) if spans else 1)
+    for array, (offset, length) in zip(arrays, spans, strict=True):
+        memory[offset : offset + length] = np.frombuffer(array, np.uint8)
+    first, second = socket.socketpair()
+    with first, second:
+        send(first, body, descriptor)
+        os.close(descriptor)
+        received, mapped = receive(second)
+    assert mapped is not None
+    return pickle.loads(received, buffers=[memoryview(mapped)[start : start + length] for start, length in spans])
+
+
+@settings(max_examples=30)
+@given(st.lists(_ARRAYS, max_size=4))
+def test_arrays_arrive_unchanged(sent_arrays: list[NDArray[Any]]) -> None:
+    for sent, received in zip(sent_arrays, transfer(sent_arrays), strict=True):
+        assert sent.dtype == received.dtype
+        np.testing.assert_array_equal(sent, received)
+
+
+@given(st.integers(0, 3), st.integers(1, 40), st.booleans())
+def test_sliced_or_transposed_arrays_arrive_unchanged(start: int, step: int, transposed: bool) -> None:
+    full = np.arange(200 * 300, dtype=np.int32).reshape(200, 300)
+    view = full[start::step].T if transposed else full[start::step]
+    np.testing.assert_array_equal(transfer(view), view)
+
+
+def test_only_large_arrays_are_put_in_shared_memory() -> None:
+    image = Image(np.zeros((480, 640, 3), np.uint8))
+    body, arrays, spans = pickle_inputs([image, np.zeros(10), b"x" * 5000])
+    assert [array.nbytes for array in arrays] == [480 * 640 * 3]
+    assert spans == [(0, 480 * 640 * 3)]
+    assert len(body) < 6000
+    assert pickle_inputs((640, 480))[1:] == ([], [])
+
+
+def test_shared_arrays_do_not_overlap_and_are_aligned() -> None:
+    _, _, spans = pickle_inputs([np.zeros(length, np.uint8) for length in (5001, 4096, 9999)])
+    assert spans == [(0, 5001), (5056, 4096), (9152, 9999)]
+
+
+def test_received_array_is_writable_and_keeps_memory_mapped() -> None:
+    pixels = np.zeros((100, 100), np.uint8)
+    received = transfer(pixels)
+    received += 1
+    view = received[5]
+    del received
+    assert (view.max(), pixels.max()) == (1, 0)
+
+
+@pytest.mark.parametrize(("requested", "size"), [(1, 2**20), (2**20, 2**20), (2**20 + 1, 2**21), (2**26 + 1, 2**27)])
+def test_memory_size_is_rounded_up_for_reuse(requested: int, size: int) -> None:
+    descriptor, memory = allocate(requested)
+    os.close(descriptor)
+    assert len(memory) == size
+
+
+def test_failed_allocation_leaves_no_open_descriptor() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(InferenceError, match="No shared memory is available for the model's inputs"):
+            allocate(2**61)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_inputs_are_rejected_if_the_system_has_no_descriptor() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(InferenceError) as caught:
+            allocate(5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert caught.value.kind is ErrorKind.OVERLOADED
+    assert "No shared memory is available for the model's inputs: Too many open files" in caught.value.message

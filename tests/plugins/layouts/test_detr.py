@@ -1,0 +1,127 @@
+"""Test DETR exports of transformers: softmax with a no-object class, or a sigmoid per class."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from metadata.model import Fact, Origin
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
+
+WIDE = uniform_image(64, 128, 0)
+BOXES = np.array([[[0.5, 0.5, 0.5, 0.25], [0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 1, 1]]], np.float32)
+# The softmax of log(PROBABILITIES) is PROBABILITIES.
+PROBABILITIES = [[0.1, 0.7, 0.2], [0.6, 0.3, 0.1], [0.04, 0.06, 0.9]]
+NAMES = {"0": "cat", "1": "dog"}
+
+
+def write(folder: Path, logits: Any, model_type: str | None = None, names: Any = None, **options: Any) -> Path:
+    if model_type is not None:
+        config = {"architectures": ["XForObjectDetection"], "model_type": model_type, "id2label": names or NAMES}
+        (folder / "config.json").write_text(json.dumps(config))
+    outputs = {"logits": np.array([logits], np.float32), "pred_boxes": BOXES, "hidden": np.ones((1, 2), np.float32)}
+    options.setdefault("shape", ("batch", 3, 64, 64))
+    return graphs.constant(folder / "model.onnx", outputs, name="pixel_values", **options)
+
+
+@pytest.mark.parametrize("batch", ["batch", 1])
+@pytest.mark.parametrize("model_type", ["detr", "yolos", "table-transformer"])
+def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type: str, batch: int | str) -> None:
+    model = detector(write(tmp_path, np.log(PROBABILITIES), model_type, shape=(batch, 3, 64, 64)))
+    for found in model([detection_input(WIDE), detection_input(WIDE)]):
+        assert found.labels == ["dog", "cat"]
+        assert found.scores == pytest.approx([0.7, 0.6])
+        assert all_close(found.boxes, [[32, 24, 96, 40], [0, 0, 64, 32]])
+
+
+def test_no_object_class_lowers_scores_but_is_not_returned(tmp_path: Path) -> None:
+    (found,) = detector(write(tmp_path, np.log(PROBABILITIES), "detr"))([detection_input(WIDE, 0.0)])
+    assert found.labels == ["dog", "cat", "dog"]
+    assert found.scores == pytest.approx([0.7, 0.6, 0.06])
+
+
+def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
+    (found,) = detector(write(tmp_path, [[1e4, 0, -1e4]] * 3, "detr"))([detection_input(WIDE)])
+    assert found.scores.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("model_type", ["rt_detr", "rt_detr_v2", "d_fine", "deformable_detr", "conditional_detr"])
+def test_sigmoid_scores_each_class_separately(tmp_path: Path, model_type: str) -> None:
+    names = {"0": "cat", "1": "dog", "2": "fox"}
+    logits = [[graphs.logit(probability) for probability in row] for row in PROBABILITIES]
+    (found,) = detector(write(tmp_path, logits, model_type, names))([detection_input(WIDE, 0.25)])
+    assert found.labels == ["fox", "dog", "cat"]
+    assert found.scores == pytest.approx([0.9, 0.7, 0.6])
+    assert all_close(found.boxes, [[0, 0, 128, 64], [32, 24, 96, 40], [0, 0, 64, 32]])
+
+
+@pytest.mark.parametrize(("layout", "labels"), [("detr", ["dog", "cat"]), ("detr-sigmoid", ["cat", "dog", "fox"])])
+def test_softmax_or_sigmoid_layout_can_be_declared(tmp_path: Path, layout: str, labels: list[str]) -> None:
+    file = write(tmp_path, np.log(PROBABILITIES) + 3)
+    (found,) = detector(file, layout=layout, labels=["cat", "dog", "fox"][: 2 + (layout != "detr")])(
+        [detection_input(WIDE, 0.55)]
+    )
+    assert set(found.labels) == set(labels)
+
+
+def test_pixel_mask_input_is_filled_with_ones(tmp_path: Path) -> None:
+    """Use a graph that adds five times the mean of the mask to the logit of class 0."""
+    nodes = [
+        helper.make_node("Cast", ["pixel_mask"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2], keepdims=1),
+        helper.make_node("Mul", ["mean", "first"], ["added"]),
+        helper.make_node("Add", ["added", "known"], ["logits"]),
+        helper.make_node("Mul", ["mean", "boxes"], ["pred_boxes"]),
+    ]
+    file = graphs.write(
+        tmp_path / "model.onnx",
+        nodes,
+        {"logits": ["b", 3, 3], "pred_boxes": ["b", 3, 4]},
+        constants={
+            "first": np.array([[[5, 0, 0]]], np.float32),
+            "known": np.zeros((1, 3, 3), np.float32),
+            "boxes": BOXES,
+        },
+        shape=("b", 3, "h", "w"),
+        name="pixel_values",
+        extra_inputs=[helper.make_tensor_value_info("pixel_mask", TensorProto.INT64, ["b", "h", "w"])],
+    )
+    (found,) = detector(file, layout="detr")([detection_input(WIDE)])
+    power = np.exp(5)
+    assert found.scores == pytest.approx([power / (power + 2)] * 3)
+    facts = inspected(graphs.source(file, layout="detr")).description.facts
+    assert Fact("further input", "pixel_mask, filled in by the server", Origin.MODEL_FILE) in facts
+
+
+def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"shortest_edge": 40, "longest_edge": 70}, "image_mean": [0] * 3, "image_std": [1] * 3})
+    )
+    file = write(tmp_path, np.log(PROBABILITIES), "detr", shape=("batch", 3, "h", "w"))
+    found = inspected(graphs.source(file))
+    facts = {fact.topic: (fact.value, fact.origin) for fact in found.description.facts}
+    assert facts["size of each image"] == ("shorter side to 40, longer to at most 70", Origin.PREPROCESSOR)
+    images = [uniform_image(64, 80, 0), uniform_image(300, 100, 0)]
+    answers = [answer for image in images for answer in found.graph.run([image])]
+    assert [(answer.height, answer.width) for answer in answers] == [(40, 50), (70, 32)]
+    (boxes,) = detector(file)([detection_input(uniform_image(300, 100, 0), 0.65)])
+    assert all_close(boxes.boxes, [[25, 112.5, 75, 187.5]])
+
+
+def test_images_are_stretched_if_graph_has_fixed_size(tmp_path: Path) -> None:
+    (tmp_path / "preprocessor_config.json").write_text('{"size": {"shortest_edge": 800, "longest_edge": 1333}}')
+    found = inspected(graphs.source(write(tmp_path, np.log(PROBABILITIES), "detr")))
+    (answer,) = found.graph.run([uniform_image(300, 100, 0)])
+    assert (answer.height, answer.width) == (64, 64)
+    assert "size of each image" not in {fact.topic for fact in found.description.facts}
+
+
+def test_model_with_single_class_is_read(tmp_path: Path) -> None:
+    file = write(tmp_path, [[graphs.logit(0.7)], [graphs.logit(0.2)], [graphs.logit(0.9)]], "rt_detr", {"0": "cat"})
+    (found,) = detector(file)([detection_input(WIDE)])
+    assert found.labels == ["cat", "cat"]
+    assert found.scores == pytest.approx([0.9, 0.7])

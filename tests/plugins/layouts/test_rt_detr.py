@@ -1,0 +1,107 @@
+"""Test RT-DETR and D-FINE: the graph scales boxes to the image size that it receives."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from metadata.model import Fact, Origin
+from tasks.inference.error import InferenceError
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
+
+FRACTIONS = [[0.25, 0.5, 0.5, 0.75], [0, 0, 0.125, 1.25], [0.5, 0.5, 0.75, 0.75], [0, 0, 1, 1]]
+LABELS = ("cat", "dog")
+
+
+def write(
+    folder: Path,
+    batch: int | str = "N",
+    sizes: int = TensorProto.INT64,
+    scores: tuple[float, ...] = (0.9, 0.8, 0.3, 0.0),
+    sides: tuple[int | str, int | str] = (64, 64),
+) -> Path:
+    """Write a graph whose boxes are fractions times the (width, height) given for each image."""
+    constants: dict[str, Any] = {
+        "fractions": np.array([FRACTIONS], np.float32),
+        "numbers": np.array([[1, 0, 1, 0]], np.int64),
+        "known": np.array([scores], np.float32),
+        "row": np.array([-1, 1, 4], np.int64),
+        "zero": np.array(0, np.float32),
+    }
+    nodes = [
+        helper.make_node("Cast", ["orig_target_sizes"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Concat", ["floats", "floats"], ["twice"], axis=1),
+        helper.make_node("Reshape", ["twice", "row"], ["scale"]),
+        helper.make_node("Mul", ["fractions", "scale"], ["boxes"]),
+        helper.make_node("ReduceMean", ["images"], ["mean"], axes=[1, 2, 3], keepdims=0),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+        helper.make_node("Unsqueeze", ["nothing", "axis"], ["column"]),
+        helper.make_node("Add", ["column", "known"], ["scores"]),
+        helper.make_node("Cast", ["column"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Add", ["whole", "numbers"], ["labels"]),
+    ]
+    constants["axis"] = np.array([1], np.int64)
+    return graphs.write(
+        folder / "model.onnx",
+        nodes,
+        {"labels": [batch, 4], "boxes": [batch, 4, 4], "scores": [batch, 4]},
+        constants=constants,
+        shape=(batch, 3, *sides),
+        extra_inputs=[helper.make_tensor_value_info("orig_target_sizes", sizes, [batch, 2])],
+        output_types={"labels": TensorProto.INT64},
+    )
+
+
+@pytest.mark.parametrize("batch", ["N", 1, 2])
+@pytest.mark.parametrize("sizes", [TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT])
+def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: int | str, sizes: int) -> None:
+    model = detector(write(tmp_path, batch, sizes), labels=LABELS)
+    wide, high, last = model(
+        [
+            detection_input(uniform_image(100, 200, 0)),
+            detection_input(uniform_image(80, 40, 0)),
+            detection_input(uniform_image(64, 64, 0)),
+        ]
+    )
+    assert wide.labels == ["dog", "cat"]
+    assert wide.scores == pytest.approx([0.9, 0.8])
+    # The task clips boxes later.
+    assert all_close(wide.boxes, [[50, 50, 100, 75], [0, 0, 25, 125]])
+    assert all_close(high.boxes, [[10, 40, 20, 60], [0, 0, 5, 100]])
+    assert all_close(last.boxes, [[16, 32, 32, 48], [0, 0, 8, 80]])
+
+
+def test_letterbox_is_undone_in_boxes(tmp_path: Path) -> None:
+    model = detector(write(tmp_path), labels=LABELS, preprocessing={"resize": "letterbox"})
+    (found,) = model([detection_input(uniform_image(64, 128, 0), 0.85)])
+    # The letterbox halves the image and adds 16 rows above: y 32..48 of the input is y 32..64 of the image.
+    assert all_close(found.boxes, [[32, 32, 64, 64]])
+
+
+def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
+    image = uniform_image(64, 64, 0)
+    found = detector(write(tmp_path))(
+        [detection_input(image, 0.0), detection_input(image, 0.85), detection_input(image, 0.8)]
+    )
+    assert [detections.labels for detections in found] == [["1", "0", "1"], ["1"], ["1", "0"]]
+
+
+def test_dynamic_input_size_is_guessed(tmp_path: Path) -> None:
+    model = detector(write(tmp_path, sides=("h", "w")), labels=LABELS)
+    (found,) = model([detection_input(uniform_image(100, 200, 0), 0.85)])
+    assert all_close(found.boxes, [[50, 50, 100, 75]])
+
+
+def test_description_lists_input_filled_by_server(tmp_path: Path) -> None:
+    facts = inspected(graphs.source(write(tmp_path))).description.facts
+    assert Fact("further input", "orig_target_sizes, filled in by the server", Origin.MODEL_FILE) in facts
+    assert Fact("resize", "stretch", Origin.CONVENTION) in facts
+    assert Fact("mean", "0, 0, 0", Origin.CONVENTION) in facts
+
+
+def test_class_without_label_is_model_failure(tmp_path: Path) -> None:
+    with pytest.raises(InferenceError, match="class number 1, but has only 1 labels"):
+        detector(write(tmp_path), labels=("cat",))([detection_input(uniform_image(64, 64, 0))])

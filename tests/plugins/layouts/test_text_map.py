@@ -1,0 +1,140 @@
+"""Test text regions: bright areas of a map, expanded because training shrank them."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from metadata.model import Fact, Origin
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import (
+    all_close,
+    detection_input,
+    inspected,
+    oriented_detector,
+    uniform_image,
+)
+
+SIZE = 64
+OBB: dict[str, Any] = {"task_type": "ORIENTED_OBJECT_DETECTION"}
+
+
+def write(folder: Path, cells: NDArray[np.float32], **options: Any) -> Path:
+    options.setdefault("shape", ("batch", 3, SIZE, SIZE))
+    return graphs.constant(folder / "model.onnx", {"maps": cells[np.newaxis, np.newaxis]}, **options)
+
+
+def dark_map() -> NDArray[np.float32]:
+    return np.zeros((SIZE, SIZE), np.float32)
+
+
+def expanded(width: float, height: float) -> tuple[float, float]:
+    """Return the expanded size of a region of cells: area times 1.5 over perimeter is added on each side.
+
+    PaddleOCR measures between the centres of the outermost cells.
+    """
+    width, height = width - 1, height - 1
+    distance = width * height * 1.5 / (2 * (width + height))
+    return width + 2 * distance, height + 2 * distance
+
+
+@pytest.mark.parametrize("batch", ["batch", 1])
+def test_bright_rectangle_is_one_text_box(tmp_path: Path, batch: int | str) -> None:
+    cells = dark_map()
+    cells[20:30, 12:42] = 0.75
+    model = oriented_detector(write(tmp_path, cells, shape=(batch, 3, SIZE, SIZE)), **OBB)
+    width, height = expanded(30, 10)
+    for found in model([detection_input(uniform_image(SIZE, SIZE, 0)), detection_input(uniform_image(SIZE, SIZE, 0))]):
+        assert found.labels == ["text"]
+        assert found.scores == pytest.approx([0.75])
+        assert all_close(found.boxes, [[26.5, 24.5, width, height, 0]])
+
+
+def test_upright_text_is_rotated_by_quarter_turn(tmp_path: Path) -> None:
+    cells = dark_map()
+    cells[10:40, 20:30] = 1
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    width, height = expanded(30, 10)
+    (box,) = found.boxes.tolist()
+    assert box[:4] == pytest.approx([24.5, 24.5, width, height])
+    assert abs(box[4]) == pytest.approx(math.pi / 2)
+
+
+@pytest.mark.parametrize("degrees", [-60, -30, -10, 20, 45, 70])
+def test_rotated_text_keeps_its_angle(tmp_path: Path, degrees: float) -> None:
+    cells = dark_map()
+    y, x = np.mgrid[:SIZE, :SIZE] + 0.5 - 32
+    cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    cells[(np.abs(x * cosine + y * sine) <= 18) & (np.abs(y * cosine - x * sine) <= 5)] = 0.9
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    ((cx, cy, width, height, angle),) = found.boxes.tolist()
+    # Between the centres of cells, a rotated region is as long as the region itself.
+    expected_width, expected_height = expanded(37, 11)
+    assert (cx, cy) == pytest.approx((31.5, 31.5), abs=1)
+    assert (width, height) == pytest.approx((expected_width, expected_height), abs=2)
+    assert math.degrees(angle) == pytest.approx(degrees, abs=4)
+
+
+def test_boxes_are_scaled_back_to_stretched_image(tmp_path: Path) -> None:
+    cells = dark_map()
+    cells[20:30, 12:42] = 1
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(2 * SIZE, SIZE, 0))])
+    width, height = expanded(30, 10)
+    assert all_close(found.boxes, [[26.5, 49, width, 2 * height, 0]])
+
+
+def test_a_coarser_map_is_scaled(tmp_path: Path) -> None:
+    cells = np.zeros((SIZE // 4, SIZE // 4), np.float32)
+    cells[4:8, 2:12] = 1
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    width, height = expanded(10, 4)
+    assert all_close(found.boxes, [[26, 22, 4 * width, 4 * height, 0]])
+
+
+def test_faint_narrow_or_nan_regions_are_dropped(tmp_path: Path) -> None:
+    cells = dark_map()
+    cells[4:10, 4:30] = 0.29
+    cells[20:23, 4:30] = 1
+    cells[30:40, 4:30] = 0.4
+    cells[50:60, 4:30] = np.nan
+    model = oriented_detector(write(tmp_path, cells), **OBB)
+    image = uniform_image(SIZE, SIZE, 0)
+    assert [len(found.labels) for found in model([detection_input(image), detection_input(image, 0.3)])] == [0, 1]
+
+
+@pytest.mark.parametrize(("scale", "count"), [(1, 1), (0.5, 0), (0.8, 1)])
+def test_boxes_of_three_image_pixels_are_dropped_like_in_paddleocr(tmp_path: Path, scale: float, count: int) -> None:
+    cells = dark_map()
+    # Expanded, the smaller side of this region is longer than 5 cells.
+    cells[20:24, 20:24] = 1
+    image = uniform_image(int(SIZE * scale), int(SIZE * scale), 0)
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(image)])
+    assert len(found.labels) == count
+
+
+def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> None:
+    outputs = {"maps": (np.zeros((1, 1, 32, 32), np.float32), np.zeros((1, 1, 32, 32), np.float32))}
+    file = graphs.affine(tmp_path / "model.onnx", outputs, shape=("b", 3, "h", "w"), name="x")
+    found = inspected(graphs.source(file, **OBB))
+    facts = {fact.topic: fact for fact in found.description.facts}
+    assert facts["size of each image"].value == "longer side reduced to 2000, then shorter one enlarged to 736"
+    images = [uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)]
+    answers = [answer for image in images for answer in found.graph.run([image])]
+    assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (384, 4000), (992, 800)]
+    assert found.graph.downscale(4000, 3000) == 1
+    assert facts["channel order"] == Fact("channel order", "BGR", Origin.GUESSED)
+    assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)
+    # These are ImageNet's means in the order B, G, R.
+    assert facts["mean"].value == "0.406, 0.456, 0.485"
+
+
+def test_label_of_text_can_be_declared(tmp_path: Path) -> None:
+    cells = dark_map()
+    cells[20:30, 12:42] = 1
+    (found,) = oriented_detector(write(tmp_path, cells), layout="text-map", labels=["plate"])(
+        [detection_input(uniform_image(SIZE, SIZE, 0))]
+    )
+    assert found.labels == ["plate"]

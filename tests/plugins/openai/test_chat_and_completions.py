@@ -1,0 +1,301 @@
+"""Test OpenAI's API: answers, streams, tokens, errors and what the engine sees of a request."""
+
+import asyncio
+import json
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.settings.model import ModelSettings, ModelSource
+from app.plugins.text.image_text_to_text.assembly import load
+from metadata.request import MetadataEntry
+from tasks.inference.error import ErrorKind
+from tasks.inference.limits import Limits
+from tasks.task import TaskType
+from tests.plugins.triton.test_generate import FIXTURES, IMAGE, SHAPE_IMAGE
+from tests.plugins.triton.test_generate_live import Connection
+from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.polling import wait_until_async
+from tests.support.servers.apps import app_of_protocol, app_with_models
+
+CHAT = "/openai/v1/chat/completions"
+IMAGE_TOKENS = 49
+NOTHING: list[Any] = []
+Parts = list[dict[str, Any]]
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def image_part(image: str = SHAPE_IMAGE) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{image}"}}
+
+
+def user(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts)}
+
+
+def question(text: str = "What is in the picture?", **members: Any) -> dict[str, Any]:
+    return {"messages": [user(text_part(text), image_part())], **members}
+
+
+def parse_events(body: bytes) -> Parts:
+    """Return the parts of a stream, which must end with [DONE]."""
+    *blocks, done, rest = body.split(b"\n\n")
+    assert (done, rest) == (b"data: [DONE]", b"")
+    return [json.loads(block.removeprefix(b"data: ")) for block in blocks]
+
+
+def text_of(parts: Parts) -> str:
+    return "".join(part["choices"][0]["delta"].get("content", "") for part in parts if part["choices"])
+
+
+@pytest.fixture(scope="module")
+def vlm() -> Generator[TestClient[Litestar]]:
+    """Serve the fixture model that answers questions about images."""
+    settings = ModelSettings(task_type=TaskType.IMAGE_TEXT_TO_TEXT)
+    source = ModelSource(name="vlm", version="1", folder=FIXTURES / "models" / "vlm", settings=settings)
+    registry = Registry([source])
+    registry.load(source, load)
+    engine = Engine(Repository(registry, lambda: [source], load), [], Limits(), workers=2)
+    with TestClient(app_of_protocol(engine, "openai")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def several() -> Generator[TestClient[Litestar]]:
+    with TestClient(app_with_models(("teller", "continuer", "detector"), "openai")) as client:
+        yield client
+
+
+def complete(client: TestClient[Litestar], body: dict[str, Any], path: str = CHAT) -> dict[str, Any]:
+    response = client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def refusal(client: TestClient[Litestar], body: Any, path: str = CHAT) -> dict[str, Any]:
+    response = client.post(path, content=body) if isinstance(body, bytes) else client.post(path, json=body)
+    assert response.status_code == 400, response.text
+    return response.json()["error"]
+
+
+@pytest.mark.parametrize("members", [{}, {"temperature": 1.5, "top_p": 0.9, "seed": -7}, {"max_tokens": 2}], ids=str)
+def test_streamed_answer_equals_the_complete_one(vlm: TestClient[Litestar], members: dict[str, Any]) -> None:
+    answer = complete(vlm, question(**members))
+    response = vlm.post(CHAT, json=question(stream=True, stream_options={"include_usage": True}, **members))
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+    first, *deltas, last, usage = parse_events(response.content)
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert text_of(deltas) == answer["choices"][0]["message"]["content"]
+    assert (last["choices"][0]["delta"], last["choices"][0]["finish_reason"]) == (
+        {},
+        answer["choices"][0]["finish_reason"],
+    )
+    assert (usage["choices"], usage["usage"]) == ([], answer["usage"])
+    assert len({(part["id"], part["created"], part["model"]) for part in (first, *deltas, last, usage)}) == 1
+    assert {part["object"] for part in (first, *deltas, last, usage)} == {"chat.completion.chunk"}
+
+
+def test_usage_counts_image_tokens_and_the_end_token(vlm: TestClient[Litestar]) -> None:
+    full = complete(vlm, question())
+    assert full["choices"][0]["finish_reason"] == "stop"
+    usage = full["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    shortened = complete(vlm, question(max_tokens=usage["completion_tokens"] - 1))
+    assert shortened["choices"][0]["finish_reason"] == "length"
+    assert shortened["choices"][0]["message"] == full["choices"][0]["message"]
+    assert shortened["usage"]["completion_tokens"] == usage["completion_tokens"] - 1
+    two = complete(vlm, {"messages": [user(text_part("What is in the picture?"), image_part(), image_part())]})
+    assert two["usage"]["prompt_tokens"] - usage["prompt_tokens"] == IMAGE_TOKENS
+
+
+def test_conversation_with_several_turns_is_answered_in_its_order(vlm: TestClient[Litestar]) -> None:
+    turns = [
+        *question()["messages"],
+        {"role": "assistant", "content": "a shape"},
+        user(text_part("What color is the shape?")),
+    ]
+    answer = complete(vlm, {"messages": turns})
+    longer = complete(vlm, {"messages": [{"role": "system", "content": "Be short."}, *turns]})
+    assert longer["usage"]["prompt_tokens"] > answer["usage"]["prompt_tokens"] > IMAGE_TOKENS
+
+
+def test_stop_sequence_is_cut_across_tokens(vlm: TestClient[Litestar]) -> None:
+    text = complete(vlm, question())["choices"][0]["message"]["content"]
+    stop = text[3:8]
+    answer = complete(vlm, question(stop=stop))
+    assert answer["choices"][0]["message"]["content"] == text[: text.index(stop)]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    streamed = parse_events(vlm.post(CHAT, json=question(stop=[stop], stream=True)).content)
+    assert text_of(streamed) == text[: text.index(stop)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_image_model_answers_a_conversation_without_images(vlm: TestClient[Litestar], stream: bool) -> None:
+    body = {"messages": [user(text_part("What is a shape?"))], "max_tokens": 5, "stream": stream}
+    response = vlm.post(CHAT, json={**body, "stream_options": {"include_usage": True}})
+    assert response.status_code == 200
+    answer = parse_events(response.content)[-1] if stream else response.json()
+    assert 0 < answer["usage"]["prompt_tokens"] < IMAGE_TOKENS
+
+
+def test_completion_is_streamed_as_text(several: TestClient[Litestar]) -> None:
+    body = {"model": "continuer", "prompt": "Hello there", "max_tokens": 5, "stream": True}
+    parts = parse_events(several.post("/v1/completions", json=body).content)
+    assert [(part["choices"][0]["text"], part["choices"][0]["finish_reason"]) for part in parts] == [
+        ("Hello", None),
+        ("", "stop"),
+    ]
+
+
+def test_both_model_lists_have_the_models_that_answer_with_text(several: TestClient[Litestar]) -> None:
+    listed = several.get("/openai/v1/models").json()
+    assert [model["id"] for model in listed["data"]] == ["continuer", "teller"]
+    assert set(listed["data"][0]) == {"id", "object", "created", "owned_by"}
+    assert several.get("/v1/models").json() == {"models": ["continuer", "detector", "teller"], **listed}
+    assert several.get("/openai/v1/models/teller").json() in listed["data"]
+    for name, status, code in (("missing", 404, "model_not_found"), ("detector", 400, "unsupported_model")):
+        response = several.get(f"/openai/v1/models/{name}")
+        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("members", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"logit_bias": {"1": 1}}, "logit_bias"),
+        ({"stop": ["a"] * 5}, "stop"),
+        ({"stop": [""]}, "stop"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"top_p": 2}, "top_p"),
+        ({"messages": NOTHING}, "messages"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [user(image_part())]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "assistant", "tool_calls": ["a call"]}]}, "messages[0].tool_calls"),
+        ({"messages": [user(text_part("<image>"), image_part())]}, "messages"),
+        ({"messages": [user(image_part(), text_part("a")), {"role": "assistant", "content": "b"}]}, "messages"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_not_honoured_is_refused_with_its_member(
+    vlm: TestClient[Litestar], members: dict[str, Any], param: str, stream: bool
+) -> None:
+    error = refusal(vlm, question(stream=stream) | members)
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert error["message"]
+
+
+def test_image_model_has_no_completions(several: TestClient[Litestar]) -> None:
+    error = refusal(several, {"model": "teller", "prompt": "a"}, "/v1/completions")
+    assert (error["param"], error["code"]) == ("model", "unsupported_model")
+    assert "chat/completions" in error["message"]
+
+
+def test_model_must_be_named_if_there_are_several(several: TestClient[Litestar]) -> None:
+    response = several.post(CHAT, json=question())
+    assert (response.status_code, response.json()["error"]["param"]) == (404, "model")
+
+
+@pytest.mark.parametrize("path", ["/openai/v1/responses", "/openai", "/v1/embeddings/1", "/v1/completions/1"])
+def test_unknown_paths_answer_with_an_error_object(several: TestClient[Litestar], path: str) -> None:
+    response = several.post(path, json={})
+    assert response.status_code == 404
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_large_body_is_answered_with_an_error_object() -> None:
+    engine = scripted_engine(ScriptedModel("a"))
+    with TestClient(app_of_protocol(engine, "openai", 1000)) as client:
+        response = client.post(CHAT, json=question())
+    assert (response.status_code, response.json()["error"]["type"]) == (413, "invalid_request_error")
+
+
+def speaker(image: str = IMAGE, **members: Any) -> dict[str, Any]:
+    return {"model": "speaker", "messages": [user(image_part(image), text_part("what?"))], **members}
+
+
+def test_error_after_the_first_chunk_is_an_event() -> None:
+    engine = scripted_engine(ScriptedModel("a", RuntimeError("broken")))
+    with TestClient(app_of_protocol(engine, "openai")) as client:
+        parts = parse_events(client.post(CHAT, json=speaker(stream=True)).content)
+        assert client.post(CHAT, json=speaker()).json()["error"]["type"] == "server_error"
+    assert parts[-1]["error"]["type"] == "server_error"
+    assert "broken" in parts[-1]["error"]["message"]
+
+
+def test_overloaded_server_answers_with_retry_after() -> None:
+    gate = Gate()
+    engine = scripted_engine(ScriptedModel("a", gate=gate), workers=1, max_waiting=0)
+    with TestClient(app_of_protocol(engine, "openai")) as client, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.post, CHAT, json=speaker())
+        gate.wait_for_arrival()
+        response = client.post(CHAT, json=speaker())
+        gate.open()
+        assert running.result().status_code == 200
+    assert (response.status_code, response.json()["error"]["type"]) == (429, "rate_limit_error")
+    assert int(response.headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("value", [b'"\xff"', b'["\xff"]', b'"\\ud800"', b"1e999", b"[" * 5000 + b"]" * 5000], ids=len)
+def test_metadata_that_is_not_json_is_rejected(value: bytes) -> None:
+    body = json.dumps(speaker(metadata={"camera": 7})).encode().replace(b"7}", value + b"}")
+    with TestClient(app_of_protocol(scripted_engine(ScriptedModel("a")), "openai")) as client:
+        assert refusal(client, body)["type"] == "invalid_request_error"
+
+
+def test_observers_see_the_request_with_its_metadata() -> None:
+    recorder = EventRecorder()
+    engine = scripted_engine(ScriptedModel("a", " box"), recorder)
+    metadata = {"camera": "north", "row": 7, "dark": True}
+    with TestClient(app_of_protocol(engine, "openai")) as client:
+        headers = {"x-request-id": "mine"}
+        response = client.post(CHAT, json=speaker(metadata=metadata), headers=headers)
+        assert (response.json()["id"], response.headers["x-request-id"]) == ("chatcmpl-mine", "mine")
+        refused = client.post(CHAT, json={**speaker(), "model": "missing"})
+    event, refused_event = recorder.events
+    assert (event.protocol, event.model_name, event.request_id) == ("openai", "speaker", "mine")
+    (read,) = event.metadata
+    assert list(read.entries) == [
+        MetadataEntry("camera", "str", "north"),
+        MetadataEntry("row", "int", 7),
+        MetadataEntry("dark", "str", "true"),
+    ]
+    assert event.result is not None
+    (sample,) = event.result.samples
+    assert [record.answer for record in sample.prediction.records()] == ["a box"]  # type: ignore[attr-defined]
+    assert refused.status_code == 404
+    assert (refused_event.outcome, refused_event.model_name) == (ErrorKind.MODEL_NOT_FOUND, "missing")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_closed_connection_stops_generation(stream: bool) -> None:
+    gate = Gate(1)
+    model = ScriptedModel(*["word "] * 100, gate=gate)
+
+    async def disconnect() -> None:
+        app = app_of_protocol(scripted_engine(model), "openai")
+        connection = Connection(app, CHAT, speaker(stream=stream))
+        running = asyncio.create_task(connection.run())
+        await wait_until_async(lambda: model.chunk_count == 1)
+        if stream:
+            await connection.sent.get()
+        connection.disconnected.set()
+        await running
+        gate.open()
+        await wait_until_async(model.closed.is_set)
+
+    asyncio.run(disconnect())
+    assert model.chunk_count <= 2

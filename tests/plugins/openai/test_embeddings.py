@@ -1,0 +1,194 @@
+"""Test OpenAI's embeddings: inputs, encodings, and the models that give one vector for each input."""
+
+import base64
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelSource
+from metadata.model import ModelMetadata
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.task import TaskType
+from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors, TensorInference, Tensors
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.servers.apps import app_with_sources, load_test_model, model_source
+
+PATH = "/openai/v1/embeddings"
+RED, BLUE = (
+    f"data:image/png;base64,{encode_base64(encode_image(np.full((8, 8, 3), colour, np.uint8)))}"
+    for colour in ((250, 0, 10), (0, 10, 250))
+)
+DESCRIPTION = ModelMetadata(
+    task_type=TaskType.TENSOR, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(), facts=()
+)
+
+
+def mean_colours(inputs: Sequence[ImageTensorInput]) -> Sequence[ImageTensors]:
+    """Return the mean colour as the embedding, and a vector of another name."""
+    means = [item.image.pixels.mean(axis=(0, 1)) for item in inputs]
+    return [
+        ImageTensors(
+            [
+                Tensor(name="embedding", datatype=Datatype.FP64, data=mean[None]),
+                Tensor(name="logits", datatype=Datatype.FP32, data=np.zeros(7, np.float32)),
+            ]
+        )
+        for mean in means
+    ]
+
+
+def colours() -> Servable:
+    outputs = [
+        TensorSpec(name="embedding", datatype=Datatype.FP64, shape=(-1, 1, 3)),
+        TensorSpec(name="logits", datatype=Datatype.FP32, shape=(-1, 7)),
+    ]
+    return Servable(ImageTensorInference(outputs), mean_colours, DESCRIPTION, {})
+
+
+def one_text(datatype: Datatype, vector: NDArray[Any], declared: tuple[int, ...]) -> Servable:
+    """Return a model that takes one text, and returns `vector`."""
+    tensors = Tensors([Tensor(name="vector", datatype=datatype, data=vector)])
+    inputs = [TensorSpec(name="text", datatype=Datatype.BYTES, shape=(1,))]
+    outputs = [TensorSpec(name="vector", datatype=datatype, shape=declared)]
+    return Servable(TensorInference(inputs, outputs), lambda _: [tensors], DESCRIPTION, {})
+
+
+def counted() -> Servable:
+    """Return a model that takes two texts, and returns their vectors and numbers of tokens."""
+    vectors = Tensor(name="vector", datatype=Datatype.FP32, data=np.ones((2, 3), np.float32))
+    counts = Tensor(name="prompt_tokens", datatype=Datatype.INT64, data=np.array([4, 5]))
+    inputs = [TensorSpec(name="text", datatype=Datatype.BYTES, shape=(-1,))]
+    outputs = [
+        TensorSpec(name="vector", datatype=Datatype.FP32, shape=(-1, 3)),
+        TensorSpec(name="prompt_tokens", datatype=Datatype.INT64, shape=(-1,)),
+    ]
+    return Servable(TensorInference(inputs, outputs), lambda _: [Tensors([vectors, counts])], DESCRIPTION, {})
+
+
+MODELS = {
+    "counted": counted,
+    "colours": colours,
+    "flat": lambda: one_text(Datatype.FP32, np.array([0.5, 2], np.float32), (2,)),
+    "row": lambda: one_text(Datatype.FP16, np.array([[0.5, 2]], np.float16), (1, 2)),
+    "brain": lambda: one_text(Datatype.BF16, np.array([[0x3F00, 0x4000]], np.uint16), (-1, -1)),
+    "pooled": lambda: one_text(Datatype.FP64, np.array([[[[0.5]], [[2.0]]]]), (-1, 2, 1, 1)),
+    "grid": lambda: one_text(Datatype.FP32, np.ones((1, 2, 2), np.float32), (-1, 2, 2)),
+    "scores": lambda: one_text(Datatype.FP32, np.ones(1, np.float32), (-1,)),
+}
+NAMES = (*MODELS, "embedder", "detector", "echo-fp32", "greeter", "continuer")
+
+
+def load(source: ModelSource) -> Servable:
+    return MODELS[source.name]() if source.name in MODELS else load_test_model(source)
+
+
+@pytest.fixture(scope="module")
+def client() -> Generator[TestClient[Litestar]]:
+    with TestClient(app_with_sources([model_source(name) for name in NAMES], load, "openai")) as client:
+        yield client
+
+
+def embed(client: TestClient[Litestar], model: str, given: object, **members: object) -> list[Any]:
+    response = client.post(PATH, json={"model": model, "input": given, **members})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert (answer["object"], answer["model"], answer["usage"]) == ("list", model, None)
+    assert [(item["object"], item["index"]) for item in answer["data"]] == [
+        ("embedding", index) for index in range(len(answer["data"]))
+    ]
+    return [item["embedding"] for item in answer["data"]]
+
+
+def refusal(client: TestClient[Litestar], model: str, given: object, **members: object) -> tuple[str, str | None]:
+    response = client.post(PATH, json={"model": model, "input": given, **members})
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    return error["param"], error["code"]
+
+
+def test_usage_adds_up_the_tokens_that_the_model_counts(client: TestClient[Litestar]) -> None:
+    answer = client.post(PATH, json={"model": "counted", "input": ["a", "b"]}).json()
+    assert answer["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
+    assert len(answer["data"]) == 2
+
+
+def test_other_number_of_vectors_is_a_failure_of_the_model(client: TestClient[Litestar]) -> None:
+    response = client.post(PATH, json={"model": "counted", "input": "one text"})
+    assert response.status_code == 500
+    assert response.json()["error"]["message"] == "The model returned 2 vectors for 1 inputs"
+
+
+@pytest.mark.parametrize("given", ["abba", ["abba", "cab"], [""]], ids=str)
+def test_each_text_gets_its_vector_in_both_encodings(client: TestClient[Litestar], given: str | list[str]) -> None:
+    texts = [given] if isinstance(given, str) else given
+    expected = [[text.count(letter) + 0.5 for letter in "abc"] for text in texts]
+    assert embed(client, "embedder", given) == expected
+    assert embed(client, "embedder", given, encoding_format="float", dimensions=3) == expected
+    encoded = embed(client, "embedder", given, encoding_format="base64")
+    assert [np.frombuffer(base64.b64decode(text), "<f4").tolist() for text in encoded] == expected
+
+
+def test_images_in_data_uris_are_embedded(client: TestClient[Litestar]) -> None:
+    assert embed(client, "colours", [RED, BLUE]) == [[250, 0, 10], [0, 10, 250]]
+    assert embed(client, "colours", BLUE, dimensions=3) == [[0, 10, 250]]
+
+
+@pytest.mark.parametrize("model", ["flat", "row", "brain", "pooled"])
+def test_model_for_one_text_embeds_one(client: TestClient[Litestar], model: str) -> None:
+    assert embed(client, model, "a text") == [[0.5, 2]]
+    assert refusal(client, model, ["a", "b"]) == ("input", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [([], "input"), (7, "input"), ([15496, 995], "input[0]"), (["a", [15496]], "input[1]"), (None, "input")],
+    ids=str,
+)
+def test_tokens_and_missing_texts_are_refused(client: TestClient[Litestar], given: object, param: str) -> None:
+    assert refusal(client, "embedder", given) == (param, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "code"),
+    [
+        (["https://example.org/a.png"], "input[0]", "unsupported_image_url"),
+        ("a red car", "input", "unsupported_image_url"),
+        ([RED, "data:image/png;base64,AAAA"], "input[1]", None),
+    ],
+    ids=str,
+)
+def test_what_is_no_image_is_refused_with_its_index(
+    client: TestClient[Litestar], given: object, param: str, code: str | None
+) -> None:
+    assert refusal(client, "colours", given) == (param, code)
+
+
+@pytest.mark.parametrize("model", ["embedder", "brain"], ids=["declared", "free"])
+def test_other_dimensions_are_refused(client: TestClient[Litestar], model: str) -> None:
+    assert refusal(client, model, "a", dimensions=256) == ("dimensions", "unsupported_parameter")
+    assert refusal(client, model, "a", encoding_format="hex")[0] == "encoding_format"
+
+
+@pytest.mark.parametrize("model", ["detector", "echo-fp32", "greeter", "continuer", "grid", "scores"])
+def test_model_without_a_vector_is_refused(client: TestClient[Litestar], model: str) -> None:
+    assert refusal(client, model, "a") == ("model", "unsupported_model")
+
+
+def test_embedding_models_are_listed_and_described(client: TestClient[Litestar]) -> None:
+    listed = [model["id"] for model in client.get("/openai/v1/models").json()["data"]]
+    assert listed == ["brain", "colours", "continuer", "counted", "embedder", "flat", "pooled", "row"]
+    assert client.get("/openai/v1/models/colours").json()["object"] == "model"
+    assert client.get("/openai/v1/models/grid").status_code == 400
+
+
+def test_model_must_be_named_and_known(client: TestClient[Litestar]) -> None:
+    unknown = client.post(PATH, json={"model": "missing", "input": "a"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+    assert client.post(PATH, json={"input": "a"}).json()["error"]["param"] == "model"

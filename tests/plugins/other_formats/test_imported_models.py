@@ -1,0 +1,254 @@
+"""Serve models from the layouts of other servers: Triton's repositories, MLflow's models, MLServer's settings."""
+
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+
+from app.core.assembly.discovery import discover, model_at, models_in
+from app.core.assembly.models import describe, load
+from app.core.cli.check import check
+from app.core.settings.model import BatchingSettings, ModelError, OnnxRuntimeSettings
+from app.core.settings.server import DEMO_MODELS
+
+CLASSIFIER = DEMO_MODELS / "classifier" / "model.onnx"
+CONFIG = """\
+# The shapes of the classifier, as Triton's documentation writes them.
+name: "shapes"
+platform: "onnxruntime_onnx"
+max_batch_size: 8
+input [
+  {
+    name: "images"
+    data_type: TYPE_FP32
+    format: FORMAT_NCHW
+    dims: [ 3, 64, 64 ]
+  }
+]
+output [ { name: "output0" data_type: TYPE_FP32 dims: [ 20 ] label_filename: "shapes.txt" } ]
+instance_group [ { count: 2 kind: KIND_CPU } ]
+dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 500 }
+optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" } ] } }
+parameters { key: "session.intra_op_thread_count" value: { string_value: "2" } }
+"""
+MLMODEL = """\
+flavors:
+  onnx:
+    code: null
+    data: model.onnx
+    onnx_session_options: null
+    onnx_version: 1.23.2
+    providers:
+    - CUDAExecutionProvider
+    - CPUExecutionProvider
+  python_function:
+    data: model.onnx
+    env:
+      conda: conda.yaml
+      virtualenv: python_env.yaml
+    loader_module: mlflow.onnx
+    python_version: 3.11.7
+mlflow_version: 3.17.2
+model_uuid: 62ecc07d1c994130bc385618e86896be
+signature:
+  inputs: '[{"type": "any", "required": true}]'
+  outputs: '[{"type": "any", "required": true}]'
+  params: null
+utc_time_created: '2026-11-22 18:20:09.622821'
+"""
+
+
+def write_triton_model(folder: Path, config: str = CONFIG, versions: tuple[str, ...] = ("1",)) -> Path:
+    """Write a model of a Triton repository and return its folder."""
+    for version in versions:
+        (folder / version).mkdir(parents=True)
+        shutil.copy(CLASSIFIER, folder / version / "model.onnx")
+    folder.mkdir(exist_ok=True)
+    (folder / "config.pbtxt").write_text(config)
+    return folder
+
+
+def write_mlflow_model(folder: Path, text: str = MLMODEL) -> Path:
+    """Write a model as MLflow 3 does, with the weights beside the graph."""
+    folder.mkdir()
+    graph = onnx.load(CLASSIFIER)  # pyright: ignore[reportUnknownMemberType]
+    onnx.save(  # pyright: ignore[reportUnknownMemberType]
+        graph, folder / "model.onnx", save_as_external_data=True, location="59d1a27a.data", size_threshold=0
+    )
+    (folder / "MLmodel").write_text(text)
+    return folder
+
+
+def test_triton_config_becomes_settings(tmp_path: Path) -> None:
+    write_triton_model(tmp_path / "m")
+    (source,) = models_in(tmp_path)
+    assert (source.name, source.version, source.fault) == ("shapes", "1", None)
+    assert source.settings.batching == BatchingSettings(max_size=8, max_delay_ms=0.5)
+    assert source.settings.onnxruntime == OnnxRuntimeSettings(devices=("cpu",), instances=2)
+    assert source.imported is not None
+    assert source.imported.ignored == ("dynamic_batching.preferred_batch_size", "optimization", "parameters")
+    assert load(source).description.task_type == "IMAGE_CLASSIFICATION"
+
+
+def test_gpus_of_triton_become_devices(tmp_path: Path) -> None:
+    write_triton_model(tmp_path / "m", CONFIG.replace("kind: KIND_CPU", "gpus: [ 0, 1 ]"))
+    (source,) = models_in(tmp_path)
+    assert source.settings.onnxruntime == OnnxRuntimeSettings(devices=("cuda:0", "cuda:1"), instances=2)
+
+
+def test_model_settings_override_those_of_triton(tmp_path: Path) -> None:
+    folder = write_triton_model(tmp_path / "m")
+    (folder / "model-settings.json").write_text('{"name": "ours", "batching": {"max_size": 1}}')
+    (source,) = model_at(folder)
+    assert (source.name, source.settings.batching.max_size) == ("ours", 1)
+    assert source.settings.onnxruntime.instances == 2
+    assert source.imported is not None
+    assert set(source.imported.settings) == {"versions", "runtime", "onnxruntime"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"),
+    [
+        ("", ["10"]),
+        ("latest { num_versions: 2 }", ["10", "9"]),
+        ("all { }", ["10", "2", "9"]),
+        ("specific { versions: [2, 9] }", ["2", "9"]),
+    ],
+)
+def test_version_policy_of_triton_selects_versions(tmp_path: Path, policy: str, served: list[str]) -> None:
+    config = f"version_policy: {{ {policy} }}" if policy else "max_batch_size: 0"
+    folder = write_triton_model(tmp_path / "m", config, versions=("2", "9", "10"))
+    assert sorted(source.version for source in discover(folder)) == served
+
+
+def test_latest_versions_of_triton_may_begin_with_zero(tmp_path: Path) -> None:
+    config = "version_policy: { latest { num_versions: 2 } }"
+    folder = write_triton_model(tmp_path / "m", config, versions=("08", "09", "10"))
+    assert [source.version for source in discover(folder)] == ["09", "10"]
+
+
+def test_default_model_filename_of_triton_selects_the_graph(tmp_path: Path) -> None:
+    folder = write_triton_model(tmp_path / "m", 'backend: "onnxruntime" default_model_filename: "net.onnx"')
+    (folder / "1" / "model.onnx").rename(folder / "1" / "net.onnx")
+    (source,) = model_at(folder)
+    assert source.file == folder / "1" / "net.onnx"
+    assert describe(source).labels[0] == "red circle"
+
+
+def test_graph_in_folder_named_model_onnx_is_found(tmp_path: Path) -> None:
+    folder = write_triton_model(tmp_path / "m")
+    (folder / "1" / "model.onnx").rename(folder / "1" / "graph")
+    (folder / "1" / "model.onnx").mkdir()
+    (folder / "1" / "graph").rename(folder / "1" / "model.onnx" / "model.onnx")
+    (source,) = model_at(folder)
+    assert describe(source).labels[0] == "red circle"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"images"', '"pixels"', r"config\.pbtxt names the input 'pixels'; those of the model are images"),
+        ("[ 3, 64, 64 ]", "[ 3, 32, 32 ]", r"the shape \[-1, 3, 32, 32\]; that of the model is \[-1, 3, 64, 64\]"),
+        ("[ 20 ]", "[ 20, 1 ]", r"the output 'output0' the shape \[-1, 20, 1\]"),
+        ("max_batch_size: 8", "max_batch_size: 0", r"the shape \[3, 64, 64\]"),
+    ],
+)
+def test_triton_config_that_does_not_fit_the_graph_is_rejected(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    (source,) = model_at(write_triton_model(tmp_path / "m", CONFIG.replace(old, new)))
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=reason):
+            use(source)
+
+
+def test_reshape_and_free_dimensions_of_triton_fit_the_graph(tmp_path: Path) -> None:
+    config = CONFIG.replace("[ 3, 64, 64 ]", "[ 3, -1, -1 ]").replace("[ 20 ]", "[ 5, 4 ] reshape { shape: [ 20 ] }")
+    (source,) = model_at(write_triton_model(tmp_path / "m", config))
+    assert describe(source).labels
+    assert source.imported is not None
+    assert "output.reshape" in source.imported.ignored
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ('platform: "tensorrt_plan"', "'tensorrt' of Triton is not here; use the ONNX file"),
+        ('backend: "python"', "'python' of Triton is not here; write a class with predict"),
+        ('platform: "pytorch_libtorch"', "torch.onnx.export"),
+        ('platform: "ensemble"', "call them one after another"),
+        ('backend: "vllm"', "'vllm' of Triton is not here; export the model to ONNX"),
+        ("max_batch_size: }", r"is not a model configuration of Triton: 1:17"),
+        (
+            "instance_group { kind: 1234567890123456789012 }",
+            "configuration of Triton: Value out of range",
+        ),
+    ],
+)
+def test_triton_model_of_other_backend_is_listed_with_what_to_do(tmp_path: Path, config: str, reason: str) -> None:
+    write_triton_model(tmp_path / "other", config, versions=())
+    write_triton_model(tmp_path / "shapes")
+    fault, good = sorted(models_in(tmp_path), key=lambda source: source.name)
+    assert (good.name, good.fault) == ("shapes", None)
+    with pytest.raises(ModelError, match=reason):
+        load(fault)
+
+
+def test_declared_runtime_replaces_the_config_of_triton(tmp_path: Path) -> None:
+    folder = write_triton_model(tmp_path / "m", 'platform: "tensorrt_plan"')
+    (folder / "model-settings.json").write_text('{"runtime": "onnxruntime"}')
+    (source,) = model_at(folder)
+    assert source.imported is None
+    assert describe(source).labels
+
+
+def test_mlflow_model_with_onnx_flavor_is_served(tmp_path: Path) -> None:
+    (source,) = models_in(write_mlflow_model(tmp_path / "shapes").parent)
+    assert (source.name, source.file) == ("shapes", tmp_path / "shapes" / "model.onnx")
+    assert source.imported is not None
+    assert source.imported.ignored == ("flavors.onnx.providers", "signature")
+    assert load(source).description.labels[0] == "red circle"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("flavors: {sklearn: {}, python_function: {}}", "got sklearn, python_function; save it with mlflow.onnx"),
+        ("flavors: {python_function: {}, pytorch: {}}", "export it with torch.onnx.export"),
+        ("flavors: {transformers: {}}", "write the model with save_pretrained"),
+        ("[]", "Expected the flavor onnx, got none"),
+        ("flavors: [", "is not valid YAML"),
+        ("created: 2026-13-45", "is not valid YAML: month must be in 1..12"),
+        ("flavors: !!bool onnx", "is not valid YAML"),
+        ("flavors: !!timestamp onnx", "is not valid YAML"),
+        ("flavors: !!int", "is not valid YAML"),
+        ("flavors: {onnx: {data: ../model.onnx}}", "below the folder"),
+    ],
+)
+def test_mlflow_model_without_usable_onnx_flavor_is_rejected(tmp_path: Path, text: str, reason: str) -> None:
+    folder = write_mlflow_model(tmp_path / "m", text)
+    with pytest.raises(ModelError, match=reason):
+        model_at(folder)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "advice"),
+    [
+        ("mlserver_xgboost.XGBoostModel", "export the model to ONNX"),
+        ("mlserver_sklearn.SKLearnModel", "charioteer init NAME --from sklearn"),
+        ("mlserver_huggingface.HuggingFaceRuntime", "save_pretrained"),
+        ("mlserver_mlflow.MLflowRuntime", "if it has the flavor onnx"),
+    ],
+)
+def test_runtime_of_mlserver_is_refused_with_what_to_do(tmp_path: Path, implementation: str, advice: str) -> None:
+    settings = {"name": "m", "implementation": implementation, "parallel_workers": 0, "parameters": {"uri": "./m.bin"}}
+    (tmp_path / "model-settings.json").write_text(json.dumps(settings))
+    with pytest.raises(ModelError, match=f"{implementation} is a runtime of MLServer, which is not here; .*{advice}"):
+        model_at(tmp_path)
+
+
+def test_check_lists_what_has_no_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(write_triton_model(tmp_path / "m"))
+    shown = capsys.readouterr().out
+    assert "Settings from config.pbtxt: versions, runtime, name, onnxruntime, batching." in shown
+    assert "No effect here: dynamic_batching.preferred_batch_size, optimization, parameters, in config.pbtxt." in shown

@@ -1,0 +1,151 @@
+"""Loading and unloading models from the web page, and who may do it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.protocols import main_port_protocols
+from app.core.server.auth.bind_policy import is_loopback_host
+from app.core.server.http.asgi import create_app
+from app.core.settings.model import ModelSettings, ModelSource
+from app.plugins.page.admin_api import AdminApi
+from app.plugins.page.page import WebPage
+from app.plugins.page.trends import Trends
+from tasks.inference.limits import Limits
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+
+ORIGIN = "http://127.0.0.1:8080"
+LOAD = "/page/repository/detector/load"
+UNLOAD = "/page/repository/detector/unload"
+PAGE_HEADERS = {"host": "127.0.0.1:8080", "charioteer-page": ORIGIN, "sec-fetch-site": "same-origin"}
+
+
+def source(name: str) -> ModelSource:
+    return ModelSource(
+        name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0])
+    )
+
+
+def repository_of(*names: str) -> Repository:
+    """Return a repository with `names` on disk, all loaded except the last."""
+    sources = [source(name) for name in names]
+    registry = Registry(sources[:-1])
+    for model_source in sources[:-1]:
+        registry.load(model_source, load_fake_model)
+    return Repository(registry, lambda: sources, load_fake_model)
+
+
+def page_client(admin: bool | None) -> TestClient[Litestar]:
+    engine = Engine(repository_of("detector", "classifier"), [], Limits(), workers=2)
+    page = WebPage(engine, Trends(engine.registry.has_model), admin=admin)
+    app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
+    return TestClient(app)
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient[Litestar]]:
+    with page_client(None) as client:
+        yield client
+
+
+def states(client: TestClient[Litestar]) -> dict[str, str]:
+    return {version["name"]: version["state"] for version in client.get("/page/repository").json()["versions"]}
+
+
+def test_page_loads_and_unloads_models(client: TestClient[Litestar]) -> None:
+    assert client.get("/page/repository", headers=PAGE_HEADERS).json() == {
+        "admin": True,
+        "versions": [
+            {"name": "detector", "version": "1", "state": "READY", "reason": "", "enabled": True},
+            {"name": "classifier", "version": "1", "state": "UNAVAILABLE", "reason": "not loaded", "enabled": False},
+        ],
+    }
+    assert client.post(UNLOAD, headers=PAGE_HEADERS).status_code == 200
+    assert states(client) == {"detector": "UNAVAILABLE", "classifier": "UNAVAILABLE"}
+    assert client.post(LOAD, headers=PAGE_HEADERS).status_code == 200
+    assert client.post("/page/repository/classifier/load", headers=PAGE_HEADERS).status_code == 200
+    assert states(client) == {"detector": "READY", "classifier": "READY"}
+
+
+def test_load_of_an_unknown_model_is_404(client: TestClient[Litestar]) -> None:
+    response = client.post("/page/repository/lost/load", headers=PAGE_HEADERS)
+    assert response.status_code == 404
+    assert response.json() == {"error": "Nothing in the repository is called 'lost'"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"charioteer-page": ""}, id="a form of another site"),
+        pytest.param({"charioteer-page": "", "sec-fetch-site": ""}, id="curl or a form of an old browser"),
+        pytest.param({"sec-fetch-site": "cross-site"}, id="another site"),
+        pytest.param({"sec-fetch-site": "same-site"}, id="another port"),
+        pytest.param({"sec-fetch-site": "", "origin": "http://127.0.0.1:9999"}, id="another port, by its origin"),
+        pytest.param({"sec-fetch-site": "", "origin": "null"}, id="a sandboxed frame"),
+        pytest.param(
+            {"host": "rebound.example:8080", "charioteer-page": "http://rebound.example:8080"}, id="DNS rebinding"
+        ),
+        pytest.param({"host": "rebound.example:8080"}, id="DNS rebinding with a forged page header"),
+        pytest.param({"charioteer-page": "https://models.example"}, id="behind a public proxy"),
+        pytest.param({"charioteer-page": "http://["}, id="not an address"),
+        pytest.param({"charioteer-page": "http://x@127.0.0.1:8080"}, id="a user name"),
+        pytest.param({"host": "[::1].example"}, id="text after an address"),
+        pytest.param({"host": ""}, id="no host"),
+    ],
+)
+def test_load_is_403_for_requests_that_are_not_from_the_page(
+    client: TestClient[Litestar], headers: dict[str, str]
+) -> None:
+    all_headers = {name: value for name, value in {**PAGE_HEADERS, **headers}.items() if value or name == "host"}
+    response = client.post(UNLOAD, headers=all_headers)
+    assert response.status_code == 403
+    assert response.json()["error"].startswith("Only ")
+    assert client.get("/page/repository", headers=all_headers).json()["admin"] is False
+    assert states(client)["detector"] == "READY"
+
+
+def test_preflight_of_other_origins_gets_no_cors_header(client: TestClient[Litestar]) -> None:
+    preflight = {"origin": "http://evil.example", "access-control-request-headers": "charioteer-page"}
+    response = client.options(UNLOAD, headers={**preflight, "access-control-request-method": "POST"})
+    assert not [name for name in response.headers if name.startswith("access-control")]
+    assert client.get(UNLOAD, headers=PAGE_HEADERS).status_code == 405
+
+
+def test_admin_true_allows_the_page_on_any_host() -> None:
+    elsewhere = {"host": "models.example", "charioteer-page": "https://models.example"}
+    with page_client(True) as client:
+        assert client.post(UNLOAD, headers={**elsewhere, "origin": "https://models.example"}).status_code == 200
+        assert client.post(LOAD, headers={**elsewhere, "origin": "https://evil.example"}).status_code == 403
+        assert client.post(LOAD, headers={"host": "models.example"}).status_code == 403
+
+
+def test_admin_false_refuses_every_change() -> None:
+    with page_client(False) as client:
+        response = client.post(UNLOAD, headers=PAGE_HEADERS)
+        assert response.status_code == 403
+        assert response.json() == {"error": "Loading and unloading from the page is switched off here"}
+        assert client.get("/page/repository", headers=PAGE_HEADERS).json()["admin"] is False
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1"])
+def test_loopback_names_are_recognised(host: str) -> None:
+    assert is_loopback_host(host)
+
+
+@pytest.mark.parametrize("host", ["", "localhost.example", "10.0.0.1", "0.0.0.0", "::", "127.0.0.1.example"])
+def test_other_hosts_are_not_loopback(host: str) -> None:
+    assert not is_loopback_host(host)
+
+
+@given(st.dictionaries(st.sampled_from(["host", "charioteer-page", "origin", "sec-fetch-site"]), st.text()))
+def test_arbitrary_headers_are_refused(headers: dict[str, str]) -> None:
+    assert AdminApi(repository_of("detector", "classifier")).refusal_reason(headers)

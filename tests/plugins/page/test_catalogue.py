@@ -1,0 +1,174 @@
+"""Data for the web page: models, parameters, ports and samples."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.request_context import RequestContext
+from app.core.protocols import main_port_protocols
+from app.core.server.http.asgi import create_app
+from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.core.settings.server import DEMO_IMAGES
+from app.plugins.page.catalogue import ModelUsage, describe_models, model_usage
+from app.plugins.page.page import WebPage
+from app.plugins.page.page_files import read_sample, samples
+from app.plugins.page.trends import Trends
+from tasks.inference.error import ErrorKind
+from tasks.inference.limits import Limits
+from tasks.task import TaskType
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+
+
+def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
+    task_type = FAKE_MODELS[name][0] if name in FAKE_MODELS else None
+    model_settings = ModelSettings(task_type=task_type, **settings)
+    return ModelSource(name=name, version=version, folder=Path(name), settings=model_settings)
+
+
+def registry_of(*sources: ModelSource) -> Registry:
+    registry = Registry(sources)
+    for model_source in sources:
+        registry.load(model_source, load_fake_model)
+    return registry
+
+
+def test_model_is_described_with_tensors_and_parameters() -> None:
+    labels = ("cat", "dog")
+    settings: dict[str, Any] = {"chariot_id": "ABC", "default": True, "parameters": {"score_threshold": 0.3, "x": 1}}
+    (entry,) = describe_models(registry_of(source("detector", labels=labels, **settings)))
+    assert (entry.name, entry.version, entry.latest, entry.state) == ("detector", "1", True, "READY")
+    assert (entry.chariot_id, entry.default, entry.task_type) == ("abc", True, "OBJECT_DETECTION")
+    assert (entry.streams, entry.explained_by) == (False, "pixels")
+    assert [(tensor.name, tensor.datatype, tensor.shape) for tensor in entry.inputs] == [("image", "BYTES", (-1,))]
+    assert [tensor.name for tensor in entry.outputs] == ["num_detections", "labels", "scores", "boxes"]
+    # The model's defaults override those of the task; names unknown to the task are left out.
+    assert entry.parameters["score_threshold"] == {"type": "number", "minimum": 0, "maximum": 1, "default": 0.3}
+    assert entry.parameters["iou_threshold"]["default"] == 0.45
+    assert "x" not in entry.parameters
+
+
+def test_latest_is_the_newest_version_that_is_ready() -> None:
+    def load(candidate: ModelSource) -> Any:
+        if candidate.version == "10":
+            raise ModelError("broken <b>")
+        return load_fake_model(candidate)
+
+    sources = [source("detector", version) for version in ("2", "9", "10")]
+    registry = Registry(sources)
+    for model_source in sources:
+        registry.load(model_source, load)
+    models = describe_models(registry)
+    assert [(model.version, model.latest, model.state) for model in models] == [
+        ("10", False, "UNAVAILABLE"),
+        ("9", True, "READY"),
+        ("2", False, "READY"),
+    ]
+    assert (models[0].reason, models[0].task_type, models[0].parameters) == ("broken <b>", "", {})
+
+
+@pytest.mark.parametrize("name", sorted(FAKE_MODELS))
+def test_every_task_lists_its_parameters_with_defaults(name: str) -> None:
+    (entry,) = describe_models(registry_of(source(name)))
+    assert entry.task_type == FAKE_MODELS[name][0]
+    assert all("default" in parameter for parameter in entry.parameters.values())
+    assert ("score_threshold" in entry.parameters) == (
+        "iou_threshold" in entry.parameters or "labels" in entry.parameters
+    )
+
+
+@pytest.mark.parametrize("open_vocabulary", [False, True])
+def test_candidate_labels_are_listed_for_open_vocabularies_only(open_vocabulary: bool) -> None:
+    def load(candidate: ModelSource) -> Any:
+        servable: Any = load_fake_model(candidate)
+        servable.description = msgspec.structs.replace(servable.description, open_vocabulary=open_vocabulary)
+        return servable
+
+    registry = Registry([source("detector")])
+    registry.load(source("detector"), load)
+    (entry,) = describe_models(registry)
+    assert ("candidate_labels" in entry.parameters) == open_vocabulary
+
+
+def test_empty_registry_describes_no_models() -> None:
+    assert describe_models(Registry([])) == []
+
+
+@pytest.fixture
+def client() -> Any:
+    sources = [source("detector")]
+    registry = registry_of(*sources)
+    engine = Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2)
+    page = WebPage(engine, Trends(engine.registry.has_model), chariot_protocol="chariot-v2")
+    with TestClient(
+        create_app(engine, main_port_protocols("chariot-v2"), CollectorRegistry(), 2_000_000, page=page)
+    ) as opened:
+        yield opened
+
+
+def test_models_json_has_protocol_ports_models_and_samples(client: Any) -> None:
+    response = client.get("/page/models.json")
+    assert response.headers["cache-control"] == "no-cache"
+    page_data = response.json()
+    assert page_data["chariot_protocol"] == "chariot-v2"
+    assert page_data["ports"] == {"grpc": None, "tensorflow_serving": None}
+    assert [model["name"] for model in page_data["models"]] == ["detector"]
+    assert page_data["samples"][0] == {"name": "scene.jpg", "task_types": ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"]}
+    assert [sample["name"] for sample in page_data["samples"] if "IMAGE_CLASSIFICATION" in sample["task_types"]] == [
+        "shape.jpg",
+        "photo.jpg",
+    ]
+
+
+def test_samples_are_served_as_jpeg(client: Any) -> None:
+    for sample in samples():
+        response = client.get(f"/page/samples/{sample.name}")
+        assert response.headers["content-type"] == "image/jpeg"
+        assert response.content == (DEMO_IMAGES / sample.name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["truth.json", "none.jpg", "..%2fimages%2fscene.jpg", "%2e%2e", "scene.jpg%00"])
+def test_unknown_sample_is_404(client: Any, name: str) -> None:
+    assert client.get(f"/page/samples/{name}").status_code == 404
+
+
+def test_samples_are_those_of_the_folder(tmp_path: Path) -> None:
+    assert samples(tmp_path) == []
+    assert read_sample("scene.jpg", tmp_path) is None
+    (tmp_path / "shape.jpg").write_bytes(b"\xff\xd8")
+    assert [sample.name for sample in samples(tmp_path)] == ["shape.jpg"]
+    file = read_sample("shape.jpg", tmp_path)
+    assert file is not None
+    assert (file.content, file.media_type) == (b"\xff\xd8", "image/jpeg")
+
+
+def test_every_image_task_has_a_sample() -> None:
+    image_task_types = {task_type for task_type in TaskType if task_type.takes in ("image", "question")}
+    assert {task for sample in samples() for task in sample.task_types} == image_task_types
+
+
+def test_usage_counts_requests_and_says_when_the_last_ended() -> None:
+    now = 50.0
+    trends = Trends(lambda name: name == "detector", clock=lambda: now)
+    assert model_usage(trends, "detector") == ModelUsage()
+    event = RequestContext(
+        protocol="kserve-v2", request_id="1", model_name="detector", model_version="1", batch_size=1, total=20_000_000
+    )
+    trends.observe(event)
+    trends.observe(msgspec.structs.replace(event, outcome=ErrorKind.INVALID_REQUEST))
+    now = 60.0
+    usage = model_usage(trends, "detector")
+    assert (usage.requests, usage.last_used) == (2, 9)
+    assert usage.latency == pytest.approx(20, rel=0.05)
+    now = 50.0 + 3 * 3600
+    # The hour of a request is known, not its minute.
+    assert model_usage(trends, "detector").last_used == 2 * 3600
+    now = 50.0 + 3 * 86400
+    usage = model_usage(trends, "detector")
+    assert (usage.requests, usage.latency, usage.last_used) == (2, None, 2 * 86400)

@@ -1,0 +1,197 @@
+"""The stream of snapshots for the web page."""
+
+import asyncio
+import json
+import signal
+import socket
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core.engine.engine import Engine
+from app.plugins.page.event_stream import EventStream
+from app.plugins.page.trends import Trends
+from tests.plugins.page.pages import NAMES
+from tests.support.servers.server_process import run_server
+
+
+class FakeWire:
+    """Play the ASGI server: record what is sent, and report the disconnect."""
+
+    def __init__(self, query: str = "", method: str = "GET") -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.disconnected = asyncio.Event()
+        self.body_sent = asyncio.Event()
+        self.is_stuck = False
+        self.turns_from_disconnect_to_sent: int | None = None
+        self.scope: Any = {"type": "http", "method": method, "query_string": query.encode()}
+        self._request_read = False
+
+    async def receive(self) -> Any:
+        if self._request_read:
+            await self.disconnected.wait()
+            return {"type": "http.disconnect"}
+        self._request_read = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+        if message.get("body"):
+            self.body_sent.set()
+            if self.is_stuck:
+                await asyncio.Event().wait()
+            if self.turns_from_disconnect_to_sent is not None:
+                self.disconnected.set()
+                for _ in range(self.turns_from_disconnect_to_sent):
+                    await asyncio.sleep(0)
+
+    @property
+    def status(self) -> int:
+        return self.sent[0]["status"]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message["body"] for message in self.sent[1:] if message["body"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "window", "detail"),
+    [
+        ("", "60s", ""),
+        ("window=60m&model=detector", "60m", "detector"),
+        ("window=24h&model=%3Cb%3E", "24h", ""),
+        ("model=classifier&model=detector&x=1", "60s", "classifier"),
+    ],
+)
+def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, detail: str, trends: Trends) -> None:
+    async def run() -> FakeWire:
+        events, wire = EventStream(engine, trends), FakeWire(query)
+        task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
+        await wire.body_sent.wait()
+        assert events.open_streams == 1
+        wire.disconnected.set()
+        await task
+        assert events.open_streams == 0
+        events.stop()
+        return wire
+
+    wire = asyncio.run(run())
+    headers = dict(wire.sent[0]["headers"])
+    assert wire.status == 200
+    assert headers[b"content-type"] == b"text/event-stream"
+    assert headers[b"cache-control"] == b"no-cache"
+    assert wire.bodies[0].startswith(b"data: {")
+    assert wire.bodies[0].endswith(b"}\n\n")
+    snapshot = json.loads(wire.bodies[0].removeprefix(b"data: "))
+    assert (snapshot["window"], snapshot["detail"]["name"]) == (window, detail)
+    assert [model["name"] for model in snapshot["models"]] == list(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("query", "method", "status", "error_text"),
+    [
+        ("window=60", "GET", 400, "60s, 60m, 24h"),
+        ("window=60s%00", "GET", 400, "window"),
+        ("", "POST", 405, "GET"),
+        ("", "DELETE", 405, "GET"),
+    ],
+)
+def test_invalid_requests_for_events_are_refused(
+    engine: Engine, query: str, method: str, status: int, error_text: str, trends: Trends
+) -> None:
+    wire, events = FakeWire(query, method), EventStream(engine, trends)
+    asyncio.run(events(wire.scope, wire.receive, wire.send))
+    assert wire.status == status
+    assert error_text in json.loads(wire.bodies[0])["error"]
+    assert events.open_streams == 0
+
+
+def test_listeners_over_the_limit_are_refused_until_one_leaves(engine: Engine, trends: Trends) -> None:
+    async def run() -> None:
+        events, wires = EventStream(engine, trends, max_streams=2), [FakeWire(), FakeWire()]
+        tasks = [asyncio.create_task(events(wire.scope, wire.receive, wire.send)) for wire in wires]
+        await asyncio.gather(*(wire.body_sent.wait() for wire in wires))
+        late = FakeWire()
+        await events(late.scope, late.receive, late.send)
+        assert late.status == 503
+        assert "open 2 times" in json.loads(late.bodies[0])["error"]
+        wires[0].disconnected.set()
+        await tasks[0]
+        later = FakeWire()
+        task = asyncio.create_task(events(later.scope, later.receive, later.send))
+        await later.body_sent.wait()
+        assert later.status == 200
+        events.stop()
+        await asyncio.gather(task, tasks[1])
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_events_end_when_the_server_stops(engine: Engine, trends: Trends) -> None:
+    async def run() -> None:
+        events, wire = EventStream(engine, trends), FakeWire()
+        task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
+        await wire.body_sent.wait()
+        events.stop()
+        await task
+        assert wire.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+        late = FakeWire()
+        await events(late.scope, late.receive, late.send)
+        assert late.status == 503
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("ending", ["patience", "stop", "gone"])
+def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str, trends: Trends) -> None:
+    async def run() -> None:
+        events, wire = EventStream(engine, trends, send_timeout=0.05 if ending == "patience" else 60), FakeWire()
+        wire.is_stuck = True
+        task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
+        await wire.body_sent.wait()
+        if ending == "stop":
+            events.stop()
+        elif ending == "gone":
+            wire.disconnected.set()
+        await task
+        assert events.open_streams == 0
+        assert len(wire.bodies) == 1
+        events.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_client_that_leaves_while_an_event_is_sent_frees_its_stream(engine: Engine, turns: int, trends: Trends) -> None:
+    async def run() -> None:
+        events, wire = EventStream(engine, trends), FakeWire()
+        wire.turns_from_disconnect_to_sent = turns
+        await events(wire.scope, wire.receive, wire.send)
+        assert events.open_streams == 0
+        assert len(wire.bodies) == 1
+        events.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.slow
+def test_open_event_streams_do_not_delay_the_stop_of_the_server() -> None:
+    with run_server("--model", "fixtures/models/classifier", "--drain-timeout", "600") as server:
+        port = int(server.address.rpartition(":")[2])
+        with httpx.stream(
+            "GET", f"{server.address}/page/events", headers={"accept-encoding": "gzip"}, timeout=60
+        ) as response:
+            assert "content-encoding" not in response.headers
+            lines = response.iter_lines()
+            first, gap, second = next(lines), next(lines), next(lines)
+            assert json.loads(first.removeprefix("data: "))["age"] <= json.loads(second.removeprefix("data: "))["age"]
+            assert gap == ""
+            # A second client sends a request but reads nothing.
+            with socket.create_connection(("127.0.0.1", port)) as silent:
+                silent.sendall(b"GET /page/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                assert silent.recv(12) == b"HTTP/1.1 200"
+                # A stop that waits for the event streams would take ten minutes.
+                server.process.send_signal(signal.SIGTERM)
+                assert server.wait() == 0
+            assert list(lines)[-1:] in ([], [""])

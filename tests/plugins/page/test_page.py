@@ -1,0 +1,175 @@
+"""The web page's files: who gets them, with which headers, and on which addresses."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.engine.engine import Engine
+from app.plugins.page.page import WebPage
+from app.plugins.page.trends import Trends
+from tests.plugins.page.pages import NAMES, app_of
+from tests.support.servers.server_process import run_server
+
+STATIC = Path(__file__).parents[3] / "app" / "plugins" / "page" / "static"
+CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [CHROME, "text/html", "TEXT/HTML", "text/html;q=0.9, application/json;q=0.5", "application/json;q=0.1, text/html"],
+)
+def test_browsers_get_the_page(client: TestClient[Litestar], accept: str) -> None:
+    response = client.get("/", headers={"accept": accept})
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.text.startswith("<!doctype html>")
+    assert set(re.split(r", ?", response.headers["vary"])) == {"Accept", "Accept-Encoding"}
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "*/*",
+        "",
+        "application/json",
+        "application/json, text/html",
+        "text/html;q=0",
+        "text/html;q=0.3, application/json",
+        "text/html;q=many",
+        "text/plain",
+        "text/*",
+        ";;,,;q=",
+        "text/html" * 1000,
+    ],
+)
+def test_other_clients_get_the_server_state_as_json(client: TestClient[Litestar], accept: str) -> None:
+    response = client.get("/", headers={"accept": accept})
+    assert response.status_code == 200
+    assert response.json()["status"] == "alive"
+    assert response.json()["models"] == sorted(NAMES)
+    assert response.headers["vary"] == "Accept"
+
+
+@pytest.mark.parametrize("path", ["/", "/page/frame.js", "/page/page.css", "/grps/v1/monitor/metrics"])
+def test_page_has_a_strict_content_security_policy(client: TestClient[Litestar], path: str) -> None:
+    headers = client.get(path, headers={"accept": CHROME}).headers
+    policy = dict(directive.strip().split(" ", 1) for directive in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_static_files_have_their_content_types(client: TestClient[Litestar]) -> None:
+    types = {
+        ".js": "text/javascript; charset=utf-8",
+        ".css": "text/css; charset=utf-8",
+        ".svg": "image/svg+xml",
+    }
+    files = [file for file in STATIC.iterdir() if file.name != "index.html"]
+    assert len(files) > 5
+    for file in files:
+        response = client.get(f"/page/{file.name}")
+        assert response.headers["content-type"] == types[file.suffix]
+        assert response.content == file.read_bytes()
+
+
+def test_all_page_files_are_under_150_kb(client: TestClient[Litestar]) -> None:
+    downloaded = 0
+    for file in STATIC.iterdir():
+        response = client.get(f"/page/{file.name}" if file.name != "index.html" else "/", headers={"accept": CHROME})
+        assert response.status_code == 200
+        downloaded += response.num_bytes_downloaded
+    assert downloaded < 150_000
+
+
+def test_page_files_are_compressed_for_clients_that_accept_gzip(client: TestClient[Litestar]) -> None:
+    plain = client.get("/page/metrics.js", headers={"accept-encoding": "identity"})
+    compressed = client.get("/page/metrics.js", headers={"accept-encoding": "gzip, br"})
+    assert "content-encoding" not in plain.headers
+    assert compressed.headers["content-encoding"] == "gzip"
+    assert compressed.num_bytes_downloaded < len(plain.content) / 2
+    assert compressed.content == plain.content
+    again = client.get("/page/metrics.js", headers={"accept-encoding": "gzip", "if-none-match": plain.headers["etag"]})
+    assert again.status_code == 304
+
+
+def test_unchanged_files_are_304(client: TestClient[Litestar]) -> None:
+    first = client.get("/page/frame.js")
+    assert first.headers["cache-control"] == "no-cache"
+    again = client.get("/page/frame.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    other = client.get("/page/frame.js", headers={"if-none-match": '"something else"'})
+    assert other.content == first.content
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/index.html", "/page/none.js", "/page/..%2f..%2fpage.py", "/page/%2e%2e", "/page/", "/page/a/b"]
+)
+def test_other_page_paths_are_404(client: TestClient[Litestar], path: str) -> None:
+    response = client.get(path)
+    assert response.status_code == 404
+    assert "Nothing is served" in response.json()["error"]
+
+
+@pytest.mark.parametrize(("path", "root"), [("/", ""), ("/grps/v1/monitor/metrics", "../../../")])
+def test_links_of_the_page_resolve_from_both_of_its_paths(client: TestClient[Litestar], path: str, root: str) -> None:
+    html = client.get(path, headers={"accept": CHROME}).text
+    links = re.findall(r'(?:href|src)="([^"]*)"', html)
+    assert len(links) > 6
+    for link in links:
+        assert link.startswith(f"{root}page/") or link == f"{root}metrics"
+        assert client.get(str(httpx.URL(f"http://server{path}").join(link))).status_code == 200
+
+
+def test_every_view_is_served(client: TestClient[Litestar]) -> None:
+    views = re.findall(r'\{ id: "(\w+)", title', (STATIC / "frame.js").read_text())
+    assert len(views) == 9
+    for view in views:
+        assert "export " in client.get(f"/page/{view}.js").text
+
+
+def test_modules_import_only_served_files(client: TestClient[Litestar]) -> None:
+    for file in STATIC.glob("*.js"):
+        for name in re.findall(r'(?:from |import\()"\./([^"]+)"', file.read_text()):
+            assert client.get(f"/page/{name}").status_code == 200, f"{file.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", ["/page/frame.js", "/page/events", "/grps/v1/monitor/metrics"])
+def test_disabled_page_is_404_and_root_is_json(engine: Engine, path: str) -> None:
+    with TestClient(app_of(engine, None)) as client:
+        assert client.get(path).status_code == 404
+        assert client.get("/", headers={"accept": CHROME}).json()["status"] == "alive"
+
+
+@pytest.mark.parametrize("path", ["/page/models.json", "/page/samples/scene.jpg", "/page/repository"])
+def test_metrics_only_page_serves_no_other_view(engine: Engine, path: str, trends: Trends) -> None:
+    with TestClient(app_of(engine, WebPage(engine, trends, full=False))) as client:
+        assert client.get("/", headers={"accept": CHROME}).json()["status"] == "alive"
+        assert client.get(path).status_code == 404
+        html = client.get("/grps/v1/monitor/metrics").text
+        assert 'data-views="metrics" data-opens="metrics"' in html
+        assert client.get("/page/metrics.js").status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "complete"),
+    [
+        ([], True),
+        (["--no-page"], False),
+        (["--host", "0.0.0.0", "--insecure"], False),
+        (["--host", "0.0.0.0", "--insecure", "--page"], True),
+    ],
+)
+def test_page_is_served_on_loopback_or_if_enabled(arguments: list[str], complete: bool) -> None:
+    with run_server("--model", "fixtures/models/classifier", *arguments) as server:
+        response = httpx.get(server.address, headers={"accept": CHROME}, timeout=60)
+        assert response.headers["content-type"].startswith("text/html" if complete else "application/json")
+        assert httpx.get(f"{server.address}/page/models.json", timeout=60).status_code == (200 if complete else 404)
+        assert httpx.get(f"{server.address}/grps/v1/monitor/metrics", timeout=60).status_code == 200

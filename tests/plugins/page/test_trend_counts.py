@@ -1,0 +1,250 @@
+"""Trends over the last minute, hour, day and month."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.engine.request_context import RequestContext
+from app.plugins.page.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, bucket_of
+from app.plugins.page.trends import MAX_MODELS, Trends
+from tasks.inference.error import ErrorKind
+
+EVENT = RequestContext(
+    protocol="kserve-v2", request_id="1", model_name="m", model_version="1", batch_size=1, queue=10, total=2_000_000
+)
+FAILURE = msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST)
+
+
+class Clock:
+    """Return a time that only the test changes; like a real clock, it does not start at 0."""
+
+    def __init__(self) -> None:
+        self.now = 1000.25
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def trends(clock: Clock) -> Trends:
+    return Trends({"m", "other"}.__contains__, clock)
+
+
+def sums(window: HistoryWindow) -> tuple[int, int, int, int]:
+    return (int(window.requests.sum()), int(window.failures.sum()), int(window.latency.sum()), int(window.items.sum()))
+
+
+def test_new_trends_are_empty(trends: Trends) -> None:
+    for resolution in Resolution:
+        window = trends.total(resolution)
+        assert window.requests.tolist() == [0] * resolution.size
+        assert window.latencies.sum() == 0
+        assert window.covered.sum() == 1
+        assert np.isnan(trends.gauges(resolution)["cpu"]).all()
+    assert trends.requests == 0
+
+
+def test_second_is_reported_after_it_is_over(trends: Trends, clock: Clock) -> None:
+    trends.observe(EVENT)
+    clock.now += 0.5
+    assert trends.total(Resolution.SECONDS).requests.sum() == 0
+    assert trends.requests == 1
+    clock.now += 0.5
+    assert trends.total(Resolution.SECONDS).requests[-1] == 1
+    clock.now += 3
+    assert trends.total(Resolution.SECONDS).requests.tolist()[-5:] == [0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("resolution", Resolution)
+def test_request_moves_through_the_window_and_out(trends: Trends, clock: Clock, resolution: Resolution) -> None:
+    trends.observe(EVENT)
+    clock.now += 1
+    for position in range(resolution.size):
+        assert trends.total(resolution).requests[-1 - position] == 1, position
+        clock.now += resolution.interval
+    assert trends.total(resolution).requests.sum() == 0
+
+
+@pytest.mark.parametrize("resolution", Resolution)
+def test_old_requests_are_gone_after_long_idleness(trends: Trends, clock: Clock, resolution: Resolution) -> None:
+    trends.observe(EVENT)
+    clock.now += 400 * 86400
+    trends.observe(EVENT)
+    clock.now += 1
+    assert trends.total(resolution).requests.tolist() == [0] * (resolution.size - 1) + [1]
+
+
+def test_covered_seconds_count_from_the_start_to_the_last_complete_second(trends: Trends, clock: Clock) -> None:
+    clock.now += 90
+    assert trends.total(Resolution.SECONDS).covered.tolist() == [1] * 60
+    assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 30]
+    assert trends.total(Resolution.HOURS).covered.tolist() == [0] * 23 + [90]
+    clock.now += 30
+    assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 60]
+
+
+def test_latency_items_and_batches_count_successful_requests_only(trends: Trends, clock: Clock) -> None:
+    for size, latency in ((1, 1_000_000), (3, 5_000_000), (4, 3_000_000), (300, 2_000_000)):
+        trends.observe(msgspec.structs.replace(EVENT, batch_size=size, total=latency))
+    trends.observe(msgspec.structs.replace(FAILURE, total=10**12))
+    clock.now += 1
+    window = trends.total(Resolution.MINUTES)
+    assert sums(window) == (5, 1, 11_000_000, 308)
+    assert window.slowest.max() == 5_000_000
+    assert window.latencies.sum() == 4
+    counts = dict(zip(BATCH_SIZES, window.batches.sum(axis=0).tolist(), strict=True))
+    assert {size: count for size, count in counts.items() if count} == {"1": 1, "3-4": 2, "257+": 1}
+
+
+@pytest.mark.parametrize(
+    ("size", "group"),
+    [(0, "1"), (1, "1"), (2, "2"), (3, "3-4"), (4, "3-4"), (5, "5-8"), (8, "5-8"), (9, "9-16"), (256, "129-256")],
+)
+def test_batch_sizes_are_grouped_by_powers_of_two(trends: Trends, clock: Clock, size: int, group: str) -> None:
+    trends.observe(msgspec.structs.replace(EVENT, batch_size=size))
+    clock.now += 1
+    counts = trends.total(Resolution.SECONDS).batches.sum(axis=0)
+    assert [BATCH_SIZES[position] for position in np.flatnonzero(counts)] == [group]
+
+
+def test_models_have_separate_histories(trends: Trends, clock: Clock) -> None:
+    trends.observe(EVENT)
+    trends.observe(msgspec.structs.replace(FAILURE, model_name="other", model_version=""))
+    clock.now += 1
+    assert sums(trends.for_model("m", Resolution.SECONDS))[:2] == (1, 0)
+    assert sums(trends.for_model("other", Resolution.SECONDS))[:2] == (1, 1)
+    assert sums(trends.total(Resolution.SECONDS))[:2] == (2, 1)
+
+
+def test_unknown_model_names_count_only_in_the_total(trends: Trends, clock: Clock) -> None:
+    for index in range(1000):
+        trends.observe(msgspec.structs.replace(FAILURE, model_name=f"made-up-{index}", model_version=""))
+    trends.observe(msgspec.structs.replace(FAILURE, model_name="", model_version=""))
+    clock.now += 1
+    assert trends.total(Resolution.SECONDS).requests[-1] == 1001
+    assert trends.for_model("made-up-1", Resolution.SECONDS).requests.sum() == 0
+    assert trends.for_model("", Resolution.SECONDS).requests.sum() == 0
+
+
+def test_number_of_histories_is_bounded_and_removed_models_free_theirs() -> None:
+    clock, models = Clock(), {f"m{index}" for index in range(MAX_MODELS + 1)}
+    trends = Trends(lambda name: name in models, clock)
+
+    def is_recorded(name: str) -> bool:
+        trends.observe(msgspec.structs.replace(EVENT, model_name=name))
+        clock.now += 1
+        return bool(trends.for_model(name, Resolution.SECONDS).requests[-1])
+
+    assert [is_recorded(f"m{index}") for index in range(MAX_MODELS + 1)] == [True] * MAX_MODELS + [False]
+    models.remove("m0")
+    assert is_recorded(f"m{MAX_MODELS}")
+    assert trends.for_model("m0", Resolution.MINUTES).requests.sum() == 0
+    assert trends.for_model("m1", Resolution.MINUTES).requests.sum() == 1
+
+
+def test_gauges_are_means_and_gaps_are_nan(trends: Trends, clock: Clock) -> None:
+    trends.add_readings(Readings(in_flight=2, waiting=0, cpu=0.5, memory=100))
+    clock.now += 1
+    trends.add_readings(Readings(in_flight=4, waiting=1, cpu=1.5, memory=300))
+    clock.now += 2
+    seconds, minutes = trends.gauges(Resolution.SECONDS), trends.gauges(Resolution.MINUTES)
+    assert seconds["in_flight"][-3:-1].tolist() == [2, 4]
+    assert np.isnan(seconds["in_flight"][[-4, -1]]).all()
+    assert {name: values[-1] for name, values in minutes.items()} == {
+        "in_flight": 3,
+        "waiting": 0.5,
+        "cpu": 1.0,
+        "memory": 200,
+    }
+    assert trends.readings.cpu == 1.5
+
+
+def test_returned_window_does_not_change_later(trends: Trends, clock: Clock) -> None:
+    trends.observe(EVENT)
+    clock.now += 1
+    window = trends.total(Resolution.MINUTES)
+    trends.observe(EVENT)
+    clock.now += 1
+    assert trends.total(Resolution.MINUTES).requests[-1] == 2
+    assert window.requests[-1] == 1
+
+
+ARRIVALS = st.lists(
+    st.tuples(
+        st.one_of(st.floats(0, 3), st.floats(0, 4000), st.floats(0, 90_000)),
+        st.sampled_from(["m", "other", "stranger", ""]),
+        st.booleans(),
+        st.integers(0, 10**11),
+        st.integers(1, 40),
+    ),
+    max_size=40,
+)
+
+
+@given(ARRIVALS, st.sampled_from(Resolution))
+def test_every_window_equals_a_count_over_all_requests(
+    arrivals: list[tuple[float, str, bool, int, int]], resolution: Resolution
+) -> None:
+    clock = Clock()
+    start = clock.now
+    trends = Trends({"m", "other"}.__contains__, clock)
+    recorded: list[tuple[int, str, bool, int, int]] = []
+    for wait, name, failed, latency, items in arrivals:
+        clock.now += wait
+        event = FAILURE if failed else EVENT
+        trends.observe(msgspec.structs.replace(event, model_name=name, total=latency, batch_size=items))
+        recorded.append((int(clock.now - start), name, failed, latency, items))
+    clock.now += 1
+    last = int(clock.now - start) - 1
+    oldest = last // resolution.interval - resolution.size + 1
+    for name in ("", "m", "other", "stranger"):
+        window = trends.for_model(name, resolution) if name else trends.total(resolution)
+        of_model = [arrival for arrival in recorded if not name or (arrival[1] == name and name != "stranger")]
+        in_window = [arrival for arrival in of_model if arrival[0] // resolution.interval >= oldest]
+        interval_counts = Counter(arrival[0] // resolution.interval - oldest for arrival in in_window)
+        succeeded = [arrival for arrival in in_window if not arrival[2]]
+        assert window.requests.tolist() == [interval_counts[position] for position in range(resolution.size)]
+        assert sums(window) == (
+            len(in_window),
+            len(in_window) - len(succeeded),
+            sum(arrival[3] for arrival in succeeded),
+            sum(arrival[4] for arrival in succeeded),
+        )
+        assert window.slowest.max() == max((arrival[3] for arrival in succeeded), default=0)
+        buckets = Counter(int(bucket_of(arrival[3])) for arrival in succeeded)
+        assert {
+            position: count for position, count in enumerate(window.latencies.sum(axis=0).tolist()) if count
+        } == buckets
+
+
+def test_concurrent_observations_are_all_counted(trends: Trends, clock: Clock) -> None:
+    def repeat(change: Callable[[], None]) -> None:
+        for _ in range(500):
+            change()
+            trends.total(Resolution.SECONDS)
+
+    def observe() -> None:
+        trends.observe(EVENT)
+
+    def tick() -> None:
+        clock.now += 0.01
+
+    threads = [threading.Thread(target=repeat, args=(change,)) for change in (observe, observe, observe, tick)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    clock.now += 1
+    assert trends.total(Resolution.HOURS).requests[-1] == 1500
+    assert trends.for_model("m", Resolution.HOURS).requests[-1] == 1500

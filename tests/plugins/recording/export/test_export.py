@@ -1,0 +1,299 @@
+"""Exports, read back with the tools that use them."""
+
+import csv
+import json
+import math
+import stat
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.settings.server import SettingsError
+from app.plugins.recording.export.writing import Format, export, format_of
+from app.plugins.recording.inference import Exported, RecordedImage, RecordedInference
+from metadata.request import MetadataEntry
+from tasks.task import TaskType
+from tasks.vision.contours import contours_of_mask
+
+# Its type stubs omit fields that it reads, such as scores.
+COCO: Any = import_module("pycocotools.coco").COCO
+
+# pycocotools warns when it decodes masks under numpy 2.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+IMAGE = RecordedImage(digest="ab" * 32, width=200, height=100, size=1000)
+
+
+def inference(name: str = "a-0-0", **fields: Any) -> RecordedInference:
+    defaults: dict[str, Any] = {
+        "protocol": "kserve-v2",
+        "model": "m",
+        "started": 1_500_000,
+        "duration": 2500,
+        "records": [],
+        "metadata": [],
+    }
+    return RecordedInference(id=name, **(defaults | fields))
+
+
+def detected(task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
+    return inference(task_type=task_type.value, records=list(records), image=IMAGE, **fields)
+
+
+def write(path: Path, *batches: Sequence[RecordedInference], file_format: Format | None = None) -> Exported:
+    return export(batches, path, file_format or format_of(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a.parquet", "parquet"), ("a.json", "coco"), ("A.JSONL", "jsonl"), ("a.ndjson", "jsonl"), ("a.csv", "csv")],
+)
+def test_format_follows_file_extension(name: str, expected: str) -> None:
+    assert format_of(Path(name)) == expected
+
+
+def test_unknown_extension_is_rejected() -> None:
+    with pytest.raises(SettingsError, match=r"Expected a file that ends in \.parquet, \.json"):
+        format_of(Path("a.txt"))
+
+
+def test_jsonl_round_trips_all_fields(tmp_path: Path) -> None:
+    inferences = [
+        inference("x", metadata=[MetadataEntry("i", "int", 2**70), MetadataEntry("d", "dict", {"a": [1.5]})]),
+        inference("y", records=None, error="model_failed", message='a "b"\n', parameters={"top_k": 3}),
+    ]
+    assert write(tmp_path / "a.jsonl", inferences[:1], inferences[1:]) == Exported(written=2)
+    lines = (tmp_path / "a.jsonl").read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=RecordedInference) for line in lines] == inferences
+
+
+def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
+    exported = inference(
+        model='=HYPERLINK("http://x")',
+        request_id="+1",
+        message="@x, y\nz",
+        records=[{"label": "a", "score": 0.2}, {"label": "-b", "score": 0.9}],
+        metadata=[
+            MetadataEntry("latitude", "str", "-1.5"),
+            MetadataEntry("longitude", "int", 7),
+            MetadataEntry("s", "str", "ü"),
+        ],
+        image=IMAGE,
+    )
+    write(tmp_path / "a.csv", [exported, inference("b", records=None)])
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert first["model"] == '\'=HYPERLINK("http://x")'
+    assert (first["request_id"], first["message"]) == ("'+1", "'@x, y\nz")
+    assert (first["started"], first["duration_ms"]) == ("1970-01-01T00:00:01.500000Z", "2.5")
+    assert (first["found"], first["label"], first["score"]) == ("2", "'-b", "0.9")
+    assert (first["latitude"], first["longitude"], first["image_width"]) == ("-1.5", "7.0", "200")
+    assert json.loads(first["metadata"]) == {"latitude": "-1.5", "longitude": 7, "s": "ü"}
+    assert (second["found"], second["records"], second["label"]) == ("", "", "")
+
+
+def test_csv_has_times_of_any_unit(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", [inference(started=1_793_881_800_123_457_000)])
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert row["started"] == "58815-11-07T20:02:03.457000Z"
+
+
+def test_parquet_has_typed_columns(tmp_path: Path) -> None:
+    exported = inference(
+        records=[{"label": "a", "score": 1}, {"prompt": "p"}],
+        metadata=[
+            MetadataEntry("i", "int", -3),
+            MetadataEntry("big", "int", 2**70),
+            MetadataEntry("f", "float", 3.0),
+            MetadataEntry("s", "str", "3"),
+            MetadataEntry("d", "dict", {"a": 1}),
+        ],
+        image=IMAGE,
+    )
+    failed = inference("b", records=None, error="internal")
+    assert write(tmp_path / "a.parquet", [exported], [failed], []) == Exported(written=2)
+    parquet: Any = import_module("pyarrow.parquet")
+    first, second = parquet.read_table(tmp_path / "a.parquet").to_pylist()
+    assert first["started"].isoformat() == "1970-01-01T00:00:01.500000+00:00"
+    assert (first["labels"], first["scores"]) == (["a", None], [1.0, None])
+    assert [(entry["int"], entry["float"], entry["text"]) for entry in first["metadata"]] == [
+        (-3, None, None),
+        (None, None, str(2**70)),
+        (None, 3.0, None),
+        (None, None, "3"),
+        (None, None, '{"a":1}'),
+    ]
+    assert (second["records"], second["labels"], second["error"]) == (None, None, "internal")
+
+
+def test_coco_export_has_boxes(tmp_path: Path) -> None:
+    box: dict[str, object] = {"label": "car", "score": 0.5, "xmin": 10.5, "ymin": 20.0, "xmax": 30.5, "ymax": 60.0}
+    named = [MetadataEntry("file_name", "str", "street.jpg")]
+    inferences = [
+        detected(TaskType.OBJECT_DETECTION, box, box | {"label": "dog"}, metadata=named),
+        detected(TaskType.OBJECT_DETECTION),
+        inference("classified", task_type=TaskType.IMAGE_CLASSIFICATION.value, image=IMAGE),
+        inference("unsized", task_type=TaskType.OBJECT_DETECTION.value),
+    ]
+    assert write(tmp_path / "a.json", inferences) == Exported(written=2, left_out=2)
+    coco = COCO(str(tmp_path / "a.json"))
+    assert [image["file_name"] for image in coco.loadImgs([1, 2])] == ["street.jpg", f"ab/{'ab' * 32}"]
+    assert {category["name"] for category in coco.loadCats(coco.getCatIds())} == {"car", "dog"}
+    first, second = coco.loadAnns([1, 2])
+    assert first["bbox"] == [10.5, 20.0, 20.0, 40.0]
+    assert (first["area"], first["score"], first["image_id"]) == (800.0, 0.5, 1)
+    assert second["category_id"] != first["category_id"]
+    assert coco.annToMask(first).sum() == 800
+    results = coco.loadRes(list(coco.anns.values()))
+    assert len(results.anns) == 2
+
+
+def test_oriented_boxes_are_rotated_in_pixels(tmp_path: Path) -> None:
+    quarter_turn: dict[str, object] = {
+        "label": "bar",
+        "score": 1.0,
+        "cx": 0.5,
+        "cy": 0.5,
+        "w": 0.2,
+        "h": 0.1,
+        "r": math.pi / 2,
+    }
+    write(tmp_path / "a.json", [detected(TaskType.ORIENTED_OBJECT_DETECTION, quarter_turn)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    # 40 by 10 pixels around (100, 50) in an image of 200 by 100, rotated upright.
+    assert np.allclose(annotation["bbox"], [95, 30, 10, 40])
+    assert math.isclose(annotation["area"], 400)
+    eighth_turn: dict[str, object] = quarter_turn | {"r": math.pi / 4}
+    write(tmp_path / "a.json", [detected(TaskType.ORIENTED_OBJECT_DETECTION, eighth_turn)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    corners = np.reshape(annotation["segmentation"][0], (4, 2))
+    # Clockwise, with y down: the first half of the long side points to the right and down.
+    assert np.allclose((corners[1] + corners[2]) / 2 - (100, 50), 20 * np.sqrt([0.5, 0.5]))
+
+
+def masks() -> st.SearchStrategy[Any]:
+    cells = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=5, max_size=5)
+    return cells.map(lambda rows: np.array(rows, np.uint8)).filter(np.any)
+
+
+@given(masks(), st.integers(1, 4))
+def test_masks_with_holes_round_trip_exactly(tmp_path_factory: pytest.TempPathFactory, mask: Any, scale: int) -> None:
+    large = mask.repeat(scale, axis=0).repeat(scale, axis=1)
+    contours = [[{"x": float(x), "y": float(y)} for x, y in contour.tolist()] for contour in contours_of_mask(large)]
+    image = RecordedImage(digest="", width=large.shape[1], height=large.shape[0], size=1)
+    record = {"label": "a", "score": 1.0, "contour": contours}
+    exported = inference(task_type=TaskType.IMAGE_SEGMENTATION.value, records=[record], image=image)
+    path = tmp_path_factory.mktemp("coco") / "a.json"
+    write(path, [exported])
+    coco = COCO(str(path))
+    (annotation,) = coco.anns.values()
+    rows, columns = np.nonzero(large)
+    assert annotation["area"] == large.sum()
+    assert annotation["bbox"] == [
+        columns.min(), rows.min(), columns.max() - columns.min() + 1, rows.max() - rows.min() + 1
+    ]  # fmt: skip
+    if isinstance(annotation["segmentation"], dict):
+        assert np.array_equal(coco.annToMask(annotation), large)
+    else:
+        assert all(len(polygon) >= 6 for polygon in annotation["segmentation"])
+
+
+def test_run_lengths_end_at_the_border_of_the_image(tmp_path: Path) -> None:
+    rings = [[(-5, -5), (5, -5), (5, 5), (-5, 5)], [(1, 1), (4, 1), (4, 4), (1, 4)]]
+    contours = [[{"x": float(x), "y": float(y)} for x, y in ring] for ring in rings]
+    image = RecordedImage(digest="", width=8, height=8, size=1)
+    record = {"label": "a", "score": 1.0, "contour": contours}
+    write(
+        tmp_path / "a.json",
+        [inference(task_type=TaskType.IMAGE_SEGMENTATION.value, records=[record], image=image)],
+    )
+    coco = COCO(str(tmp_path / "a.json"))
+    expected = np.zeros((8, 8), np.uint8)
+    expected[:6, :6] = 1
+    expected[2:4, 2:4] = 0
+    assert np.array_equal(coco.annToMask(coco.anns[1]), expected)
+
+
+@pytest.mark.parametrize("far", [1e6, 1e300])
+def test_outlines_far_outside_the_image_are_cut_at_its_border(tmp_path: Path, far: float) -> None:
+    outline = [{"x": x, "y": y} for x, y in ((50.0, 20.0), (far, 20.0), (far, far), (50.0, far))]
+    record: dict[str, object] = {"label": "a", "score": 1.0, "contour": [outline]}
+    write(tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, record)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    assert (annotation["bbox"], annotation["area"]) == ([50, 20, 150, 80], 150 * 80)
+    assert annotation["segmentation"] == [[50.5, 20.5, 50.5, 99.5, 199.5, 99.5, 199.5, 20.5]]
+
+
+@pytest.mark.parametrize("far", [300, 300_000])
+def test_outline_that_leaves_the_image_keeps_its_edges(tmp_path: Path, far: int) -> None:
+    outlines = [[(50, 50), (50 - 2 * far, 50 - far), (-far, 50)], [(-9, 5), (-5, far)]]
+    records: list[dict[str, object]] = [
+        {"label": "a", "score": 1.0, "contour": [[{"x": x, "y": y} for x, y in outline]]} for outline in outlines
+    ]
+    write(tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, *records)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    assert annotation["bbox"] == [0, 25, 51, 26]
+    assert math.isclose(annotation["area"], 26 * 26, rel_tol=0.05)
+
+
+def test_polygon_covers_its_object(tmp_path: Path) -> None:
+    mask = np.zeros((100, 200), np.uint8)
+    mask[20:60, 50:120] = 1
+    contours = [[{"x": float(x), "y": float(y)} for x, y in contour.tolist()] for contour in contours_of_mask(mask)]
+    write(
+        tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, {"label": "a", "score": 1.0, "contour": contours})]
+    )
+    coco = COCO(str(tmp_path / "a.json"))
+    (annotation,) = coco.anns.values()
+    drawn = coco.annToMask(annotation)
+    assert isinstance(annotation["segmentation"], list)
+    assert (drawn & mask).sum() / (drawn | mask).sum() > 0.95
+
+
+FILE_FORMATS: Sequence[Format] = ["parquet", "coco", "jsonl", "csv"]
+
+
+@pytest.mark.parametrize("file_format", FILE_FORMATS)
+def test_empty_export_writes_a_file(tmp_path: Path, file_format: Format) -> None:
+    assert write(tmp_path / "a", file_format=file_format) == Exported(written=0)
+    assert (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("file_format", FILE_FORMATS)
+def test_failed_export_keeps_the_old_file(tmp_path: Path, file_format: Format) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def broken() -> Iterator[Sequence[RecordedInference]]:
+        yield [inference()]
+        raise OSError("the store is gone")
+
+    with pytest.raises(OSError, match="the store is gone"):
+        export(broken(), path, file_format)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_export_has_default_permissions_and_reports_progress(tmp_path: Path) -> None:
+    progress: list[int] = []
+    export([[inference("a"), inference("b")], [inference("c")]], tmp_path / "a.csv", "csv", progress.append)
+    (tmp_path / "b").touch()
+    assert stat.S_IMODE((tmp_path / "a.csv").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
+    assert progress == [2, 3]
+
+
+def test_path_that_is_not_a_file_is_rejected(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path / "no" / "a.csv", "There is no folder"),
+        (tmp_path, "Expected a file, got the folder"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            write(path, file_format="csv")

@@ -1,0 +1,87 @@
+"""A store in memory that fails on request."""
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import NoReturn
+
+from sqlalchemy import Connection
+
+from app.plugins.recording.stores.rows import Rows
+from app.plugins.recording.stores.store import ResultT, Store, StoreError, StoreFault
+
+
+class MemoryStore(Store):
+    """Keep rows in a list.
+
+    Attributes:
+        fault: the fault with which opening and writing fail, if any.
+        poison: a model whose inferences are rejected.
+        write_error: another exception that writing raises, if any.
+        delete_error: the exception that deleting raises, if any.
+        write_gate: writes wait until it is set.
+        delete_gate: deletions wait until it is set.
+        batches: the number of requests in each write.
+    """
+
+    def __init__(self) -> None:
+        self.fault: StoreFault | None = None
+        self.poison = ""
+        self.write_gate = threading.Event()
+        self.write_gate.set()
+        self.delete_gate = threading.Event()
+        self.delete_gate.set()
+        self.write_error: Exception | None = None
+        self.delete_error: Exception | None = None
+        self.write_started = threading.Event()
+        self.delete_started = threading.Event()
+        self.failed = threading.Semaphore(0)
+        self.rows: list[Rows] = []
+        self.batches: list[int] = []
+        self.deleted: list[int] = []
+        self.in_use: set[str] = set()
+        self.forgotten: list[str] = []
+        self.closed = False
+
+    def open(self) -> None:
+        self._check()
+
+    def write(self, rows: Sequence[Rows]) -> None:
+        self.write_started.set()
+        assert self.write_gate.wait(60)
+        self._check()
+        if self.write_error is not None:
+            raise self.write_error
+        if any(row.inference["model"] == self.poison for row in rows):
+            raise StoreError(StoreFault.REJECTED, "poison")
+        self.rows += rows
+        self.batches.append(len(rows))
+
+    def delete_before(self, started: int, limit: int) -> int:
+        self.delete_started.set()
+        assert self.delete_gate.wait(60)
+        if self.delete_error is not None:
+            raise self.delete_error
+        old = [row for row in self.rows if row.inference["started"] < started][:limit]
+        self.rows = [row for row in self.rows if row not in old]
+        self.deleted.append(len(old))
+        return len(old)
+
+    def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
+        return self.in_use & set(digests)
+
+    def mark_images_deleted(self, digests: Collection[str]) -> None:
+        self.forgotten += digests
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _number(self, connection: Connection, rows: Sequence[Rows]) -> NoReturn:
+        raise NotImplementedError
+
+    def _transaction(self, work: Callable[[Connection], ResultT]) -> NoReturn:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        if self.fault is not None:
+            self.failed.release()
+            raise StoreError(self.fault, "as configured")

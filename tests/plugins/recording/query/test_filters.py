@@ -1,0 +1,193 @@
+"""Results of each part of a query, in SQLite and PostgreSQL."""
+
+import json
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import Store, parse_dsn
+from tests.support.data.recorded_rows import (
+    ALL_IDS,
+    ALL_ROWS,
+    DIGEST,
+    Value,
+    inference_ids,
+    matching_ids,
+    recorded_rows,
+)
+
+
+@pytest.fixture
+def reader(store: Store, url: str) -> RecordingReader:
+    """Return a reader of a store with every kind of inference."""
+    store.write(ALL_ROWS)
+    return RecordingReader(parse_dsn(url))
+
+
+WHERE = {
+    'camera = "north"': {"north", "both"},
+    "camera='north'": {"north", "both"},
+    'camera < "o"': {"north", "both", "odd"},
+    'camera >= "o"': {"south", "both"},
+    'camera = "north" and camera = "south"': {"both"},
+    'camera = "north"AND"frame"<100': {"north"},
+    "frame = 3": {"north"},
+    "frame = 3.0": {"north"},
+    'frame = "3"': {"late"},
+    "frame > 3": {"south", "both"},
+    "frame >= 3.5": {"south", "both"},
+    "frame > 3.5": {"south", "both"},
+    "frame < 3.5": {"north", "odd"},
+    "frame <= -1.5": {"odd"},
+    "frame = 9223372036854775807": {"both"},
+    "frame > 1e300": set[str](),
+    "frame < 1e300": {"north", "south", "both", "odd"},
+    "frame > -1e300": {"north", "south", "both", "odd"},
+    "frame < -1e300": set[str](),
+    "frame = 1e300": set[str](),
+    "frame < 36893488147419103232": {"north", "south", "both", "odd"},
+    "blur = 3": {"south"},
+    "blur < 1": {"north"},
+    '"a.b" = "flat"': {"odd"},
+    r'"camera" = "50%_off\u0027; DROP TABLE inferences; --"': {"odd"},
+    'camera = "\' OR 1=1 --"': set[str](),
+}
+
+QUERIES = [
+    (InferenceQuery(), set(ALL_IDS)),
+    (InferenceQuery(model="other"), {"both", "failed"}),
+    (InferenceQuery(model="other' OR '1'='1"), set[str]()),
+    (InferenceQuery(protocol="grps"), {"pose"}),
+    (InferenceQuery(task_type="IMAGE_CLASSIFICATION"), {"pose"}),
+    (InferenceQuery(request_id="rq-7"), {"failed"}),
+    (InferenceQuery(base_id="chariot-1"), {"late"}),
+    (InferenceQuery(digest=DIGEST), {"unsure"}),
+    (InferenceQuery(error="any"), {"late", "failed"}),
+    (InferenceQuery(error="none"), set(ALL_IDS) - {"late", "failed"}),
+    (InferenceQuery(error="model_failed"), {"failed"}),
+    (InferenceQuery(error="internal"), set[str]()),
+    (InferenceQuery(label="car"), {"north", "south", "both"}),
+    (InferenceQuery(label="dog"), {"both", "unsure"}),
+    (InferenceQuery(label="car", min_score=0.4), {"north", "south"}),
+    (InferenceQuery(label="car", max_score=0.4), {"south", "both"}),
+    (InferenceQuery(label="car", min_score=0.3, max_score=0.5), {"south"}),
+    (InferenceQuery(min_score=0.9), {"north", "both"}),
+    (InferenceQuery(max_score=0.5), {"south", "unsure"}),
+    (InferenceQuery(since="1970-01-01T00:00:20Z"), {"south", "both", "odd"}),
+    (InferenceQuery(since="1970-01-01T00:00:10Z", until="1970-01-01T00:00:30Z"), {"north", "south"}),
+    (InferenceQuery(since="1970-01-01T00:00:30Z", label="dog"), {"both"}),
+    (InferenceQuery(since="4w"), set[str]()),
+    (InferenceQuery(until="2h", model="other"), {"both", "failed"}),
+    (InferenceQuery(model_version="1", model="other"), {"both", "failed"}),
+    (InferenceQuery(model_version="2"), set[str]()),
+    (InferenceQuery(since="1970-01-02"), set[str]()),
+    (InferenceQuery(model="other", error="any", where=[]), {"failed"}),
+    (InferenceQuery(model="detector", label="car", where=['camera = "south"', "frame > 1"]), {"south"}),
+]
+
+
+def test_each_condition_matches_the_expected_inferences(reader: RecordingReader) -> None:
+    wrong = {
+        text: (sorted(actual), sorted(expected))
+        for text, expected in WHERE.items()
+        if (actual := matching_ids(reader, InferenceQuery(where=[text]))) != expected
+    }
+    assert not wrong
+
+
+def test_each_query_field_matches_the_expected_inferences(reader: RecordingReader) -> None:
+    wrong = [
+        (text, sorted(actual), sorted(expected))
+        for text, expected in QUERIES
+        if (actual := matching_ids(reader, text)) != expected
+    ]
+    assert not wrong
+
+
+PLACES = {
+    "munich": (48.14, 11.58),
+    "suva": (-18.14, 178.44),
+    "apia": (-13.83, -171.76),
+    "date line": (-18.0, 180.0),
+    "other side": (-18.0, -180.0),
+    "pole": (90.0, 45.0),
+}
+
+BOXES = {
+    "48,11,49,12": {"munich"},
+    "48.14,11.58,48.14,11.58": {"munich"},
+    "-20,170,-10,-170": {"suva", "apia", "date line", "other side"},
+    "-20,170,-10,180": {"suva", "date line", "other side"},
+    "-20,-180,-10,-170": {"apia", "date line", "other side"},
+    "80,0,90,10": {"pole"},
+    "-90,-180,90,180": set(PLACES),
+    "0,0,1,1": set[str](),
+}
+
+
+def test_box_matches_the_expected_places(store: Store, url: str) -> None:
+    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in PLACES.items()])
+    store.write([recorded_rows("nowhere"), recorded_rows("out of range", {"latitude": 99.0, "longitude": 0.0})])
+    reader = RecordingReader(parse_dsn(url))
+    assert {box: matching_ids(reader, InferenceQuery(box=box)) for box in BOXES} == BOXES
+    eastern = InferenceQuery(box="-20,170,-10,-170", where=["longitude > 0"])
+    assert matching_ids(reader, eastern) == {"suva", "date line"}
+
+
+_keys = st.sampled_from(("a", "b"))
+_scalars = st.sampled_from(("x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)))
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@pytest.fixture(scope="module")
+def mixed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[RecordingReader, Mapping[str, Mapping[str, Value]]]:
+    """Return a reader of a store with every pair of values under two keys, and the stored metadata."""
+    values: list[Value | None] = [None, "x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)]
+    stored = {
+        f"{first} {second}": {key: value for key, value in (("a", first), ("b", second)) if value is not None}
+        for first in values
+        for second in values
+    }
+    file = tmp_path_factory.mktemp("mixed") / "store.db"
+    store = SqliteStore(file)
+    store.open()
+    store.write([recorded_rows(name, metadata) for name, metadata in stored.items()])
+    store.close()
+    reader = RecordingReader(parse_dsn(str(file)))
+    return reader, stored
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(_keys, st.sampled_from(sorted(_COMPARISONS)), _scalars), min_size=1, max_size=3))
+def test_conditions_agree_with_python_operators(
+    mixed: tuple[RecordingReader, Mapping[str, Mapping[str, Value]]], drawn: list[tuple[str, str, str | float]]
+) -> None:
+    reader, stored = mixed
+    conditions = [f"{key} {comparison} {json.dumps(value)}" for key, comparison, value in drawn]
+    expected = {name for name, metadata in stored.items() if all(_meets(metadata, *condition) for condition in drawn)}
+    page = reader.page(InferenceQuery(where=conditions), len(stored))
+    assert set(inference_ids(page.inferences)) == expected
+
+
+def _meets(metadata: Mapping[str, Value], key: str, comparison: str, value: str | float) -> bool:
+    stored = metadata.get(key)
+    return (
+        stored is not None
+        and isinstance(stored, str) == isinstance(value, str)
+        and _COMPARISONS[comparison](stored, value)
+    )

@@ -1,0 +1,129 @@
+"""Parsing of queries."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.filters import query_filters
+from tasks.inference.error import ErrorKind, InferenceError
+
+NOW = 1_793_880_000.5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T00:00:01.000001Z", 1_000_001),
+        ("1970-01-01T02:00:00+01:30", 1_800_000_000),
+        ("2026-11-05T12:30:00.123457", 1_793_881_800_123_457),
+        ("0s", 1_793_880_000_500_000),
+        ("90m", 1_793_874_600_500_000),
+        (" 2 h ", 1_793_872_800_500_000),
+        ("1w", 1_793_275_200_500_000),
+    ],
+)
+def test_times_are_parsed_to_microseconds(text: str, expected: int) -> None:
+    (time_range,) = query_filters(InferenceQuery(since=text, until=text), NOW)
+    condition = time_range.alternatives[0].compile()
+    assert list(condition.params.values()) == [expected, expected]
+    assert "started >= " in str(condition)
+    assert "started < " in str(condition)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (InferenceQuery(since="yesterday"), "since: Expected a moment such as"),
+        (InferenceQuery(until="2026-13-01"), "until: Expected a moment such as"),
+        (InferenceQuery(since="9999999999d"), "since: Expected a moment"),
+        (InferenceQuery(error="bad"), "error: Expected one of any, none, invalid_request"),
+        (InferenceQuery(min_score=1.5), "min-score: Expected a score within 0..1, got 1.5"),
+        (InferenceQuery(max_score=float("nan")), "max-score: Expected a score within 0..1, got nan"),
+        (InferenceQuery(model="m" * 20_001), "model: Expected at most 20000 characters, got 20001"),
+        (InferenceQuery(label="a\0b"), "label: Expected text without zero characters"),
+        (InferenceQuery(request_id="\udc80"), "request-id: Expected text without zero characters"),
+        (InferenceQuery(where=["a = 1"] * 33), "where: Expected at most 32 conditions"),
+        (InferenceQuery(where=[" and ".join(["a = 1"] * 2000)]), "where: Expected at most 32 conditions"),
+        (InferenceQuery(box="x"), "box: Expected south,west,north,east in degrees"),
+        (InferenceQuery(box="1,2,3"), "box: Expected south,west,north,east"),
+        (InferenceQuery(box="2,0,1,0"), "box: Expected south,west,north,east"),
+        (InferenceQuery(box="0,0,nan,1"), "box: Expected south,west,north,east"),
+        (InferenceQuery(box="0,-181,1,1"), "box: Expected south,west,north,east"),
+    ],
+)
+def test_error_names_the_invalid_parameter(query: InferenceQuery, message: str) -> None:
+    with pytest.raises(InferenceError) as raised:
+        query_filters(query, NOW)
+    assert str(raised.value).startswith(message)
+    assert raised.value.kind is ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "got ''"),
+        ("camera", "got 'camera'"),
+        ("camera = north", "got 'camera = north'"),
+        ('camera = "nor', "Expected conditions"),
+        ("a = 3 b = 4", "Expected conditions"),
+        ("a = 3 and", "Expected conditions"),
+        ("a = 3 and ", "Expected conditions"),
+        ("a = 3 and b", "got 'b'"),
+        ("a = true", "Expected conditions"),
+        ("a = \u0661", "Expected conditions"),
+        ("a = 3x", "Expected a number"),
+        ("a = 1e999", "Expected a number"),
+        ("a = 1-2", "Expected a number"),
+        ("a > " + "9" * 400, "Expected a number"),
+        ('a = "\\x"', "Expected a number, or text in quotes as in JSON"),
+        ('a = "\\ud800"', "Expected a number, or text in quotes as in JSON"),
+        ('a = "\\u0000"', "zero characters"),
+        ("a = '\0'", "zero characters"),
+        ("a = " + "9" * 30_000, "Expected at most 20000 characters"),
+    ],
+)
+def test_error_describes_the_invalid_condition(text: str, message: str) -> None:
+    with pytest.raises(InferenceError) as raised:
+        query_filters(InferenceQuery(where=[text]))
+    assert message in raised.value.message
+    assert raised.value.path == "where"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'camera != "north"',
+        'camera in ("north", "south")',
+        'camera contains "nor"',
+        "pose.yaw > 1.5",
+        "frame:int = 3",
+        'camera = "north" or frame = 3',
+    ],
+)
+def test_other_conditions_are_referred_to_sql(text: str) -> None:
+    with pytest.raises(InferenceError, match="use charioteer inferences --sql for others"):
+        query_filters(InferenceQuery(where=[text]))
+
+
+@given(st.text(alphabet=st.characters() | st.sampled_from("ab.=<>!\"'\\ ()[],:019e-"), max_size=60))
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
+    try:
+        filters = query_filters(InferenceQuery(where=[text]))
+    except InferenceError as error:
+        assert error.path == "where"  # noqa: PT017
+    else:
+        assert filters
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+
+
+@given(_texts, _texts)
+def test_quoted_key_and_text_are_parsed_back(key: str, value: str) -> None:
+    (condition,) = query_filters(InferenceQuery(where=[f"{json.dumps(key)} = {json.dumps(value)}"]))
+    (alternative,) = condition.alternatives
+    assert sorted(alternative.compile().params.values()) == sorted([key, value])

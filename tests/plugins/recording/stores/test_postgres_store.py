@@ -1,0 +1,154 @@
+"""The PostgreSQL store, also when connections fail."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from app.plugins.recording.stores.postgres_store import PostgresStore
+from app.plugins.recording.stores.store import StoreError, StoreFault, parse_dsn
+from tests.plugins.recording.contents import contents, execute, select
+from tests.plugins.recording.interruptible_proxy import InterruptibleProxy
+from tests.plugins.recording.stores.test_stores import rows
+from tests.support.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(parse_dsn(postgres_url))
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
+    """Return a proxy to the server that a test can interrupt."""
+    with InterruptibleProxy(postgres.port) as proxy:
+        yield proxy
+
+
+def store_behind(
+    proxy: InterruptibleProxy, url: str, postgres: PostgresServer, write_timeout: float = 5
+) -> PostgresStore:
+    """Return a store that connects through the proxy."""
+    return PostgresStore(parse_dsn(url.replace(f":{postgres.port}/", f":{proxy.port}/")), write_timeout)
+
+
+def test_lost_connection_is_reopened_silently(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+) -> None:
+    store = store_behind(proxy, postgres_url, postgres)
+    store.open()
+    store.write(rows(2))
+    proxy.cut()
+    proxy.restore()
+    store.write(rows(2))
+    assert len(contents(postgres_url)) == 4
+    store.close()
+
+
+def test_lost_connection_to_closed_server_is_reported_and_recovers(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+) -> None:
+    store = store_behind(proxy, postgres_url, postgres)
+    store.open()
+    proxy.cut()
+    written = rows(2)
+    with pytest.raises(StoreError) as raised:
+        store.write(written)
+    assert raised.value.fault is StoreFault.UNREACHABLE
+    assert "secret" not in str(raised.value)
+    proxy.restore()
+    store.write(written)
+    assert len(contents(postgres_url)) == 2
+    store.close()
+
+
+def test_commit_without_reply_is_not_repeated(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+) -> None:
+    store = store_behind(proxy, postgres_url, postgres)
+    store.open()
+    proxy.cut_before_reply_to(b"COMMIT")
+    written = rows(3)
+    store.write(written)
+    stored = contents(postgres_url)
+    assert [row["id"] for row in stored] == [row.inference["id"] for row in written]
+    assert proxy.cuts == 1
+    numbers = {row["number"] for row in stored}
+    assert {row["number"] for row in contents(postgres_url, "inference_labels")} == numbers
+    store.close()
+
+
+def test_server_that_does_not_respond_is_unreachable(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_behind(proxy, postgres_url, postgres, write_timeout=0.2)
+    store.open()
+    proxy.silence()
+    written = rows(2)
+    with pytest.raises(StoreError) as raised:
+        store.write(written)
+    assert raised.value.fault is StoreFault.UNREACHABLE
+    assert caplog.messages == []
+    proxy.cut()
+    proxy.restore()
+    store.write(written)
+    assert len(contents(postgres_url)) == 2
+    store.close()
+
+
+def test_connection_terminated_by_server_is_reopened(store: PostgresStore, postgres_url: str) -> None:
+    store.write(rows())
+    select(
+        postgres_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid != pg_backend_pid()",
+    )
+    store.write(rows())
+    assert len(contents(postgres_url)) == 2
+
+
+def test_missing_server_or_database_is_unreachable(postgres: PostgresServer) -> None:
+    for address in (postgres.dsn("nowhere"), postgres.dsn("test", port=1)):
+        store = PostgresStore(parse_dsn(address))
+        with pytest.raises(StoreError) as raised:
+            store.open()
+        assert raised.value.fault is StoreFault.UNREACHABLE
+        assert "secret" not in str(raised.value)
+        store.close()
+
+
+def test_read_only_database_is_reported(store: PostgresStore, postgres_url: str) -> None:
+    store.write(rows())
+    execute(postgres_url, f"ALTER DATABASE {postgres_url.rpartition('/')[2]} SET default_transaction_read_only = on")
+    other = PostgresStore(parse_dsn(postgres_url))
+    other.open()
+    with pytest.raises(StoreError, match="read-only") as raised:
+        other.write(rows())
+    assert raised.value.fault is StoreFault.FAILED
+    other.close()
+
+
+def test_concurrent_stores_create_the_tables_once(postgres_url: str) -> None:
+    stores = [PostgresStore(parse_dsn(postgres_url)) for _ in range(4)]
+    failures: list[BaseException] = []
+
+    def write_batches(store: PostgresStore) -> None:
+        try:
+            store.open()
+            for _ in range(5):
+                store.write(rows(4))
+            store.close()
+        except BaseException as error:  # noqa: BLE001  asserted below
+            failures.append(error)
+
+    threads = [threading.Thread(target=write_batches, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    stored = contents(postgres_url)
+    assert len({row["number"] for row in stored}) == len({row["id"] for row in stored}) == 80

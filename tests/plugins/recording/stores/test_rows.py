@@ -1,0 +1,125 @@
+"""Rows that queries search: metadata, labels and positions."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.stores import tables
+from app.plugins.recording.stores.rows import LabelRow, MetadataRow, label_rows, metadata_rows, to_rows
+from metadata.request import MetadataEntry
+from tasks.image_classification import LabelledScore
+
+
+class Labelled(msgspec.Struct):
+    label: str
+
+
+@pytest.mark.parametrize(("row", "table"), [(MetadataRow, tables.metadata), (LabelRow, tables.labels)])
+def test_row_fields_follow_column_order(row: Any, table: Any) -> None:
+    columns = [column.name for column in table.columns]
+    assert ["number", *row._fields] == [name.replace("count", "times") for name in columns]
+
+
+def test_inference_row_has_a_value_for_each_column() -> None:
+    row = to_rows(RecordedInference(id="a", protocol="v2", model="detector", started=0, duration=0)).inference
+    assert {"number", *row} == {column.name for column in tables.inferences.columns}
+
+
+def test_value_is_stored_in_column_of_its_type() -> None:
+    entries = [
+        MetadataEntry("s", "str", "x"),
+        MetadataEntry("i", "int", -7),
+        MetadataEntry("f", "float", 0.5),
+        MetadataEntry("d", "dict", {"a": [1]}),
+    ]
+    assert metadata_rows(entries) == [
+        MetadataRow(0, "s", tv="x"),
+        MetadataRow(1, "i", iv=-7),
+        MetadataRow(2, "f", fv=0.5),
+        MetadataRow(3, "d", jv='{"a":[1]}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "iv", "fv"),
+    [(2**63 - 1, 2**63 - 1, None), (2**63, None, 2.0**63), (-(2**63), -(2**63), None), (-(2**70), None, -(2.0**70))],
+)
+def test_integer_above_64_bits_is_stored_as_float(value: int, iv: int | None, fv: float | None) -> None:
+    assert metadata_rows([MetadataEntry("k", "int", value)]) == [MetadataRow(0, "k", iv=iv, fv=fv)]
+
+
+def test_unfilterable_values_have_no_row() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"in": deep}
+    entries = [
+        MetadataEntry("huge", "int", 10**400),
+        MetadataEntry("deep", "dict", deep),
+        MetadataEntry("a", "str", ""),
+    ]
+    assert metadata_rows(entries) == [MetadataRow(2, "a", tv="")]
+
+
+def test_texts_are_truncated_and_number_of_rows_is_limited() -> None:
+    entries = [MetadataEntry("k" * 1000, "str", "v" * 1000)] * 1000
+    stored = metadata_rows(entries)
+    assert len(stored) == 256
+    assert stored[0] == MetadataRow(0, "k" * 400, tv="v" * 400)
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_document_never_contains_null_character(value: Any) -> None:
+    stored = metadata_rows([MetadataEntry("k", "dict", {"value": value})])
+    for row in stored:
+        assert row.jv is not None
+        assert "\0" not in json.dumps(json.loads(row.jv), ensure_ascii=False)
+
+
+def test_label_row_has_best_score_and_count() -> None:
+    records = [LabelledScore("ship", 0.3), LabelledScore("quay", 0.5), LabelledScore("ship", 0.8)]
+    assert sorted(label_rows(records)) == [LabelRow("quay", 0.5, 1), LabelRow("ship", 0.8, 2)]
+
+
+def test_label_row_can_have_no_score() -> None:
+    assert label_rows([Labelled("sky"), Labelled("sky"), "no record"]) == [LabelRow("sky", None, 2)]
+    assert label_rows([LabelledScore("sky", float("nan"))]) == [LabelRow("sky", None, 1)]
+    assert label_rows([{"label": "sky", "score": 1}]) == [LabelRow("sky", 1.0, 1)]
+
+
+def test_only_likeliest_classes_have_label_rows() -> None:
+    records = [LabelledScore(f"class {index}", index / 1000) for index in range(1000)]
+    scores = {row.label: row.score for row in label_rows(records)}
+    assert scores == {f"class {index}": index / 1000 for index in range(984, 1000)}
+    assert [row.label for row in label_rows(records[:12])] == ["class 11", "class 10"]
+
+
+def test_labels_with_same_prefix_keep_best_score() -> None:
+    long = "x" * 400
+    assert label_rows([LabelledScore(long + "a", 0.9), LabelledScore(long + "b", 0.5)]) == [LabelRow(long, 0.9, 1)]
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "expected"),
+    [
+        (51.5, -0.1, (51.5, -0.1)),
+        (51, 0, (51.0, 0.0)),
+        ("51.5", "-0.1", (51.5, -0.1)),
+        (90.0, -180.0, (90.0, -180.0)),
+        (90.1, 0.0, (None, None)),
+        (0.0, 180.5, (None, None)),
+        ("north", 0.0, (None, None)),
+        ("nan", 0.0, (None, None)),
+        (None, 0.0, (None, None)),
+        ({"deg": 1}, 0.0, (None, None)),
+    ],
+)
+def test_position_needs_two_numbers_in_range(latitude: Any, longitude: Any, expected: Any) -> None:
+    entries = [MetadataEntry("longitude", "?", longitude), MetadataEntry("latitude", "?", latitude)]
+    inference = RecordedInference(id="a", protocol="v2", model="detector", started=0, duration=0, metadata=entries)
+    row = to_rows(inference).inference
+    assert (row["latitude"], row["longitude"]) == expected

@@ -1,0 +1,144 @@
+"""The SQLite store, also when its file is locked, damaged or missing."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.core.settings.server import SettingsError
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import StoreError, StoreFault
+from tests.plugins.recording.contents import contents, select
+from tests.plugins.recording.small_disk import fill, small_disk
+from tests.plugins.recording.stores.test_stores import rows
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(file, busy_timeout=0.05)
+    store.open()
+    yield store
+    store.close()
+
+
+def test_store_uses_a_write_ahead_log(store: SqliteStore, file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_rows_of_a_killed_server_move_only_with_the_write_ahead_log(
+    store: SqliteStore, file: Path, tmp_path: Path
+) -> None:
+    store.write(rows())
+    # Files of a store that is still open are what a killed server leaves.
+    alone, complete = tmp_path / "alone.db", tmp_path / "complete.db"
+    shutil.copy(file, alone)
+    shutil.copy(file, complete)
+    shutil.copy(f"{file}-wal", f"{complete}-wal")
+    assert select(str(alone), "SELECT name FROM sqlite_master WHERE name = 'inferences'") == []
+    assert len(contents(str(complete))) == 1
+    store.close()
+    assert not Path(f"{file}-wal").exists()
+
+
+def test_lock_timeout_is_reported(store: SqliteStore, file: Path) -> None:
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreError, match="locked") as raised:
+        store.write(rows())
+    assert raised.value.fault is StoreFault.LOCKED
+    other.execute("ROLLBACK")
+    other.close()
+    store.write(rows())
+    assert len(contents(str(file))) == 1
+
+
+def test_full_disk_is_reported_and_keeps_stored_rows(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as disk:
+        file = disk / "store.db"
+        store = SqliteStore(file, busy_timeout=0.05)
+        store.open()
+        store.write(rows())
+        ballast = disk / "ballast"
+        fill(ballast)
+        with pytest.raises(StoreError, match="full") as raised:
+            store.write(rows(200))
+        assert raised.value.fault is StoreFault.FULL
+        assert len(contents(str(file))) == 1
+        ballast.unlink()
+        store.write(rows(200))
+        assert len(contents(str(file))) == 201
+        store.close()
+
+
+def test_damaged_store_is_reported_and_can_be_replaced(store: SqliteStore, file: Path) -> None:
+    store.write(rows(200))
+    store.close()
+    size = file.stat().st_size
+    with file.open("r+b") as damaged:
+        damaged.seek(4096)
+        damaged.write(os.urandom(size - 4096))
+    with pytest.raises(StoreError, match="malformed") as raised:
+        store.write(rows())
+    assert raised.value.fault is StoreFault.DAMAGED
+    file.unlink()
+    store.write(rows())
+    assert len(contents(str(file))) == 1
+
+
+def test_file_that_is_not_a_database_is_rejected(file: Path) -> None:
+    file.write_bytes(b"certainly not a database" * 1000)
+    with pytest.raises(StoreError, match="not a database") as raised:
+        SqliteStore(file).open()
+    assert raised.value.fault is StoreFault.DAMAGED
+
+
+def test_foreign_database_is_left_unchanged(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE bookmarks (title)")
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(SettingsError, match="something else"):
+        SqliteStore(file).open()
+    assert file.read_bytes() == before
+
+
+def test_name_that_looks_like_sqlite_uri_is_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore(Path("file:x.db?mode=memory"))
+    store.open()
+    store.close()
+    assert (tmp_path / "file:x.db?mode=memory").exists()
+
+
+def test_missing_folder_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="unable to open") as raised:
+        SqliteStore(tmp_path / "nowhere" / "store.db").open()
+    assert raised.value.fault is StoreFault.FAILED
+
+
+@pytest.mark.parametrize("removal", ["delete", "move"])
+def test_removed_file_is_created_again(store: SqliteStore, file: Path, removal: str) -> None:
+    store.write(rows())
+    for path in file.parent.iterdir():
+        if removal == "delete":
+            path.unlink()
+        else:
+            path.rename(path.with_name(path.name.replace("store", "old")))
+    store.write(rows())
+    assert len(contents(str(file))) == 1
+
+
+def test_statistics_for_the_query_planner_are_collected(store: SqliteStore, file: Path) -> None:
+    store.write(rows(1000))
+    indexes = {row["idx"] for row in select(str(file), "SELECT idx FROM sqlite_stat1")}
+    assert {"inference_metadata_tv", "inference_labels_label", "inferences_started"} <= indexes

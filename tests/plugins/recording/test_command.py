@@ -1,0 +1,181 @@
+"""``charioteer inferences``, run in this process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.core.cli import cli
+from app.core.settings.server import SettingsError
+from app.plugins.recording.command import inferences
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from tasks.inference.error import InferenceError
+from tests.support.data.recorded_rows import recorded_rows
+from tests.support.servers.server_process import ROOT
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Create a store with three inferences."""
+    file = tmp_path_factory.mktemp("cli") / "store.db"
+    store = SqliteStore(file)
+    store.open()
+    cars = [{"label": "[bold]car", "score": 0.9}] * 2 + [{"label": "dog", "score": 0.8}]
+    store.write(
+        [
+            recorded_rows("first", {"camera": "north", "latitude": 48.1, "longitude": 11.5}, cars),
+            recorded_rows("second", {"camera": "south"}, [{"prompt": "p", "answer": "a blue star"}], model="vlm"),
+            recorded_rows("third", {}, None, error="model_failed"),
+        ]
+    )
+    store.close()
+    return str(file)
+
+
+def test_inferences_are_shown_as_a_table(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inferences(store)
+    output = capsys.readouterr().out
+    for text in ("2 [bold]car, 1 dog", "camera=north", "a blue star", "model_failed", "1970-01-01 00:00:01", "second"):
+        assert text in output
+    assert output.index("third") < output.index("second") < output.index("first")
+
+
+def test_entities_are_counted_and_the_best_class_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.open()
+    entities = [{"entity_group": group, "score": 0.9, "word": "x"} for group in ("PLACE", "PLACE", "TIME")]
+    store.write([recorded_rows("tagged", {}, entities, task_type="TOKEN_CLASSIFICATION")])
+    classes = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
+    store.write([recorded_rows("classified", {}, classes, task_type="IMAGE_CLASSIFICATION")])
+    store.close()
+    inferences(str(tmp_path / "store.db"))
+    output = capsys.readouterr().out
+    assert "2 PLACE, 1 TIME" in output
+    assert "cat 0.75" in output
+
+
+def test_output_names_the_option_for_the_next_page(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inferences(store, limit=2)
+    assert capsys.readouterr().out.endswith("There are more: --after 2\n")
+    inferences(store, limit=2, after=2)
+    output = capsys.readouterr().out
+    assert "first" in output
+    assert "There are more" not in output
+
+
+def test_filters_select_inferences(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = InferenceQuery(where=['camera = "north"', "latitude > 48"], box="48,11,49,12")
+    inferences(store, query=query, json=True)
+    page = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in page["inferences"]] == ["first"]
+    assert page["next"] is None
+    inferences(store, query=InferenceQuery(label="cat"))
+    assert capsys.readouterr().out == "No inference matches\n"
+
+
+def test_options_are_parsed_into_a_query(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--where",
+        'camera = "north"',
+        "--where",
+        "longitude < 12",
+        "--box",
+        "-49,-11,49,12",
+        "--min-score",
+        "0.9",
+    ]
+    with pytest.raises(SystemExit) as exited:
+        cli(["inferences", store, *options, "--model-version", "1", "--json"])
+    assert exited.value.code == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["inferences"]] == ["first"]
+
+
+def test_sql_result_is_printed(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT label, count FROM recorded_labels ORDER BY label DESC"
+    inferences(store, sql=sql)
+    output = capsys.readouterr().out
+    assert output.index("label") < output.index("dog") < output.index("[bold]car")
+    inferences(store, sql=sql, limit=1, json=True)
+    assert json.loads(capsys.readouterr().out) == [{"label": "dog", "count": 1}]
+
+
+def test_sql_chooses_inferences_to_export(store: str, tmp_path: Path) -> None:
+    inferences(store, sql="SELECT id FROM recorded WHERE error IS NOT NULL OR model = 'vlm'", to=tmp_path / "a.jsonl")
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {"second", "third"}
+    with pytest.raises(SettingsError, match="--sql with --to needs a column id, got model"):
+        inferences(store, sql="SELECT model FROM recorded", to=tmp_path / "b.jsonl")
+
+
+def test_ids_of_no_inference_are_reported(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT id FROM recorded WHERE id = 'first' UNION ALL SELECT number FROM recorded_labels"
+    inferences(store, sql=sql, to=tmp_path / "a.jsonl")
+    error = capsys.readouterr().err.replace("\n", " ")
+    assert "No inference has 1 value of the column id" in error
+    assert "Wrote 1 inference to" in error
+
+
+def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inferences(store, id="second")
+    assert json.loads(capsys.readouterr().out)["model"] == "vlm"
+    with pytest.raises(SystemExit, match="There is no inference missing"):
+        inferences(store, id="missing")
+
+
+def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    inferences(store, to=tmp_path / "a.jsonl")
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
+    inferences(store, to=tmp_path / "a.data", format="csv", limit=2, query=InferenceQuery(until="1s"))
+    assert len((tmp_path / "a.data").read_text().splitlines()) == 3
+    inferences(store, to=tmp_path / "one.jsonl", limit=1)
+    inferences(store, to=tmp_path / "a.json")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Wrote 3 inferences to" in captured.err
+    assert "Wrote 1 inference to" in captured.err
+    assert "Skipped 3 inferences: COCO holds only objects in images of known size" in captured.err
+
+
+def test_export_reports_objects_with_redacted_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    box = {"label": "car", "score": "[redacted]", "xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2}
+    image = {"digest": "ab" * 32, "width": 8, "height": 8, "size": 1}
+    fields = {"id": "a", "protocol": "v2", "model": "m", "started": 0, "duration": 1, "task_type": "OBJECT_DETECTION"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(fields | {"records": [box, box], "image": image}))
+    inferences(str(tmp_path / "a.jsonl"), to=tmp_path / "a.json")
+    expected = "2 objects left out: a label, score or place that cannot be read, such as a redacted one"
+    assert expected in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
+    with pytest.raises(InferenceError, match="where: Expected conditions"):
+        inferences(store, query=InferenceQuery(where=["camera"]))
+    with pytest.raises(SettingsError, match="--sql cannot be combined with filters"):
+        inferences(store, sql="SELECT 1", query=InferenceQuery(label="car"))
+    with pytest.raises(SettingsError, match="Expected a file that ends in"):
+        inferences(store, to=tmp_path / "a.txt")
+    with pytest.raises(SettingsError, match="--to exports all matches"):
+        inferences(store, to=tmp_path / "a.csv", json=True)
+    with pytest.raises(SettingsError, match="--format: no effect without --to"):
+        inferences(store, format="csv")
+    with pytest.raises(SettingsError, match="--id prints one inference and cannot be combined with filters"):
+        inferences(store, id="second", query=InferenceQuery(label="car"))
+    with pytest.raises(InferenceError, match="there is no such file"):
+        inferences(str(tmp_path / "none.db"))
+    with pytest.raises(SettingsError, match="The store has an unknown scheme"):
+        inferences("mysql://x/y")
+
+
+def test_serving_without_recordings_imports_no_database() -> None:
+    program = """
+import sys
+from app.plugins.recording.service import recording_routes
+from app.plugins.recording.inferences import Inferences
+from app.core.settings.server import ServerSettings
+recording_routes(ServerSettings())
+print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
+"""
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert completed.stdout.strip() == "[]"

@@ -1,0 +1,186 @@
+"""Recorded inferences over HTTP."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.server.http.errors import create_error_handlers
+from app.core.settings.server import ServerSettings
+from app.plugins.recording.images import ImageFile, ImageFolder
+from app.plugins.recording.inferences import Inferences
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.service import recording_routes
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import parse_dsn
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
+from tests.support.data.recorded_rows import recorded_rows
+from tests.support.servers.server_process import run_server
+
+IMAGES = Path(__file__).parents[3] / "fixtures" / "images"
+DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}
+
+
+def client_of(inferences: Inferences) -> TestClient[Litestar]:
+    return TestClient(
+        Litestar(
+            inferences.handlers,
+            exception_handlers=create_error_handlers(),
+            openapi_config=None,
+            logging_config=None,
+            on_shutdown=[inferences.close],
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Litestar]]:
+    """Serve a store of inferences, three of them with images."""
+    folder = tmp_path_factory.mktemp("recorded")
+    images = ImageFolder(folder / "images", durable=False)
+    images.open()
+    images.write(
+        [
+            ImageFile(DIGESTS["jpeg"], (IMAGES / "scene.jpg").read_bytes()),
+            ImageFile(DIGESTS["html"], b"<html><script>alert(1)</script>"),
+        ]
+    )
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    store.write(
+        [recorded_rows(f"{number}-0-0", {"frame": number}, [{"label": "car", "score": 0.5}]) for number in range(60)]
+    )
+    store.write([recorded_rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()])
+    store.close()
+    inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder / "images"))
+    with client_of(inferences) as client:
+        yield client
+
+
+def test_next_leads_through_all_pages(client: TestClient[Litestar]) -> None:
+    ids: list[str] = []
+    parameters: dict[str, Any] = {"label": "car", "where": ["frame >= 5", "frame < 50"], "limit": "20"}
+    for expected in (20, 20, 5):
+        response = client.get("/inferences", params=parameters)
+        assert response.status_code == 200
+        page = response.json()
+        assert len(page["inferences"]) == expected
+        ids += [inference["id"] for inference in page["inferences"]]
+        parameters["after"] = page["next"]
+    assert page["next"] is None
+    assert ids == [f"{number}-0-0" for number in range(49, 4, -1)]
+
+
+def test_inference_is_returned_by_id_and_unknown_id_is_404(client: TestClient[Litestar]) -> None:
+    inference = client.get("/inferences/7-0-0").json()
+    assert inference["metadata"] == [{"key": "frame", "type": "int", "value": 7}]
+    missing = client.get("/inferences/missing")
+    assert (missing.status_code, missing.json()) == (404, {"error": "There is no inference 'missing'"})
+
+
+def test_image_has_its_own_content_type(client: TestClient[Litestar]) -> None:
+    response = client.get("/inferences/jpeg/image")
+    assert response.content == (IMAGES / "scene.jpg").read_bytes()
+    assert response.headers["content-type"] == "image/jpeg"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "content-disposition" not in response.headers
+
+
+def test_stored_file_that_is_not_an_image_is_sent_as_an_attachment(client: TestClient[Litestar]) -> None:
+    response = client.get("/inferences/html/image")
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert response.headers["content-disposition"] == "attachment"
+    assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
+
+
+@pytest.mark.parametrize("name", ["gone", "7-0-0"])
+def test_image_that_is_not_stored_is_404(client: TestClient[Litestar], name: str) -> None:
+    response = client.get(f"/inferences/{name}/image")
+    assert (response.status_code, response.json()) == (404, {"error": f"The image of '{name}' is not stored"})
+
+
+@pytest.mark.parametrize(
+    ("query", "error_text"),
+    [
+        ("where=camera", "where: Expected conditions such as"),
+        ("min-score=high", "min-score: Expected a score within 0..1, got 'high'"),
+        ("min_score=2", "min-score: Expected a score within 0..1, got 2"),
+        ("max-score=nan", "max-score: Expected a score within 0..1, got nan"),
+        ("limit=501", "limit: Expected a whole number from 1 to 500"),
+        ("limit=", "limit: Expected a whole number"),
+        ("limit=%D9%A1", "limit: Expected a whole number"),
+        ("after=x", "after: Expected the value of next from the previous page"),
+        ("box=1", "box: Expected south,west,north,east"),
+        ("near=1,2,3", "'near': Expected one of after, base-id"),
+        ("sql=SELECT+1", "'sql': Expected one of after, base-id"),
+        ("model=a&model=b", "model: Expected it once"),
+        ("modelname=a", "'modelname': Expected one of after, base-id"),
+        ("label=%00", "label: Expected text without zero characters"),
+        ("&".join(["where=a%3D1"] * 1000), "where: Expected at most 32 conditions"),
+    ],
+)
+def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], query: str, error_text: str) -> None:
+    response = client.get(f"/inferences?{query}")
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(error_text)
+
+
+def test_missing_store_is_503(tmp_path: Path) -> None:
+    with client_of(Inferences(lambda: RecordingReader(parse_dsn(str(tmp_path / "none.db"))))) as client:
+        response = client.get("/inferences")
+    assert response.status_code == 503
+    assert "there is no such file" in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error_text"),
+    [
+        (ServerSettings(), "This server records nothing; set --record to a store"),
+        (ServerSettings(record="x.db", host="0.0.0.0"), "--serve-inferences enables it"),
+        (ServerSettings(record="x.db", host="engine.example"), "--serve-inferences enables it"),
+        (ServerSettings(record="x.db", serve_inferences=False), "--serve-inferences enables it"),
+    ],
+)
+def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings, error_text: str) -> None:
+    with client_of(recording_routes(settings)) as client:
+        for path in ("/inferences", "/inferences/a", "/inferences/a/image"):
+            response = client.get(path)
+            assert response.status_code == 404
+            assert error_text in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ServerSettings(record="missing.db"),
+        ServerSettings(record="missing.db", host="::1"),
+        ServerSettings(record="missing.db", host="localhost"),
+        ServerSettings(record="missing.db", host="0.0.0.0", serve_inferences=True),
+    ],
+)
+def test_recordings_are_served_on_loopback_or_if_enabled(settings: ServerSettings) -> None:
+    with client_of(recording_routes(settings)) as client:
+        assert client.get("/inferences").status_code == 503
+
+
+@pytest.mark.slow
+def test_process_serves_the_inferences_that_it_recorded(tmp_path: Path) -> None:
+    image = (IMAGES / "scene.jpg").read_bytes()
+    arguments = ("--model", str(IMAGES.parent / "models" / "detector"), "--record", str(tmp_path / "store.db"))
+    with run_server(*arguments, "--record-images", str(tmp_path / "images")) as server:
+        entry = {"key": "camera", "type": "str", "value": "north"}
+        body = {"inputs": [image_input(encode_base64(image), metadata=json.dumps([entry]))]}
+        assert httpx.post(f"{server.address}/infer", json=body, timeout=60).status_code == 200
+        address = f"{server.address}/inferences"
+        assert httpx.get(address, params={"where": 'camera = "south"'}, timeout=60).json()["inferences"] == []
+        (inference,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}, timeout=60).json()[
+            "inferences"
+        ]
+        assert httpx.get(f"{address}/{inference['id']}/image", timeout=60).content == image
+        assert server.stop() == 0

@@ -1,0 +1,39 @@
+"""Metrics and log lines of recording."""
+
+import logging
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.plugins.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE, RecordingMetrics
+from app.plugins.recording.stores.store import StoreFault
+
+
+def test_store_is_up_at_start() -> None:
+    metrics = CollectorRegistry()
+    RecordingMetrics(metrics, "a store")
+    assert metrics.get_sample_value("charioteer_recording_up") == 1
+
+
+@pytest.mark.parametrize("reason", [BEHIND, STOPPING, UNWRITABLE, *StoreFault])
+def test_drop_counter_of_each_reason_starts_at_zero(reason: str) -> None:
+    metrics = CollectorRegistry()
+    report = RecordingMetrics(metrics, "a store")
+    assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
+    report.dropped(reason, 3)
+    assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 3
+
+
+def test_store_that_is_behind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    report = RecordingMetrics(CollectorRegistry(), "a store", lambda: now)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(100):
+            report.dropped(BEHIND)
+            report.committed(0.01)
+            now += 1
+        assert len(caplog.records) == 1
+        now += 10
+        report.committed(0.01)
+        report.committed(0.01)
+    assert [record.message for record in caplog.records][1:] == ["the store of recordings keeps up again"]

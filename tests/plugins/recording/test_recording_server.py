@@ -1,0 +1,231 @@
+"""Recording by a real server, over every protocol."""
+
+import base64
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import httpx
+import pytest
+
+from app.core.proto import message_class
+from app.plugins.recording.images import image_path
+from tests.plugins.recording.contents import Row, contents
+from tests.support.data.images import encode_base64
+from tests.support.polling import wait_until
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
+
+pytestmark = pytest.mark.slow
+
+PHOTOGRAPH = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
+METADATA = json.dumps([{"key": "camera", "type": "str", "value": "north"}])
+TENSOR = {
+    "name": "image",
+    "datatype": "BYTES",
+    "shape": [1],
+    "data": [encode_base64(PHOTOGRAPH)],
+    "parameters": {"metadata": METADATA},
+}
+
+
+class Client:
+    """Send requests with chosen ids, so that tests find their recordings."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._http = httpx.Client(base_url=server.address, timeout=60)
+        self._server = server
+
+    def close(self) -> None:
+        self._http.close()
+
+    def post(self, request_id: str, path: str, body: object, base: str = "", **headers: str) -> int:
+        url = f"{base or self._server.address}{path}"
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        all_headers = {"content-type": "application/json", "x-request-id": request_id, **headers}
+        return self._http.post(url, content=content, headers=all_headers).status_code
+
+    def call(self, request_id: str, method: str, message: Any) -> bytes:
+        with channel_to(self._server) as channel:
+            metadata = (("x-request-id", request_id),)
+            stub = channel.unary_unary(method)
+            return stub(message.SerializeToString(), metadata=metadata, timeout=60)
+
+    def stream(self, request_id: str, method: str, message: Any) -> int:
+        with channel_to(self._server) as channel:
+            metadata = (("x-request-id", request_id),)
+            stub = channel.unary_stream(method)
+            return len(list(stub(message.SerializeToString(), metadata=metadata, timeout=60)))
+
+    @property
+    def tensorflow_serving(self) -> str:
+        match = re.search(r"TensorFlow Serving +(http://\S+)", "".join(self._server.log))
+        assert match
+        return match[1]
+
+
+def channel_to(server: ServerProcess) -> Any:
+    return cast("Any", grpc).insecure_channel(server.grpc_address)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recorded")
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
+    """Return the rows of one request of each kind, by request id."""
+    store, images = folder / "store.db", folder / "images"
+    with run_server("--record", str(store), "--record-images", str(images)) as server:
+        with closing(Client(server)) as client:
+            send_requests(client)
+        assert server.stop() == 0
+    rows_by_id: dict[str, list[Row]] = {}
+    for row in contents(str(store)):
+        rows_by_id.setdefault(row["request_id"], []).append(row)
+    yield rows_by_id
+    shutil.rmtree(folder)
+
+
+def send_requests(client: Client) -> None:
+    """Send one request of each kind."""
+    detector = "/v2/models/detector/infer"
+    v1 = {"instances": [{"image": {"b64": encode_base64(PHOTOGRAPH)}}]}
+    base = {"chariot-inference-base-id": "base"}
+    assert client.post("chariot", "/v2/models/m-detector/infer", {"inputs": [TENSOR, TENSOR]}, **base) == 200
+    assert client.post("v2", detector, {"inputs": [TENSOR]}) == 200
+    assert client.post("v1", "/v1/models/detector:predict", v1) == 200
+    explained = {**v1, "parameters": {"samples": 20, "grid": 4}}
+    assert client.post("explained", "/v1/models/detector:explain", explained) == 200
+    halves = {"instances": [1.0, 2.0]}
+    serving_path = "/v1/models/half_plus_two:predict"
+    assert client.post("tfs", serving_path, halves, base=client.tensorflow_serving) == 200
+    grps = {"content-type": "application/octet-stream"}
+    assert client.post("grps", "/grps/v1/infer/predict?model=detector", PHOTOGRAPH, **grps) == 200
+    question = {"text_input": "What is this?", "image": encode_base64(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
+    assert client.post("streamed", "/v2/models/vlm/generate_stream", question) == 200
+    assert client.post("missing", "/v2/models/missing/infer", {"inputs": [TENSOR]}) == 404
+    assert client.post("broken", detector, b"{") == 400
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PHOTOGRAPH]}}
+    request = message_class("inference.ModelInferRequest")(model_name="detector", inputs=[tensor])
+    client.call("grpc", "/inference.GRPCInferenceService/ModelInfer", request)
+    message = message_class("grps.protos.v1.GrpsMessage")(model="detector", bin_data=PHOTOGRAPH)
+    client.call("grps-grpc", "/grps.protos.v1.GrpsService/Predict", message)
+    assert client.stream("grps-stream", "/grps.protos.v1.GrpsService/PredictStreaming", message) == 1
+
+
+EXPECTED = {
+    "chariot": ("chariot-v2-kserve", "detector", "OBJECT_DETECTION", None),
+    "v2": ("kserve-v2", "detector", "OBJECT_DETECTION", None),
+    "v1": ("kserve-v1", "detector", "OBJECT_DETECTION", None),
+    "explained": ("kserve-v1", "detector", "OBJECT_DETECTION", None),
+    "tfs": ("tensorflow-serving", "half_plus_two", "TENSOR", None),
+    "grps": ("grps", "detector", "OBJECT_DETECTION", None),
+    "streamed": ("kserve-v2", "vlm", "IMAGE_TEXT_TO_TEXT", None),
+    "missing": ("kserve-v2", "missing", "", "model_not_found"),
+    "broken": ("kserve-v2", "detector", "", "invalid_request"),
+    "grpc": ("kserve-v2", "detector", "OBJECT_DETECTION", None),
+    "grps-grpc": ("grps", "detector", "OBJECT_DETECTION", None),
+    "grps-stream": ("grps", "detector", "OBJECT_DETECTION", None),
+}
+
+
+@pytest.mark.parametrize("request_id", EXPECTED)
+def test_every_request_is_recorded_once(recorded: dict[str, list[Row]], request_id: str) -> None:
+    rows = recorded[request_id]
+    assert len(rows) == (2 if request_id == "chariot" else 1)
+    summaries = {(row["protocol"], row["model"], row["task_type"], row["error"]) for row in rows}
+    assert {(protocol.removesuffix("-grpc"), *rest) for protocol, *rest in summaries} == {EXPECTED[request_id]}
+
+
+def test_nothing_else_is_recorded(recorded: dict[str, list[Row]]) -> None:
+    assert set(recorded) == set(EXPECTED)
+
+
+def test_all_protocols_record_the_same_detections(recorded: dict[str, list[Row]]) -> None:
+    answers = [
+        row for name in ("chariot", "v2", "v1", "grps", "grpc", "grps-grpc", "grps-stream") for row in recorded[name]
+    ]
+    records = {row["records"] for row in answers}
+    assert len(records) == 1
+    assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(json.loads(records.pop())[0])
+    assert len({row["image_digest"] for row in answers}) == 1
+
+
+def test_ids_metadata_and_request_kind_are_recorded(recorded: dict[str, list[Row]]) -> None:
+    first, second = recorded["chariot"]
+    assert (first["base_id"], first["input"], second["input"]) == ("base", 0, 1)
+    assert json.loads(first["metadata"]) == [{"key": "camera", "type": "str", "value": "north"}]
+    assert [bool(recorded[name][0]["explanation"]) for name in ("v1", "explained")] == [False, True]
+    (answer,) = json.loads(recorded["streamed"][0]["records"])
+    assert answer["prompt"] == "What is this?"
+    assert answer["answer"]
+    assert "missing" in recorded["missing"][0]["message"]
+
+
+def test_image_is_stored_under_its_digest(recorded: dict[str, list[Row]], folder: Path) -> None:
+    row = recorded["v2"][0]
+    assert row["image_size"] == len(PHOTOGRAPH)
+    assert image_path(folder / "images", row["image_digest"]).read_bytes() == PHOTOGRAPH
+
+
+def test_server_killed_under_load_has_recorded_every_answer(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    answered_ids: list[str] = []
+    for kill in range(3):
+        with run_server("--model", "fixtures/models/classifier", "--record", str(store)) as server:
+            threads = [
+                threading.Thread(target=send_until_failure, args=(server.address, f"{kill}-{worker}", answered_ids))
+                for worker in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda enough=40 * (kill + 1): len(answered_ids) > enough)
+            os.kill(server.process.pid, signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+    recorded_ids = [row["request_id"] for row in contents(str(store))]
+    assert set(answered_ids) <= set(recorded_ids)
+    assert len(recorded_ids) == len(set(recorded_ids))
+
+
+def send_until_failure(address: str, name: str, answered_ids: list[str]) -> None:
+    """Send requests until the server stops answering."""
+    path = "/v2/models/classifier/infer"
+    with httpx.Client(base_url=address, timeout=60) as client, suppress(httpx.HTTPError):
+        for index in itertools.count():
+            headers = {"x-request-id": f"{name}-{index}"}
+            if client.post(path, json={"inputs": [TENSOR]}, headers=headers).status_code == 200:
+                answered_ids.append(headers["x-request-id"])
+
+
+def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
+    file = tmp_path / "no.db"
+    file.write_bytes(base64.b64encode(os.urandom(9000)))
+    with run_server("--record", str(file)) as server:
+        assert server.wait() == 1
+        log = "".join(server.log)
+        assert f"charioteer: The store of recordings cannot be used: {file}: file is not a database" in log
+        assert "Traceback" not in log
+
+
+def test_password_is_never_shown(tmp_path: Path) -> None:
+    address = "postgresql://me:hush-hush@127.0.0.1:1/store"
+    with run_server("--record", address) as server:
+        assert server.wait() == 1
+        assert "127.0.0.1:1/store" in "".join(server.log)
+        assert "hush" not in "".join(server.log)
+    with run_server("--record", address, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
+        metrics = httpx.get(f"{server.address}/metrics", timeout=60).text
+        assert "charioteer_recording_up 0.0" in metrics
+        assert server.stop() == 0
+        assert "hush" not in "".join(server.log) + metrics

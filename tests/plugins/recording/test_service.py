@@ -1,0 +1,90 @@
+"""Recording settings, and combinations that are rejected."""
+
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.core.settings.server import ServerSettings, SettingsError
+from app.plugins.recording.service import open_recorder
+from tests.support.data.inference_events import detection_event
+from tests.support.servers.server_process import ROOT
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ServerSettings:
+    return ServerSettings(record=str(tmp_path / "store.db"))
+
+
+def refusal(settings: ServerSettings) -> str:
+    with pytest.raises(SettingsError) as refused:
+        open_recorder(settings, CollectorRegistry())
+    return str(refused.value)
+
+
+def test_recording_is_off_by_default() -> None:
+    metrics = CollectorRegistry()
+    assert open_recorder(ServerSettings(), metrics) is None
+    assert list(metrics.collect()) == []
+
+
+def test_recorded_event_is_in_the_store(settings: ServerSettings, tmp_path: Path) -> None:
+    settings = replace(settings, record_images=tmp_path / "images", record_redact="plate, camera")
+    recorder = open_recorder(settings, CollectorRegistry())
+    assert recorder is not None
+    recorded = recorder.record(detection_event(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
+    assert recorded is not None
+    recorded.result(60)
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        (row,) = connection.execute("SELECT metadata, image_kept FROM inferences").fetchall()
+    connection.close()
+    assert row == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
+    recorder.close(10)
+
+
+def test_images_cannot_be_kept_longer_than_their_records(settings: ServerSettings, tmp_path: Path) -> None:
+    settings = replace(settings, record_images=tmp_path / "images", record_keep=7.0, record_keep_images=30.0)
+    assert refusal(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "option"),
+    [
+        ("record_images", Path("images"), "--record-images"),
+        ("record_keep", 7.0, "--record-keep"),
+        ("record_keep_images", 7.0, "--record-keep-images"),
+        ("record_redact", "camera", "--record-redact"),
+    ],
+)
+def test_recording_option_without_record_is_rejected(field: str, value: object, option: str) -> None:
+    message = refusal(replace(ServerSettings(), **{field: value}))
+    assert message == f"{option} needs --record"
+
+
+def test_unusable_image_folder_is_reported_at_start(settings: ServerSettings, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    message = refusal(replace(settings, record_images=tmp_path / "file" / "images"))
+    assert message.startswith("The store of recordings cannot be used: ")
+    assert "Not a directory" in message
+
+
+def test_best_effort_recording_starts_without_a_store(settings: ServerSettings, tmp_path: Path) -> None:
+    settings = replace(settings, record=str(tmp_path / "later" / "store.db"), record_mode="best-effort")
+    metrics = CollectorRegistry()
+    recorder = open_recorder(settings, metrics)
+    assert recorder is not None
+    assert recorder.record(detection_event()) is None
+    (tmp_path / "later").mkdir()
+    recorder.close(10)
+    assert metrics.get_sample_value("charioteer_recording_recorded_total") == 1
+
+
+def test_server_without_recording_imports_no_database() -> None:
+    databases = ("sqlalchemy", "asyncpg")
+    program = f"import sys, app.core.assembly.service; print([name for name in {databases!r} if name in sys.modules])"
+    completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

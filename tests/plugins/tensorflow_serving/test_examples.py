@@ -1,0 +1,185 @@
+"""Test classify and regress: signatures, features as tensors, and results as pairs and numbers."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
+from app.core.server.http.asgi import create_listener_app
+from app.core.settings.model import ModelSource
+from app.plugins.tensorflow_serving.routes import TensorFlowServing
+from app.plugins.tensorflow_serving.signatures import signatures
+from metadata.model import ModelMetadata
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.servers.apps import MAX_REQUEST_BYTES, model_source
+from tests.support.servers.grpc_server import build_engine_from_sources
+
+Compute = Callable[..., NDArray[Any]]
+
+REGRESS = "tensorflow/serving/regress"
+CLASSIFY = "tensorflow/serving/classify"
+
+
+def spec(name: str, *shape: int, datatype: Datatype = Datatype.FP32) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatype, shape=shape)
+
+
+def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute, *labels: str) -> Servable:
+    def model(batch: Sequence[TensorsInput]) -> Sequence[Tensors]:
+        outputs = [compute(**item.tensors) for item in batch]
+        return [
+            Tensors([Tensor(name=output.name, datatype=output.datatype, data=output_data)]) for output_data in outputs
+        ]
+
+    description = ModelMetadata(
+        task_type=TaskType.TENSOR, platform="made", layout="none", labels=labels, inputs=(), outputs=(), facts=()
+    )
+    return Servable(TensorInference(inputs, [output]), model, description, {})
+
+
+def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:
+    """Send examples, and return the status and the results or the error."""
+
+    def load(_: ModelSource) -> Servable:
+        return fake_model
+
+    app: Litestar = create_listener_app(
+        build_engine_from_sources([model_source("made")], load), TensorFlowServing(), MAX_REQUEST_BYTES
+    )
+    with TestClient(app) as client:
+        answer = client.post(f"/v1/models/made:{verb}", content=json.dumps({"examples": examples, **body}))
+    (result,) = answer.json().values()
+    return answer.status_code, result
+
+
+def zeros(*shape: int) -> Compute:
+    def compute(**_: NDArray[Any]) -> NDArray[Any]:
+        return np.zeros(shape, np.float32)
+
+    return compute
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "expected"),
+    [
+        ([spec("x", -1)], spec("y", -1), {REGRESS, CLASSIFY}),
+        ([spec("x", -1, 3)], spec("y", -1, 1), {REGRESS, CLASSIFY}),
+        ([spec("x", -1, 3)], spec("y", -1, 5), {CLASSIFY}),
+        ([spec("x", -1, -1)], spec("y", -1, -1), {CLASSIFY}),
+        ([spec("a", -1), spec("b", -1, 2, datatype=Datatype.INT64)], spec("y", -1), {REGRESS, CLASSIFY}),
+        # The model has no row for each example, or no FP32.
+        ([spec("x", 1, 3)], spec("y", -1), set[str]()),
+        ([spec("x")], spec("y", -1), set[str]()),
+        ([spec("x", -1, -1, -1)], spec("y", -1), set[str]()),
+        ([spec("x", -1)], spec("y", 1), set[str]()),
+        ([spec("x", -1)], spec("y"), set[str]()),
+        ([spec("x", -1)], spec("y", -1, 2, 2), set[str]()),
+        ([spec("x", -1)], spec("y", -1, datatype=Datatype.FP64), set[str]()),
+        ([spec("x", -1)], spec("y", -1, datatype=Datatype.BYTES), set[str]()),
+    ],
+)
+def test_model_with_fp32_rows_per_example_has_example_signatures(
+    inputs: Sequence[TensorSpec], output: TensorSpec, expected: set[str]
+) -> None:
+    assert set(signatures(servable(inputs, output, zeros()))) == {"serving_default", *expected}
+
+
+def test_features_become_rows_of_inputs_with_the_same_name() -> None:
+    inputs = [
+        spec("weights", -1, 2, 2),
+        spec("count", -1, datatype=Datatype.INT32),
+        spec("on", -1, datatype=Datatype.BOOL),
+        spec("word", -1, 1, datatype=Datatype.BYTES),
+    ]
+
+    def compute(
+        weights: NDArray[Any], count: NDArray[Any], on: NDArray[Any], word: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        assert (weights.shape[1:], weights.dtype, count.dtype, on.dtype) == ((2, 2), np.float32, np.int32, np.bool_)
+        lengths = np.array([len(text) for text in word.ravel()])
+        return (weights.sum(axis=(1, 2)) + 10 * count + 100 * on + 1000 * lengths).astype(np.float32)
+
+    fake_model = servable(inputs, spec("y", -1), compute)
+    first = {"weights": [1, 1, 1, 1], "count": 2, "on": True, "word": "abc", "other": []}
+    second = {"weights": [0.5, 0.25, 0.125, 0.125], "word": {"b64": "YWI="}}
+    status, results = post_examples(fake_model, "regress", first, second, context={"count": [3], "on": False})
+    assert (status, results) == (200, [3124.0, 2031.0])
+
+
+def test_free_dimension_must_be_equal_in_all_examples() -> None:
+    def total(x: NDArray[Any]) -> NDArray[Any]:
+        return x.sum(axis=(1, 2))
+
+    fake_model = servable([spec("x", -1, -1, 2)], spec("y", -1), total)
+    assert post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0, 4.0]}, {"x": [0.0, 0.0, 0.0, 1.0]}) == (
+        200,
+        [10.0, 1.0],
+    )
+    status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0]}, {"x": [1.0, 2.0, 3.0, 4.0]})
+    assert (status, error) == (400, "examples[1].x: Expected 2 values of feature x, got 4")
+    status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0]})
+    assert (status, error) == (400, "examples[0].x: Expected a multiple of 2 values of feature x, got 3")
+
+
+def test_single_output_column_is_one_number_per_example() -> None:
+    def mean(x: NDArray[Any]) -> NDArray[Any]:
+        return x.mean(axis=1, keepdims=True)
+
+    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 1), mean)
+    assert post_examples(fake_model, "regress", {"x": [1.0, 2.0]}) == (200, [1.5])
+    assert post_examples(fake_model, "classify", {"x": [1.0, 2.0]}) == (200, [[["", 1.5]]])
+
+
+def test_labels_are_used_only_if_there_is_one_for_each_score() -> None:
+    def identity(x: NDArray[Any]) -> NDArray[Any]:
+        return x
+
+    example = {"x": [0.25, 0.75]}
+    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat", "dog")
+    assert post_examples(fake_model, "classify", example) == (200, [[["cat", 0.25], ["dog", 0.75]]])
+    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat")
+    assert post_examples(fake_model, "classify", example) == (200, [[["", 0.25], ["", 0.75]]])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verb", "message"),
+    [
+        ((3,), "regress", "Input batch size did not match output batch size: 1 vs. 3"),
+        ((1, 2), "regress", "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got [1,2]"),
+        ((3, 1), "classify", "y: Expected scores output batch size of 1. Got: 3"),
+        ((1, 1, 1), "classify", "y: Expected Tensor shape: [batch_size num_classes] but got [1,1,1]"),
+    ],
+)
+def test_output_without_one_row_per_example_is_rejected(sizes: tuple[int, ...], verb: str, message: str) -> None:
+    fake_model = servable([spec("x", -1)], spec("y", -1), zeros(*sizes))
+    assert post_examples(fake_model, verb, {"x": 1.0}) == (400, message)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "value", "status", "message"),
+    [
+        (Datatype.INT32, 2**31, 400, "x: Expected values of type int32, got one out of range"),
+        (Datatype.UINT8, -1, 400, "x: Expected values of type uint8, got one out of range"),
+        (Datatype.INT64, 1.0, 400, "examples[0].x: Data types don't match. Data type: float but expected type: int64"),
+        (Datatype.INT64, "1", 400, "examples[0].x: Data types don't match. Data type: bytes but expected type: int64"),
+        (Datatype.BYTES, 1, 400, "examples[0].x: Data types don't match. Data type: int64 but expected type: bytes"),
+        (Datatype.FP16, 1.0, 501, "Conversion of a feature to type: half"),
+        (
+            Datatype.FP32,
+            [],
+            400,
+            "examples[0].x: Feature: x (data type: float) is required but could not be found.",
+        ),
+    ],
+)
+def test_feature_of_wrong_type_is_rejected(datatype: Datatype, value: object, status: int, message: str) -> None:
+    fake_model = servable([spec("x", -1, datatype=datatype)], spec("y", -1), zeros(1))
+    assert post_examples(fake_model, "regress", {"x": value}) == (status, message)

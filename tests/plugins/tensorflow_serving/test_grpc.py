@@ -1,0 +1,363 @@
+"""Test TensorFlow Serving over gRPC: signatures, examples, states, errors and their codes."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grpc
+import pytest
+from litestar.testing import TestClient
+
+from app.core.proto import message_class
+from app.core.protocols.grpc_protocol import GrpcProtocol
+from app.core.server.http.asgi import create_listener_app
+from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
+from app.plugins.tensorflow_serving.routes import TensorFlowServing
+from tasks.inference.error import ErrorKind
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
+from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
+
+PREDICTION = "tensorflow.serving.PredictionService"
+MODEL_SERVICE = "tensorflow.serving.ModelService"
+REGRESS = "tensorflow/serving/regress"
+CLASSIFY = "tensorflow/serving/classify"
+FLOAT, INT64, STRING = "DT_FLOAT", "DT_INT64", "DT_STRING"
+HALVES = {"x": {"dtype": FLOAT, "tensor_shape": {"dim": [{"size": 2}]}, "float_val": [1, 5]}}
+IMAGE = {"dtype": STRING, "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [encode_image(rectangle())]}
+MODELS = ("half_plus_two", "half_plus_three", "echo-pair", "echo-bytes", "detector", "classifier", "vlm", "failing")
+
+RESPONSES = {
+    "Predict": "PredictResponse",
+    "Classify": "ClassificationResponse",
+    "Regress": "RegressionResponse",
+    "MultiInference": "MultiInferenceResponse",
+    "GetModelMetadata": "GetModelMetadataResponse",
+    "GetModelStatus": "GetModelStatusResponse",
+    "HandleReloadConfigRequest": "ReloadConfigResponse",
+}
+
+
+def request_message(method: str, **fields: Any) -> Any:
+    name = RESPONSES[method].replace("Response", "Request")
+    return message_class(f"tensorflow.serving.{name}")(**fields)
+
+
+def call(peer: GrpcTestClient, method: str, **fields: Any) -> Any:
+    service = MODEL_SERVICE if "Status" in method or "Reload" in method else PREDICTION
+    data = peer.call_bytes(f"/{service}/{method}", request_message(method, **fields).SerializeToString())
+    return message_class(f"tensorflow.serving.{RESPONSES[method]}").FromString(data)
+
+
+def call_error(peer: GrpcTestClient, method: str, **fields: Any) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(peer, method, **fields)
+    error: Any = caught.value
+    return error.code().name, error.details()
+
+
+def spec(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, **fields}
+
+
+def examples(*features: Mapping[str, Mapping[str, Any]], context: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    messages = [{"features": {"feature": feature}} for feature in features]
+    if context is None:
+        return {"example_list": {"examples": messages}}
+    return {"example_list_with_context": {"examples": messages, "context": {"features": {"feature": context}}}}
+
+
+def floats(*values: float) -> dict[str, Any]:
+    return {"float_list": {"value": values}}
+
+
+@pytest.fixture(scope="module")
+def recorder() -> EventRecorder:
+    return EventRecorder()
+
+
+@pytest.fixture(scope="module")
+def peer(recorder: EventRecorder) -> Iterator[GrpcTestClient]:
+    with run_grpc_server(build_engine(MODELS, observers=[recorder])) as peer:
+        yield peer
+
+
+def test_predict_returns_values_with_the_resolved_version(peer: GrpcTestClient) -> None:
+    response = call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
+    assert list(response.outputs["y"].float_val) == [2.5, 4.5]
+    assert [dimension.size for dimension in response.outputs["y"].tensor_shape.dim] == [2]
+    version = response.model_spec.version
+    assert (response.model_spec.name, response.model_spec.signature_name, version.value) == (
+        "half_plus_two",
+        "serving_default",
+        1,
+    )
+
+
+def test_version_0_means_the_latest_version(peer: GrpcTestClient) -> None:
+    response = call(peer, "Predict", model_spec=spec("half_plus_two", version={"value": 0}), inputs=HALVES)
+    assert response.model_spec.version.value == 1
+
+
+def test_image_in_a_string_tensor_reaches_the_task(peer: GrpcTestClient) -> None:
+    for name in ("image", "image_bytes"):
+        outputs = call(peer, "Predict", model_spec=spec("detector"), inputs={name: IMAGE}).outputs
+        assert list(outputs["num_detections"].int_val) == [len(outputs["scores"].float_val)]
+
+
+def test_pixels_may_replace_an_encoded_image(peer: GrpcTestClient) -> None:
+    pixels = {
+        "dtype": "DT_UINT8",
+        "tensor_shape": {"dim": [{"size": size} for size in (1, 8, 8, 3)]},
+        "tensor_content": bytes(192),
+    }
+    outputs = call(peer, "Predict", model_spec=spec("detector"), inputs={"image": pixels}).outputs
+    assert "scores" in outputs
+
+
+def test_prompts_ask_about_each_image(peer: GrpcTestClient) -> None:
+    question = {"dtype": STRING, "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [b"What is it?"]}
+    outputs = call(peer, "Predict", model_spec=spec("vlm"), inputs={"image": IMAGE, "prompt": question}).outputs
+    assert all(tensor.string_val for tensor in outputs.values() if tensor.dtype == 7)
+
+
+def test_output_filter_selects_outputs(peer: GrpcTestClient) -> None:
+    one_number = {"dtype": INT64, "tensor_shape": {"dim": [{"size": 1}]}, "int64_val": [7]}
+    one_word = {"dtype": STRING, "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [b"a"]}
+    inputs = {"numbers": one_number, "words": one_word}
+    request = {"model_spec": spec("echo-pair"), "inputs": inputs}
+    assert set(call(peer, "Predict", **request).outputs) == {"numbers", "words"}
+    assert set(call(peer, "Predict", **request, output_filter=["words"]).outputs) == {"words"}
+    assert call_error(peer, "Predict", **request, output_filter=["z"]) == (
+        "INVALID_ARGUMENT",
+        "output tensor alias not found in signature: z Outputs expected to be in the set {numbers,words}.",
+    )
+    assert call_error(peer, "Predict", **request, output_filter=["words", "words"]) == (
+        "INVALID_ARGUMENT",
+        "duplicate output tensor alias: words",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "details"),
+    [
+        ({}, "INVALID_ARGUMENT", "Missing ModelSpec"),
+        ({"model_spec": spec("")}, "INVALID_ARGUMENT", "ModelSpec has no name specified."),
+        ({"model_spec": spec("m")}, "NOT_FOUND", "Servable not found for request: Latest(m)"),
+        (
+            {"model_spec": spec("half_plus_two", version={"value": 9})},
+            "NOT_FOUND",
+            "Servable not found for request: Specific(half_plus_two, 9)",
+        ),
+        (
+            {"model_spec": spec("half_plus_two", version_label="canary")},
+            "INVALID_ARGUMENT",
+            "Unrecognized servable version label: canary",
+        ),
+        (
+            {"model_spec": spec("half_plus_two", signature_name="s")},
+            "FAILED_PRECONDITION",
+            'Serving signature key "s" not found.',
+        ),
+        (
+            {"model_spec": spec("half_plus_two"), "inputs": {**HALVES, "z": HALVES["x"]}},
+            "INVALID_ARGUMENT",
+            "input size does not match signature: 2!=1 len({x,z}) != len({x}). "
+            "Sent extra: {z}. Missing but required: {}.",
+        ),
+        (
+            {"model_spec": spec("half_plus_two")},
+            "INVALID_ARGUMENT",
+            "input size does not match signature: 0!=1 len({}) != len({x}). Sent extra: {}. Missing but required: {x}.",
+        ),
+        (
+            {"model_spec": spec("half_plus_two"), "inputs": {"x": {**HALVES["x"], "dtype": "DT_INT32"}}},
+            "INVALID_ARGUMENT",
+            "x: Expects arg[0] to be float but int32 is provided",
+        ),
+        (
+            {"model_spec": spec("detector"), "inputs": {"image": {**IMAGE, "string_val": [b"no image"]}}},
+            "INVALID_ARGUMENT",
+            "image",
+        ),
+        ({"model_spec": spec("failing"), "inputs": {"image": IMAGE}}, "INTERNAL", ""),
+    ],
+)
+def test_predict_errors_have_code_and_message_of_the_real_server(
+    peer: GrpcTestClient, fields: dict[str, Any], code: str, details: str
+) -> None:
+    actual_code, actual_details = call_error(peer, "Predict", **fields)
+    assert actual_code == code
+    assert actual_details.startswith(details)
+
+
+def test_bytes_that_are_no_message_are_invalid(peer: GrpcTestClient) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        peer.call_bytes(f"/{PREDICTION}/Predict", b"\xff")
+    error: Any = caught.value
+    assert (error.code().name, error.details()) == ("INVALID_ARGUMENT", "Expected a PredictRequest, got other bytes")
+
+
+def test_regress_and_classify_return_a_result_for_each_example(peer: GrpcTestClient) -> None:
+    fields = {"model_spec": spec("half_plus_two"), "input": examples({"x": floats(1)}, {"x": floats(5)})}
+    regression = call(peer, "Regress", **fields)
+    assert [item.value for item in regression.result.regressions] == [2.5, 4.5]
+    assert regression.model_spec.signature_name == REGRESS
+    classification = call(peer, "Classify", **fields)
+    classes = [[(item.label, item.score) for item in row.classes] for row in classification.result.classifications]
+    assert classes == [[("", 2.5)], [("", 4.5)]]
+
+
+def test_image_feature_is_classified_best_first(peer: GrpcTestClient) -> None:
+    feature = {"bytes_list": {"value": IMAGE["string_val"]}}
+    result = call(peer, "Classify", model_spec=spec("classifier"), input=examples({"image": feature})).result
+    (row,) = result.classifications
+    assert [item.score for item in row.classes] == sorted((item.score for item in row.classes), reverse=True)
+    assert all(item.label for item in row.classes)
+
+
+def test_features_of_the_context_apply_to_examples_without_them(peer: GrpcTestClient) -> None:
+    inputs = examples({}, {"x": floats(5)}, context={"x": floats(1)})
+    result = call(peer, "Regress", model_spec=spec("half_plus_two"), input=inputs).result
+    assert [item.value for item in result.regressions] == [2.5, 4.5]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "details"),
+    [
+        ({}, "Input is empty."),
+        (examples(), "Input is empty."),
+        *[
+            (given, "examples[0].x: Feature: x (data type: float) is required but could not be found.")
+            for given in (examples({}), examples({"x": {}}))
+        ],
+        (
+            examples({"x": {"bytes_list": {"value": [b"1"]}}}),
+            "examples[0].x: Data types don't match. Data type: bytes but expected type: float",
+        ),
+        (examples({"x": floats(1, 2)}), "examples[0].x: Expected 1 values of feature x, got 2"),
+    ],
+)
+def test_examples_without_the_expected_features_are_invalid(
+    peer: GrpcTestClient, inputs: dict[str, Any], details: str
+) -> None:
+    error = call_error(peer, "Regress", model_spec=spec("half_plus_two"), input=inputs)
+    assert error == ("INVALID_ARGUMENT", details)
+
+
+def task(method: str, name: str = "half_plus_two") -> dict[str, Any]:
+    return {"model_spec": spec(name), "method_name": method}
+
+
+def test_multi_inference_runs_the_model_once_for_all_tasks(peer: GrpcTestClient, recorder: EventRecorder) -> None:
+    count = len(recorder.events)
+    inputs = examples({"x": floats(1)})
+    first, second = call(peer, "MultiInference", tasks=[task(CLASSIFY), task(REGRESS)], input=inputs).results
+    assert first.classification_result.classifications[0].classes[0].score == 2.5
+    assert second.regression_result.regressions[0].value == 2.5
+    assert (first.model_spec.signature_name, second.model_spec.signature_name) == (CLASSIFY, REGRESS)
+    assert len(recorder.events) == count + 1
+
+
+@pytest.mark.parametrize(
+    ("tasks", "error"),
+    [
+        ([], ("INVALID_ARGUMENT", "ModelSpec has no name specified.")),
+        ([task(REGRESS, "")], ("INVALID_ARGUMENT", "Found ModelSpec with an empty model name.")),
+        (
+            [task(REGRESS), task(REGRESS, "half_plus_three")],
+            ("INVALID_ARGUMENT", "All ModelSpecs in a MultiInferenceRequest must access the same model name."),
+        ),
+        ([task(REGRESS)] * 2, ("INVALID_ARGUMENT", f"Duplicate evaluation of signature: {REGRESS}")),
+        ([task("x")], ("UNIMPLEMENTED", "Unsupported signature method_name: x")),
+    ],
+)
+def test_tasks_that_do_not_belong_together_are_rejected(
+    peer: GrpcTestClient, tasks: list[dict[str, Any]], error: tuple[str, str]
+) -> None:
+    assert call_error(peer, "MultiInference", tasks=tasks, input=examples({"x": floats(1)})) == error
+
+
+def test_metadata_has_the_signatures_of_the_model(peer: GrpcTestClient) -> None:
+    response = call(peer, "GetModelMetadata", model_spec=spec("half_plus_two"), metadata_field=["signature_def"])
+    assert response.model_spec.version.value == 1
+    packed = response.metadata["signature_def"]
+    assert packed.type_url == "type.googleapis.com/tensorflow.serving.SignatureDefMap"
+    definitions = message_class("tensorflow.serving.SignatureDefMap").FromString(packed.value).signature_def
+    assert set(definitions) == {"serving_default", REGRESS, CLASSIFY}
+    tensor_info = definitions["serving_default"].inputs["x"]
+    assert (tensor_info.name, tensor_info.dtype, [dim.size for dim in tensor_info.tensor_shape.dim]) == ("x:0", 1, [-1])
+
+
+def test_metadata_fields_other_than_signatures_are_rejected(peer: GrpcTestClient) -> None:
+    assert call_error(peer, "GetModelMetadata", model_spec=spec("half_plus_two")) == (
+        "INVALID_ARGUMENT",
+        "GetModelMetadataRequest must specify at least one metadata_field",
+    )
+    assert call_error(peer, "GetModelMetadata", model_spec=spec("half_plus_two"), metadata_field=["x"]) == (
+        "INVALID_ARGUMENT",
+        "Metadata field x is not supported",
+    )
+
+
+def test_status_lists_the_versions_of_a_model(peer: GrpcTestClient) -> None:
+    (status,) = call(peer, "GetModelStatus", model_spec=spec("half_plus_two")).model_version_status
+    assert (status.version, status.state, status.status.error_code) == (1, 30, 0)
+    assert call_error(peer, "GetModelStatus", model_spec=spec("m")) == (
+        "NOT_FOUND",
+        "Could not find any versions of model m",
+    )
+    assert call_error(peer, "GetModelStatus", model_spec=spec("half_plus_two", version={"value": 2})) == (
+        "NOT_FOUND",
+        "Could not find version 2 of model half_plus_two",
+    )
+
+
+def test_configuration_of_models_cannot_be_replaced(peer: GrpcTestClient) -> None:
+    code, details = call_error(peer, "HandleReloadConfigRequest")
+    assert code == "UNIMPLEMENTED"
+    assert "repository API of KServe V2" in details
+
+
+@pytest.mark.parametrize(
+    ("protocol", "code"),
+    [
+        (TensorFlowPredictionService(), "NOT_FOUND"),
+        (TensorFlowPredictionService(loading_status=503), "UNAVAILABLE"),
+    ],
+)
+def test_code_for_a_loading_model_comes_from_the_settings(protocol: GrpcProtocol, code: str) -> None:
+    engine = build_engine(("half_plus_two",), loaded=False)
+    with run_grpc_server(engine, protocols=[protocol, TensorFlowModelService()]) as peer:
+        error = call_error(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
+        assert error == (code, "Servable not found for request: Latest(half_plus_two)")
+        (status,) = call(peer, "GetModelStatus", model_spec=spec("half_plus_two")).model_version_status
+        assert status.state == 20
+
+
+def test_rest_and_grpc_share_metrics() -> None:
+    engine = build_engine(("half_plus_two",))
+    app = create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)
+    with run_grpc_server(engine, protocols=[TensorFlowPredictionService()]) as peer, TestClient(app) as client:
+        call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
+        call_error(peer, "Predict", model_spec=spec("half_plus_two", signature_name="s"))
+        call_error(peer, "Predict", model_spec=spec("unknown"))
+        client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
+        page = client.get("/monitoring/prometheus/metrics").text
+    count = ":tensorflow:serving:request_count"
+    assert f'{count}{{model_name="half_plus_two",status="OK"}} 2.0' in page
+    assert f'{count}{{model_name="half_plus_two",status="FAILED_PRECONDITION"}} 1.0' in page
+    assert f'{count}{{model_name="",status="NOT_FOUND"}} 1.0' in page
+    latency = ":tensorflow:serving:request_latency_count"
+    assert f'{latency}{{API="Predict",entrypoint="GRPC",model_name="half_plus_two"}} 1.0' in page
+
+
+def test_observers_receive_the_calls(peer: GrpcTestClient, recorder: EventRecorder) -> None:
+    count = len(recorder.events)
+    call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
+    call_error(peer, "Predict", model_spec=spec(""))
+    events = recorder.events[count:]
+    assert {event.protocol for event in events} == {"tensorflow-serving-grpc"}
+    assert [(event.model_name, event.outcome) for event in events] == [
+        ("half_plus_two", None),
+        ("", ErrorKind.INVALID_REQUEST),
+    ]

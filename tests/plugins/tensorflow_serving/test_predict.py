@@ -1,0 +1,341 @@
+"""Test the TensorFlow Serving listener beyond the golden exchanges: states, labels, CORS, metrics and bodies."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.core.assembly.service import Service
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import ModelState, Registration
+from app.core.engine.models.servable import Servable
+from app.core.protocols.status import grpc_status, http_status
+from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.core.settings.server import DEMO_MODELS, ServerSettings
+from app.plugins.tensorflow_serving.routes import TensorFlowServing
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.models.scripted_model import EventRecorder
+from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
+from tests.support.servers.grpc_server import build_engine_from_sources
+
+Client = TestClient[Litestar]
+
+HALF_PLUS_TWO = DEMO_MODELS / "half_plus_two"
+LABELS = {"stable": "1", "canary": "3", "broken": "4"}
+
+
+def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
+    return ModelSource(name=name, version=version, folder=Path(name), settings=ModelSettings(**settings))
+
+
+def load(source: ModelSource) -> Servable:
+    if source.version == "4":
+        raise ModelError("its file is empty")
+    if source.name == "versioned":
+        return load_test_model(ModelSource(name="echo-int64", version=source.version, folder=source.folder))
+    return load_test_model(source)
+
+
+def listener_client(engine: Engine, *, any_origin: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
+    protocol = TensorFlowServing(any_origin=any_origin, loading_status=loading_status)
+    return TestClient(create_listener_app(engine, protocol, MAX_REQUEST_BYTES))
+
+
+@pytest.fixture
+def recorder() -> EventRecorder:
+    return EventRecorder()
+
+
+@pytest.fixture
+def engine(recorder: EventRecorder) -> Engine:
+    names = ("classifier", "detector", "failing", "half_plus_two", "echo-pair", "greeter")
+    versions = [source("versioned", version, version_labels=LABELS) for version in ("1", "2", "3", "4", "1.5")]
+    others = [ModelSource(name=name, version="1", folder=DEMO_MODELS / name) for name in names]
+    return build_engine_from_sources([*versions, *others], load, observers=[recorder])
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[Client]:
+    with listener_client(engine) as client:
+        yield client
+
+
+def version_states(client: Client, path: str = "/v1/models/versioned") -> list[tuple[str, str, str, str]]:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return [
+        (status["version"], status["state"], status["status"]["error_code"], status["status"]["error_message"])
+        for status in answer.json()["model_version_status"]
+    ]
+
+
+def error_message(client: Client, path: str, body: object, status: int) -> str:
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.post(path, content=content)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    reply = answer.json()
+    assert list(reply) == ["error"]
+    return reply["error"]
+
+
+def test_status_lists_every_version_with_the_latest_first(client: Client) -> None:
+    assert version_states(client) == [
+        ("4", "END", "UNKNOWN", "its file is empty"),
+        ("3", "AVAILABLE", "OK", ""),
+        ("2", "AVAILABLE", "OK", ""),
+        ("1.5", "AVAILABLE", "OK", ""),
+        ("1", "AVAILABLE", "OK", ""),
+    ]
+    assert version_states(client, "/v1/models/versioned/labels/stable") == version_states(client)
+    assert version_states(client, "/v1/models/versioned/versions/4") == version_states(client)[:1]
+
+
+def test_loading_version_is_loading_and_unloaded_version_is_end(engine: Engine, client: Client) -> None:
+    def set_state(state: ModelState, *, wanted: bool) -> None:
+        registration = Registration(source=source("other"), state=state, reason="not loaded yet", enabled=wanted)
+        engine.registry.replace("other", [registration])
+
+    set_state(ModelState.LOADING, wanted=True)
+    assert version_states(client, "/v1/models/other") == [("1", "LOADING", "OK", "")]
+    body = {"instances": [1]}
+    assert (
+        error_message(client, "/v1/models/other:predict", body, 404) == "Servable not found for request: Latest(other)"
+    )
+    metadata = client.get("/v1/models/other/metadata")
+    assert (metadata.status_code, metadata.json()["error"]) == (404, "Servable not found for request: Latest(other)")
+    set_state(ModelState.UNAVAILABLE, wanted=False)
+    assert version_states(client, "/v1/models/other") == [("1", "END", "OK", "")]
+
+
+def test_loading_status_503_is_returned_while_no_version_is_ready(engine: Engine) -> None:
+    loading = Registration(source=source("other"), state=ModelState.LOADING, reason="not loaded yet")
+    failed = Registration(source=source("other", "2"), state=ModelState.UNAVAILABLE, reason="its file is empty")
+    engine.registry.replace("other", [loading, failed])
+    path, body = "/v1/models/other", {"instances": [1]}
+    with listener_client(engine, loading_status=503) as client:
+        message = "Servable not found for request: Latest(other)"
+        assert error_message(client, f"{path}:predict", body, 503) == message
+        assert error_message(client, f"{path}:classify", {"examples": [{"x": 1}]}, 503) == message
+        assert client.get(f"{path}/metadata").status_code == 503
+        assert version_states(client, path)[1] == ("1", "LOADING", "OK", "")
+        # A failed version is not loading, so it stays 404.
+        error_message(client, f"{path}/versions/2:predict", body, 404)
+        error_message(client, "/v1/models/unknown:predict", body, 404)
+
+
+def test_latest_ready_version_is_the_default(client: Client) -> None:
+    assert client.get("/v1/models/versioned/metadata").json()["model_spec"]["version"] == "3"
+    assert client.get("/v1/models/versioned/versions/2/metadata").json()["model_spec"]["version"] == "2"
+    assert client.get("/v1/models/versioned/versions/002/metadata").json()["model_spec"]["version"] == "2"
+    message = error_message(client, "/v1/models/versioned/versions/4:predict", {"instances": [[1]]}, 404)
+    assert message == "Servable not found for request: Specific(versioned, 4)"
+
+
+@pytest.mark.parametrize(("label", "version"), [("stable", "1"), ("canary", "3"), ("c%61nary", "3")])
+def test_label_selects_a_version(client: Client, label: str, version: str) -> None:
+    path = f"/v1/models/versioned/labels/{label}"
+    assert client.get(f"{path}/metadata").json()["model_spec"]["version"] == version
+    answer = client.post(f"{path}:predict", json={"instances": [[7]]})
+    assert (answer.status_code, answer.json()) == (200, {"predictions": [[7]]})
+
+
+def test_label_of_a_version_that_is_not_ready_is_not_found(client: Client) -> None:
+    message = error_message(client, "/v1/models/versioned/labels/broken:predict", {"instances": [[1]]}, 404)
+    assert message == "Servable not found for request: Specific(versioned, 4)"
+
+
+def test_label_of_an_unknown_model_is_rejected(client: Client) -> None:
+    message = error_message(client, "/v1/models/missing/labels/stable:predict", {"instances": [1]}, 400)
+    assert message == "Unrecognized servable version label: stable"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v2/models/m", "/metrics", "/schema", "/monitoring/prometheus"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_path_outside_v1_returns_an_html_404(client: Client, method: str, path: str) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<H1>Not Found</H1>" in answer.text
+
+
+@pytest.mark.parametrize("any_origin", [False, True])
+def test_cors_headers_are_sent_only_if_enabled(engine: Engine, any_origin: bool) -> None:
+    expected_headers = {
+        "access-control-allow-origin": "*",
+        "access-control-allow-methods": "POST, GET",
+        "access-control-allow-headers": "Content-Type",
+    }
+    path = "/v1/models/half_plus_two"
+    with listener_client(engine, any_origin=any_origin) as client:
+        answers = [
+            client.get(path),
+            client.post(f"{path}:predict", content=b"{"),
+            client.options(f"{path}:predict", headers={"Origin": "https://example.org"}),
+            client.options(f"{path}:predict"),
+        ]
+    assert [answer.status_code for answer in answers] == [200, 400, 200, 400]
+    for answer in answers:
+        cors_headers = {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
+        assert cors_headers == (expected_headers if any_origin else {})
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://a.example", 200), ("https://a.example:8443", 200), ("null", 400), ("", 400), ("ftp://a.example", 400)],
+)
+def test_options_request_needs_a_valid_origin(client: Client, origin: str, status: int) -> None:
+    answer = client.options("/v1/anything", headers={"Origin": origin})
+    assert (answer.status_code, answer.content) == (status, b"")
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize("cors", ["", "*"])
+def test_listener_exists_only_if_enabled(enabled: bool, cors: str) -> None:
+    settings = ServerSettings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
+    service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
+    assert [(listener.name, listener.port) for listener in service.listeners[1:]] == [
+        ("TensorFlow Serving", 8501)
+    ] * enabled
+    for listener in service.listeners[1:]:
+        with TestClient(listener.app, base_url="http://127.0.0.1") as client:
+            answer = client.get("/v1/models/half_plus_two")
+            assert ("access-control-allow-origin" in answer.headers) is (cors == "*")
+            # The main application loads the models, and it is not started here.
+            assert answer.json()["model_version_status"][0]["state"] == "LOADING"
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_loading_status_comes_from_the_settings(status: Literal[404, 503]) -> None:
+    settings = ServerSettings(grpc=False, page=False, loading_status=status)
+    service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
+    with TestClient(service.listeners[1].app, base_url="http://127.0.0.1") as client:
+        assert client.get("/v1/models/half_plus_two/metadata").status_code == status
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_error_kind_has_a_code_and_the_matching_status(kind: ErrorKind) -> None:
+    statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
+    statuses |= {"NOT_FOUND": 404, "UNAUTHENTICATED": 401, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500, "CANCELLED": 499}
+    statuses |= {"PERMISSION_DENIED": 403}
+    status = TensorFlowServing().error_answer(InferenceError(kind, "message")).status
+    assert status == (413 if kind is ErrorKind.TOO_LARGE else statuses[grpc_status(kind).name])
+    assert status in (http_status(kind), 501)
+
+
+def test_openapi_schema_describes_the_listener() -> None:
+    app = create_app(
+        build_engine_from_sources([], load), [], CollectorRegistry(), MAX_REQUEST_BYTES, listeners=[TensorFlowServing()]
+    )
+    with TestClient(app) as client:
+        schema = client.get("/schema").json()
+    paths = {path: operations for path, operations in schema["paths"].items() if path.startswith("/v1/")}
+    assert [tag["name"] for tag in schema["tags"]] == ["tensorflow-serving"]
+    assert "a port of its own" in schema["tags"][0]["description"]
+    model_path = "/v1/models/{target}"
+    model_paths = [model_path, f"{model_path}/versions/{{version}}", f"{model_path}/labels/{{label}}"]
+    get_paths = [*model_paths, *(f"{path}/metadata" for path in model_paths)]
+    post_paths = [f"{path}:{verb}" for path in model_paths for verb in ("predict", "classify", "regress")]
+    assert {path: set(operations) for path, operations in paths.items()} == {
+        **dict.fromkeys(get_paths, frozenset({"get"})),
+        **dict.fromkeys(post_paths, frozenset({"post"})),
+    }
+    assert all(
+        operation["tags"] == ["tensorflow-serving"]
+        for operations in paths.values()
+        for operation in operations.values()
+    )
+
+
+def test_head_request_is_rejected(client: Client) -> None:
+    assert client.head("/v1/models/half_plus_two").status_code == 400
+
+
+def metrics(client: Client) -> dict[str, float]:
+    answer = client.get("/monitoring/prometheus/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; ")
+    assert answer.headers["content-type"].count("charset") == 1
+    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_metrics_count_the_requests_of_this_listener(client: Client) -> None:
+    for _ in range(3):
+        client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
+    client.post("/v1/models/half_plus_two:regress", json={"examples": [{"x": 1.0}]})
+    client.post("/v1/models/half_plus_two:predict", content=b"{")
+    client.post("/v1/models/missing:predict", json={"instances": [1.0]})
+    client.post("/v1/models/failing:predict", json={"instances": [{"b64": encode_base64(encode_image(rectangle()))}]})
+    client.get("/v1/models/half_plus_two")
+    client.get("/v1/foo")
+    samples = metrics(client)
+    count = ":tensorflow:serving:request_count"
+    assert {name: value for name, value in samples.items() if name.startswith(f"{count}{{")} == {
+        f'{count}{{model_name="half_plus_two",status="OK"}}': 5,
+        f'{count}{{model_name="half_plus_two",status="INVALID_ARGUMENT"}}': 1,
+        # Unknown model names do not become metric labels.
+        f'{count}{{model_name="",status="NOT_FOUND"}}': 1,
+        f'{count}{{model_name="",status="INVALID_ARGUMENT"}}': 1,
+        f'{count}{{model_name="failing",status="INTERNAL"}}': 1,
+    }
+    latency = ":tensorflow:serving:request_latency_count"
+    assert {name: value for name, value in samples.items() if name.startswith(latency)} == {
+        f'{latency}{{API="predict",entrypoint="REST",model_name="half_plus_two"}}': 3,
+        f'{latency}{{API="regress",entrypoint="REST",model_name="half_plus_two"}}': 1,
+        f'{latency}{{API="",entrypoint="REST",model_name="half_plus_two"}}': 1,
+    }
+    runtime = ":tensorflow:serving:runtime_latency_count"
+    assert {name: value for name, value in samples.items() if name.startswith(runtime)} == {
+        f'{runtime}{{API="Predict",model_name="half_plus_two",runtime="onnx"}}': 3,
+        f'{runtime}{{API="Regress",model_name="half_plus_two",runtime="onnx"}}': 1,
+    }
+    assert (
+        samples[':tensorflow:serving:request_latency_sum{API="predict",entrypoint="REST",model_name="half_plus_two"}']
+        > 1
+    )
+
+
+def test_metrics_path_with_a_query_is_rejected(client: Client) -> None:
+    answer = client.get("/monitoring/prometheus/metrics?x=1")
+    assert answer.status_code == 400
+    assert answer.text == (
+        "Unexpected path: /monitoring/prometheus/metrics?x=1. Should be /monitoring/prometheus/metrics"
+    )
+
+
+def test_observers_receive_successful_and_failed_requests(client: Client, recorder: EventRecorder) -> None:
+    client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]}, headers={"X-Request-ID": "seven"})
+    client.post("/v1/models/missing:predict", json={"instances": [1.0]})
+    client.post("/v1/models/half_plus_two:predict", content=b"")
+    assert [(event.model_name, event.outcome) for event in recorder.events] == [
+        ("half_plus_two", None),
+        ("missing", ErrorKind.MODEL_NOT_FOUND),
+        ("half_plus_two", ErrorKind.INVALID_REQUEST),
+    ]
+    assert recorder.events[0].request_id == "seven"
+    assert {event.protocol for event in recorder.events} == {"tensorflow-serving"}
+
+
+def test_compressed_body_is_read_and_bad_compression_is_rejected(client: Client) -> None:
+    body = gzip.compress(b'{"instances": [1.0]}')
+    path = "/v1/models/half_plus_two:predict"
+    answer = client.post(path, content=body, headers={"Content-Encoding": "gzip"})
+    assert answer.json() == {"predictions": [2.5]}
+    for encoding, content in (("br", body), ("gzip", body[:-9]), ("gzip", b"{}")):
+        answer = client.post(path, content=content, headers={"Content-Encoding": encoding})
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("Content-Encoding: ")
+
+
+def test_body_over_the_limit_is_rejected(client: Client) -> None:
+    answer = client.post("/v1/models/half_plus_two:predict", content=b" " * (MAX_REQUEST_BYTES + 1))
+    assert (answer.status_code, list(answer.json())) == (413, ["error"])

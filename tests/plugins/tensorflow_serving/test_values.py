@@ -1,0 +1,238 @@
+"""Test nested values as tensors: fast reading and the error check agree, and so do rows and columns."""
+
+import base64
+import contextlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from app.core.engine.models.servable import Servable
+from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, read_tensors
+from app.plugins.tensorflow_serving.signatures import Signature, predict_signature
+from app.plugins.tensorflow_serving.values import read_object, read_tensor
+from metadata.model import ModelMetadata
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+
+READABLE = [datatype for datatype in Datatype if datatype not in (Datatype.FP16, Datatype.BF16, Datatype.UINT16)]
+
+LEAVES: Any = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.integers(-(2**65), 2**65),
+    st.floats(),
+    st.text(max_size=3),
+    st.just({"b64": "YWJj"}),
+    st.just({"b64": "?"}),
+    st.just({"a": 1}),
+)
+NESTED: Any = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=8)
+
+
+def fail_if_called(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
+    raise AssertionError("only the signature is used")
+
+
+def signature(**inputs: Datatype) -> Signature:
+    specs = [TensorSpec(name=name, datatype=datatype, shape=(-1,)) for name, datatype in inputs.items()]
+    description = ModelMetadata(
+        task_type=TaskType.TENSOR, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
+    )
+    return predict_signature(Servable(TensorInference(specs, specs), fail_if_called, description, {}), "")
+
+
+def values_of(tensor: InputTensor) -> Any:
+    if isinstance(tensor, Tensor):
+        return tensor.data.tolist()
+    return np.array([element.binary() for element in tensor.elements], object).reshape(tensor.shape).tolist()
+
+
+def error_of(work: Callable[[], object]) -> str | None:
+    try:
+        work()
+    except InferenceError as error:
+        return str(error)
+    return None
+
+
+@given(st.sampled_from(READABLE), NESTED)
+def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: object) -> None:
+    try:
+        tensor = read_tensor("x", datatype, value)
+    except InferenceError as error:
+        failure = error
+    else:
+        assert tensor.shape == np.array(value, object if datatype is Datatype.BYTES else None).shape
+        return
+    assert failure.kind is ErrorKind.INVALID_REQUEST
+    assert failure.path.startswith("x")
+
+
+@given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
+def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
+    nested = data.tolist()
+    model_signature = signature(x=Datatype.INT64)
+    bodies: list[dict[str, Any]] = [
+        {"instances": nested},
+        {"instances": [{"x": row} for row in nested]},
+        {"inputs": nested},
+        {"inputs": {"x": nested}},
+    ]
+    results = [read_tensors(body, model_signature) for body in bodies]
+    assert [form for _, form in results] == [
+        TensorFormat.ROW,
+        TensorFormat.ROW,
+        TensorFormat.COLUMN,
+        TensorFormat.COLUMN,
+    ]
+    for tensors, _ in results:
+        assert tensors["x"].shape == data.shape
+        assert values_of(tensors["x"]) == nested
+
+
+@given(st.lists(st.tuples(st.integers(-99, 99), st.binary(max_size=5)), min_size=1, max_size=5))
+def test_rows_and_columns_of_several_inputs_agree(rows: list[tuple[int, bytes]]) -> None:
+    def b64(data: bytes) -> dict[str, str]:
+        return {"b64": base64.b64encode(data).decode()}
+
+    model_signature = signature(number=Datatype.INT32, data=Datatype.BYTES)
+    from_rows, _ = read_tensors(
+        {"instances": [{"data": b64(data), "number": number} for number, data in rows]}, model_signature
+    )
+    columns = {"number": [number for number, _ in rows], "data": [b64(data) for _, data in rows]}
+    from_columns, _ = read_tensors({"inputs": columns}, model_signature)
+    for tensors in (from_rows, from_columns):
+        assert {name: values_of(tensor) for name, tensor in tensors.items()} == {
+            "number": columns["number"],
+            "data": [data for _, data in rows],
+        }
+
+
+@given(st.lists(NESTED, min_size=1, max_size=4))
+def test_plain_rows_are_read_or_rejected(instances: list[object]) -> None:
+    with contextlib.suppress(InferenceError):
+        tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32))
+        assert tensors["x"].shape[0] == len(instances)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["x", "y", "z"]), NESTED), min_size=1, max_size=4))
+def test_named_rows_are_read_or_rejected(instances: list[object]) -> None:
+    with contextlib.suppress(InferenceError):
+        tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32, y=Datatype.BYTES))
+        assert set(tensors) == {"x", "y"}
+
+
+BAD_ROWS: list[tuple[list[object], str]] = [
+    (
+        [{"b64": "YQ=="}],
+        "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
+        "tensorinfo_map",
+    ),
+    ([{"y": "a"}], "instances[0]: JSON object: keys must be equal to: x,y"),
+    ([{}], "instances[0]: JSON object: keys must be equal to: x,y"),
+    ([{"x": 1, "y": "a"}, [1]], "Expecting object but got list at item 1 of input list"),
+    ([{"x": 1, "y": "a"}, {"b64": "YQ=="}], "Expecting object but got list at item 1 of input list"),
+    ([{"x": [1], "y": "a"}, {"x": [2.5, None], "y": "a"}], "x[1]: Expected rows of one length, 1, got one of 2"),
+    ([{"x": [1], "y": "a"}, {"x": [None], "y": "a"}], "x[1][0]: JSON Value: None is not of expected type: float"),
+    ([{"x": 1, "y": "a"}, {"x": 1, "y": 2}], 'y[1]: Expected a text, or {"b64": "<base64>"}, got 2'),
+]
+
+
+@pytest.mark.parametrize(("instances", "message"), BAD_ROWS)
+def test_bad_row_is_rejected_with_its_path(instances: list[object], message: str) -> None:
+    model_signature = signature(y=Datatype.BYTES, x=Datatype.FP32)
+    assert error_of(lambda: read_tensors({"instances": instances}, model_signature)) == message
+
+
+def test_model_without_inputs_is_rejected() -> None:
+    error = error_of(lambda: read_tensors({"instances": [1]}, signature()))
+    assert error == "Failed to get input map for signature: serving_default"
+
+
+def test_more_than_64_dimensions_are_rejected() -> None:
+    value: Any = 1.0
+    for _ in range(65):
+        value = [value]
+    for body in ({"instances": value}, {"inputs": value}):
+        error = error_of(lambda body=body: read_tensors(body, signature(x=Datatype.FP32)))
+        assert error is not None
+        assert "Expected a tensor of at most 64 dimensions, got 65" in error
+
+
+def test_integer_too_large_for_a_double_is_rejected() -> None:
+    error = error_of(lambda: read_tensors({"inputs": [10**400]}, signature(x=Datatype.FP32)))
+    assert error == "x: Number too big to be stored in double."
+
+
+def test_large_tensor_is_read() -> None:
+    values = np.arange(1_000_000, dtype=np.float32).reshape(100, 100, 100)
+    document = json.loads(json.dumps({"inputs": values.tolist()}))
+    tensors, _ = read_tensors(document, signature(x=Datatype.FP32))
+    assert isinstance(tensors["x"], Tensor)
+    assert np.array_equal(tensors["x"].data, values)
+
+
+def test_a_string_is_text_and_base64_is_bytes() -> None:
+    tensor = read_tensor("x", Datatype.BYTES, ["YWJj", {"b64": "YWJj"}])
+    assert isinstance(tensor, BytesTensor)
+    assert [element.text() for element in tensor.elements] == ["YWJj", "abc"]
+
+
+VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=4))
+def test_json_of_the_standard_library_is_read(document: dict[str, object]) -> None:
+    assert read_object(json.dumps(document).encode()) == document
+
+
+def test_nan_and_infinity_are_read() -> None:
+    numbers: Any = read_object(b'{"a": [NaN, Infinity, -Infinity]}')["a"]
+    assert math.isnan(numbers[0])
+    assert numbers[1:] == [math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("trailing", [b"", b"X", b"}", b"\n{}", b" \xff"])
+def test_data_after_the_first_value_is_ignored(trailing: bytes) -> None:
+    assert read_object(b'{"a": 1}' + trailing) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "JSON Parse error: Expecting value: line 1 column 1 (char 0)"),
+        (b"  ", "JSON Parse error: Expecting value"),
+        (b'{"a": nul}', "JSON Parse error: Expecting value: line 1 column 7 (char 6)"),
+        (b"{a: 1}", "JSON Parse error: Expecting property name"),
+        (b'{"a": [1 2]}', "JSON Parse error: Expecting ',' delimiter: line 1 column 10 (char 9)"),
+        (b'{"a": "b', "JSON Parse error: Unterminated string"),
+        (b'{"a": "\xff"}', "JSON Parse error: 'utf-8' codec can't encode"),
+        (b'{"a": "\\ud800"}', "JSON Parse error: 'utf-8' codec can't encode"),
+        (b'{"a\\ud800": 1}', "JSON Parse error: 'utf-8' codec can't encode"),
+        (b'{"a": 1e999}', "JSON Parse error: Number too big to be stored in double."),
+        (b'{"a": NaN, "b": ' + b"9" * 5000 + b"}", "JSON Parse error: Number too big to be stored in double."),
+        (b'{"a": ' + b"[" * 100_000, "JSON Parse error: maximum recursion depth exceeded"),
+        (b"[1, 2]", "JSON Value: [1, 2] Is not object"),
+        (b'"text"', "JSON Value: 'text' Is not object"),
+        (b"null", "JSON Value: None Is not object"),
+    ],
+)
+def test_invalid_body_is_rejected_with_the_reason(body: bytes, message: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_object(body)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    assert str(caught.value).startswith(message)

@@ -1,0 +1,267 @@
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.core.runtimes.onnxruntime.files.location import find_component_graphs
+from app.core.settings.model import ModelSource
+from app.plugins.text.image_text_to_text.assembly import assemble, load
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.task import TaskType, TokenUsage
+from tasks.text.generation import Message, MessagePart
+
+
+@pytest.fixture
+def model(tiny: Any, folder: Path) -> Any:
+    return assemble(tiny.source(folder))[0]
+
+
+def answers(model: Any, *items: Any) -> list[list[str]]:
+    return [list(prediction.answers) for prediction in model(items)]
+
+
+@pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (4, 3, 2, 1), (9, 0, 0, 200)])
+@pytest.mark.parametrize("words", ["what is this", "a", "w3 w4 w5 red"])
+def test_answers_equal_those_computed_without_cache(
+    tiny: Any, model: Any, features: tuple[int, ...], words: str
+) -> None:
+    item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=9)
+    assert answers(model, item) == [[tiny.reference(words, features, 9)]]
+
+
+def test_every_prompt_of_every_image_is_answered(tiny: Any, model: Any) -> None:
+    prompts = ("what is this", "red green", "w1")
+    items = [tiny.prompted_image(tiny.image_with_features(n, 1, 2, 3), *prompts, max_new_tokens=5) for n in (1, 2)]
+    expected = [[tiny.reference(words, (n, 1, 2, 3), 5) for words in prompts] for n in (1, 2)]
+    assert answers(model, *items) == expected
+    assert [prediction.prompts for prediction in model(items)] == [prompts, prompts]
+
+
+def test_an_answer_ends_before_any_end_token(tiny: Any, folder: Path) -> None:
+    words, features = "what is this", (1, 2, 3, 4)
+    endless = tiny.reference(words, features, 8, ends=()).split()
+    end = tiny.vocabulary.index(endless[4])
+    tiny.change(folder / "generation_config.json", eos_token_id=[tiny.end, end])
+    model = assemble(tiny.source(folder))[0]
+    item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=8)
+    assert answers(model, item) == [[tiny.reference(words, features, 8, ends=(tiny.end, end))]]
+    assert len(answers(model, item)[0][0].split()) < len(endless)
+
+
+@pytest.mark.parametrize("max_new_tokens", [1, 2, 7])
+def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path, max_new_tokens: int) -> None:
+    tiny.change(folder / "generation_config.json", eos_token_id=None)
+    model, description = assemble(tiny.source(folder))
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=max_new_tokens)
+    assert answers(model, item) == [[tiny.reference("what is this", (1, 2, 3, 4), max_new_tokens, ends=())]]
+    assert "none: answers end at max_new_tokens" in [fact.value for fact in description.facts]
+
+
+def test_prompt_longer_than_context_is_rejected_with_its_index(tiny: Any, model: Any) -> None:
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "w1 " * 58)
+    with pytest.raises(
+        InferenceError, match="among the model's 64 tokens, got 64 tokens, 4 of them the image"
+    ) as caught:
+        model([item])
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
+
+
+def test_answer_stops_at_context_length(tiny: Any, folder: Path) -> None:
+    tiny.change(folder / "generation_config.json", eos_token_id=9999)
+    model = assemble(tiny.source(folder))[0]
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "w1 " * 57, max_new_tokens=30)
+    [[answer]] = answers(model, item)
+    assert answer == tiny.reference("w1 " * 57, (1, 2, 3, 4), 1, ends=())
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
+def test_unusable_prompt_is_rejected(tiny: Any, model: Any, prompt: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", prompt)])
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
+
+
+def test_control_token_in_prompt_is_named_in_error(tiny: Any, model: Any) -> None:
+    with pytest.raises(InferenceError, match=r"without the model's control tokens, got <end>$"):
+        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "is <end> it")])
+
+
+@pytest.mark.parametrize("prompt", ["unheard of", "<unk>", "{{ 7 * 7 }}", "{% raw %}", "\x00", "😀 ﷽", "a" * 5000])
+def test_unknown_words_are_answered(tiny: Any, model: Any, prompt: str) -> None:
+    [[answer]] = answers(model, tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), prompt, max_new_tokens=4))
+    assert answer == tiny.reference(prompt, (1, 2, 3, 4), 4)
+
+
+def test_no_image_is_prepared_before_all_prompts_are_checked(tiny: Any, model: Any) -> None:
+    prepared: list[object] = []
+    model.prepare = prepared.append
+    with pytest.raises(InferenceError):
+        model(
+            [
+                tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a"),
+                tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), ""),
+            ]
+        )
+    assert prepared == []
+
+
+def test_image_is_encoded_once_for_all_prompts(tiny: Any, model: Any) -> None:
+    prepared: list[object] = []
+    prepare_image = model.prepare
+
+    def prepare(image: Any) -> Any:
+        prepared.append(image)
+        return prepare_image(image)
+
+    model.prepare = prepare
+    model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "red", "w1", max_new_tokens=1)])
+    assert len(prepared) == 1
+
+
+def test_sampling_is_repeatable_only_with_same_seed(tiny: Any, model: Any) -> None:
+    def sample(**parameters: object) -> list[list[str]]:
+        return answers(
+            model,
+            tiny.prompted_image(
+                tiny.image_with_features(1, 2, 3, 4), "a", temperature=9.0, max_new_tokens=20, **parameters
+            ),
+        )
+
+    assert sample(seed=7) == sample(seed=7)
+    assert len({str(sample(seed=seed)) for seed in range(4)}) > 1
+    assert len({str(sample()) for _ in range(6)}) > 1
+
+
+def test_sampling_from_one_token_is_greedy(tiny: Any, model: Any) -> None:
+    image = tiny.image_with_features(1, 2, 3, 4)
+    greedy = answers(model, tiny.prompted_image(image, "what", max_new_tokens=9))
+    for parameters in ({"top_k": 1}, {"top_p": 0.0}):
+        item = tiny.prompted_image(image, "what", max_new_tokens=9, temperature=5.0, **parameters)
+        assert answers(model, item) == greedy
+
+
+def test_concurrent_calls_give_independent_answers(tiny: Any, model: Any) -> None:
+    cases = [((n, 2, 3, n % 5), f"w{n % 9} what") for n in range(40)]
+
+    def answer_of(case: tuple[tuple[int, ...], str]) -> str:
+        features, words = case
+        return answers(model, tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=12))[0][0]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(answer_of, cases))
+    assert found == [tiny.reference(words, features, 12) for features, words in cases]
+
+
+def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path) -> None:
+    model = assemble(tiny.source(tiny.write(tmp_path, subfolder="onnx", suffix="_fp16", half=True)))[0]
+    item = tiny.prompted_image(tiny.image_with_features(1, 0, 1, 0), "what", max_new_tokens=3)
+    assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
+
+
+def test_answer_is_streamed_in_chunks(tiny: Any, model: Any) -> None:
+    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)
+    *chunks, last = model.stream([item])
+    assert len(chunks) > 1
+    assert "".join(chunk.text for chunk in chunks) == tiny.reference("what is this", (1, 2, 3, 4), 9)
+    assert (last.usage, last.finish) == (TokenUsage(prompt=9, completion=9), "length")
+
+
+def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
+    assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
+    (tmp_path / "onnx").mkdir()
+    for name in ("vision_encoder_q4", "embed_tokens", "decoder_model_merged_q4f16"):
+        (tmp_path / "onnx" / f"{name}.onnx").touch()
+    assert find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+    (tmp_path / "onnx" / "embed_tokens.onnx").unlink()
+    assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+
+
+def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
+    for suffix in ("", "_q4"):
+        tiny.write(tmp_path, suffix=suffix)
+    facts = {fact.topic: fact.value for fact in assemble(tiny.source(tmp_path))[1].facts}
+    assert facts["graphs"] == "vision_encoder.onnx, embed_tokens.onnx, decoder_model_merged.onnx"
+    named = msgspec.structs.replace(tiny.source(tmp_path), file=tmp_path / "decoder_model_merged_q4.onnx")
+    facts = {fact.topic: fact.value for fact in assemble(named)[1].facts}
+    assert facts["graphs"] == "vision_encoder_q4.onnx, embed_tokens_q4.onnx, decoder_model_merged_q4.onnx"
+
+
+def test_description_lists_detected_properties(tiny: Any, folder: Path) -> None:
+    description = load(tiny.source(folder)).description
+    assert description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
+    assert (description.platform, description.layout) == ("onnx", "llava")
+    assert [spec.name for spec in description.inputs] == ["pixel_values", "input_ids"]
+    assert [spec.name for spec in description.outputs] == ["logits"]
+    assert {fact.topic: fact.value for fact in description.facts} == {
+        "graphs": "vision_encoder.onnx, embed_tokens.onnx, decoder_model_merged.onnx",
+        "model type": "llava",
+        "layers with a cache": "1",
+        "preprocessing": "4x4, stretch, RGB, scale 1",
+        "normalisation": "mean [0.0, 0.0, 0.0], std [1.0, 1.0, 1.0]",
+        "chat template": "chat_template.jinja",
+        "image token": "<image> (2)",
+        "end of answer": "<end>",
+        "context": "64 tokens",
+    }
+
+
+def test_importing_the_package_imports_no_framework() -> None:
+    heavy = "{'onnxruntime', 'tokenizers', 'jinja2', 'transformers'}"
+    code = f"import sys, app.plugins.text.image_text_to_text.assembly; print(sorted({heavy} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_loading_does_not_import_transformers(folder: Path, tiny: Any) -> None:
+    code = (
+        "import sys, pathlib; from app.core.settings.model import ModelSource; "
+        "from app.plugins.text.image_text_to_text.assembly import load; "
+        f"load(ModelSource(name='a', version='1', folder=pathlib.Path({json.dumps(str(folder))}))); "
+        "print('transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def conversation(tiny: Any, *features: tuple[int, ...], **parameters: Any) -> PromptedImage:
+    image, *more = (tiny.image_with_features(*values) for values in features)
+    place, text = MessagePart(type="image"), MessagePart(type="text", text="what is")
+    messages = (
+        Message("user", (place, text)),
+        Message("assistant", (MessagePart(type="text", text="a red square"),)),
+        Message("user", (*[place] * len(more), text)),
+    )
+    settings = GenerationParameters(messages=messages, **parameters)
+    return PromptedImage((image, *more), ("what is",), settings, "messages")
+
+
+def test_conversation_with_several_images_is_one_prompt(tiny: Any, model: Any) -> None:
+    features = ((1, 2, 3, 4), (5, 6, 7, 8), (9, 8, 7, 6))
+    item = conversation(tiny, *features, max_new_tokens=6)
+    # The template adds no space after a message.
+    text = "user: <image> what isassistant: a red squareuser: <image> <image> what is assistant:"
+    chunks = list(model.stream([item]))
+    expected = tiny.continued(text, features, 6)
+    assert "".join(chunk.text for chunk in chunks) == expected == answers(model, item)[0][0]
+    assert chunks[-1].usage.prompt == len(text.split()) - 3 + 12
+
+
+def test_conversation_without_images_is_answered(tiny: Any, model: Any) -> None:
+    messages = (Message("user", (MessagePart(type="text", text="what is"),)),)
+    settings = GenerationParameters(messages=messages, max_new_tokens=6)
+    item = PromptedImage((), ("what is",), settings, "messages")
+    assert answers(model, item)[0][0] == tiny.continued("user: what is assistant:", (), 6)
+
+
+def test_text_of_a_conversation_must_not_contain_control_tokens(tiny: Any, model: Any) -> None:
+    item = conversation(tiny, (1, 2, 3, 4))
+    bad = Message("user", (MessagePart(type="text", text="what <image>"),))
+    parameters = GenerationParameters(messages=(*(item.parameters.messages or ()), bad))
+    with pytest.raises(InferenceError, match="control tokens, got <image>") as caught:
+        model([msgspec.structs.replace(item, parameters=parameters)])
+    assert caught.value.path == "messages"

@@ -1,0 +1,67 @@
+"""Send requests to servables, and run transformers itself on the same images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
+from app.core.wire.bytes_elements import BinaryElement, StringElement
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, InputTensor
+from tests.support.data.images import encode_image
+from tests.support.models import tiny_models
+
+
+def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:
+    """Return an image of coloured shapes on noise."""
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 80, (height, width, 3), np.uint8)
+    cv2.rectangle(pixels, (width // 8, height // 6), (width // 2, height // 2), (220, 30, 40), -1)
+    cv2.circle(pixels, (width * 3 // 4, height * 2 // 3), min(width, height) // 5, (20, 200, 250), -1)
+    return pixels
+
+
+def image_input(*images: NDArray[np.uint8], **parameters: object) -> BytesTensor:
+    elements = [BinaryElement(encode_image(image)) for image in images]
+    return BytesTensor(name="image", shape=(len(images),), elements=elements, parameters=parameters)
+
+
+def text_input(*texts: str, **parameters: object) -> BytesTensor:
+    elements = [StringElement(text) for text in texts]
+    return BytesTensor(name="args", shape=(len(texts),), elements=elements, parameters=parameters)
+
+
+def request(*inputs: InputTensor) -> InferenceRequest:
+    return InferenceRequest(id="r", model_name="m", inputs=inputs)
+
+
+def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
+    """Return the records of every item of every input."""
+    outputs = servable.predict(request(*inputs), Limits()).outputs
+    return [list(prediction.records()) for output in outputs for prediction in output.predictions]
+
+
+def pil_image(pixels: NDArray[np.uint8]) -> PIL.Image.Image:
+    return PIL.Image.fromarray(pixels)
+
+
+def model_and_processor(folder: Path, auto: str) -> tuple[Any, Any]:
+    """Return the model as transformers loads it, and its image processor."""
+    t = tiny_models.transformers()
+    model = getattr(t, auto).from_pretrained(folder, local_files_only=True).eval()
+    return model, t.AutoImageProcessor.from_pretrained(folder, local_files_only=True, backend="pil")
+
+
+def forward(model: Any, inputs: Any) -> Any:
+    with tiny_models.torch().no_grad():
+        return model(**inputs)
+
+
+def by_score(records: Sequence[Any]) -> list[Any]:
+    return sorted(records, key=lambda record: -record.score)

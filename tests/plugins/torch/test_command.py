@@ -1,0 +1,138 @@
+"""Export of transformers models to ONNX files that give the same answers."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from app.core.assembly.discovery import discover
+from app.core.assembly.models import describe
+from app.core.settings.model import ModelError
+from app.plugins.torch.command import export
+from app.plugins.torch.compare_export import export_model
+from tasks.task import TaskType
+from tests.support.command_line import charioteer
+from tests.support.models import tiny_language, tiny_vision
+from tests.support.models.tiny_models import LABELS
+
+pytestmark = pytest.mark.slow
+
+TOLERANCE = 1e-4
+
+SCORE_TOLERANCES = {"segformer": 0.1}
+"""Maximum differences of served scores that have other causes than the graph.
+
+ONNX files of segformer average scores before they are enlarged.
+"""
+
+
+@pytest.mark.parametrize(
+    ("make_model", "task_type", "any_size"),
+    [
+        (tiny_vision.vit, TaskType.IMAGE_CLASSIFICATION, False),
+        (tiny_vision.resnet, TaskType.IMAGE_CLASSIFICATION, False),
+        (tiny_vision.detr, TaskType.OBJECT_DETECTION, True),
+        (tiny_vision.yolos, TaskType.OBJECT_DETECTION, True),
+        (tiny_vision.rt_detr, TaskType.OBJECT_DETECTION, False),
+        (tiny_vision.d_fine, TaskType.OBJECT_DETECTION, False),
+        (tiny_vision.segformer, TaskType.IMAGE_SEGMENTATION, False),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_exported_model_gives_the_same_answers(
+    tmp_path: Path, make_model: Callable[[Path], Path], task_type: TaskType, any_size: bool
+) -> None:
+    folder = make_model(tmp_path / "model")
+    exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
+    assert exported.max_difference < TOLERANCE
+    assert exported.any_size is any_size
+    assert len({comparison.size for comparison in exported.comparisons}) == (4 if any_size else 1)
+    assert exported.score_difference is not None
+    assert exported.score_difference < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
+    (source,) = discover(tmp_path / "onnx")
+    metadata = describe(source)
+    assert (metadata.platform, metadata.task_type, tuple(metadata.labels)) == ("onnx", task_type, LABELS)
+
+
+def test_exported_file_has_metadata_of_its_source(tmp_path: Path) -> None:
+    exported = export_model(tiny_vision.vit(tmp_path / "model"), tmp_path / "onnx", 17, TOLERANCE)
+    graph: Any = vars(onnx)["load"](str(exported.file))
+    properties = {property_.key: property_.value for property_ in graph.metadata_props}
+    assert properties["architecture"] == "ViTForImageClassification"
+    assert json.loads(properties["labels"]) == list(LABELS)
+    assert [tensor.name for tensor in graph.graph.input] == ["pixel_values"]
+    assert graph.opset_import[0].version == 17
+
+
+def test_export_of_an_unsupported_model_is_rejected(tmp_path: Path) -> None:
+    folder = tiny_language.clip(tmp_path / "model")
+    with pytest.raises(ModelError, match="zero-shot-image-classification cannot be exported"):
+        export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
+    with pytest.raises(ModelError, match="own folder"):
+        export_model(folder, folder, 17, TOLERANCE)
+
+
+def test_runtime_settings_are_not_copied_to_the_export(tmp_path: Path) -> None:
+    """Copy labels and parameters, but not the settings about the weights, which do not apply to the export."""
+    folder = tiny_vision.vit(tmp_path / "model")
+    runtime_settings = {"runtime": "transformers", "uri": "model.safetensors", "transformers": {"dtype": "bfloat16"}}
+    copied = {"labels": ["x", "y", "z"], "parameters": {"top_k": 2}}
+    (folder / "model-settings.json").write_text(json.dumps({**runtime_settings, **copied}))
+    exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
+    assert exported.max_difference < TOLERANCE
+    assert exported.score_difference is not None
+    assert exported.score_difference < TOLERANCE
+    assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == copied
+    (source,) = discover(tmp_path / "onnx")
+    assert tuple(describe(source).labels) == ("x", "y", "z")
+
+
+def test_export_of_a_folder_with_two_versions_is_rejected(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        (tmp_path / "model" / version).mkdir(parents=True)
+        (tmp_path / "model" / version / "config.json").write_text("{}")
+        (tmp_path / "model" / version / "model.safetensors").touch()
+    with pytest.raises(ModelError, match="holds 2 versions; export the folder of one"):
+        export_model(tmp_path / "model", tmp_path / "onnx", 17, TOLERANCE)
+
+
+def test_export_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    folder = tiny_vision.vit(tmp_path / "model")
+    with pytest.raises(ModelError, match=r"needs the extra torch, pip install 'charioteer\[torch\]' \(.*onnx"):
+        export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
+
+
+def test_command_prints_the_differences(tmp_path: Path) -> None:
+    folder = tiny_vision.vit(tmp_path / "model")
+    completed = charioteer("export", folder, "--output", tmp_path / "onnx", "--tolerance", "1e-4")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "32x32" in completed.stdout
+    assert "differ by more than" not in completed.stdout
+
+
+def test_command_fails_when_answers_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        export(tiny_vision.vit(tmp_path / "model"), output=tmp_path / "onnx", tolerance=0)
+    assert caught.value.code == 1
+    assert "They differ by more than 0" in capsys.readouterr().out
+
+
+def test_command_says_that_equal_scores_explain_a_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tiny_vision.yolos(tmp_path / "model")
+    weights = importlib.import_module("safetensors.torch")
+    tensors = weights.load_file(folder / "model.safetensors")
+    for name, tensor in tensors.items():
+        tensor *= 0.0 if name.startswith("class_labels_classifier") else 1.0
+    weights.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(SystemExit):
+        export(folder, output=tmp_path / "onnx", tolerance=1e-12)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "100% of the original model's scores are equal to another one" in printed

@@ -1,0 +1,47 @@
+"""Compare detections with the post-processing of transformers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.core.engine.models.servable import Servable
+from tests.plugins.torch.asking import answers, forward, image_input, model_and_processor, pil_image, scene
+
+pytestmark = pytest.mark.slow
+
+DETECTORS = ["detr", "yolos", "rt_detr", "d_fine"]
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+@pytest.mark.parametrize("threshold", [0.0, 0.4])
+def test_boxes_equal_those_of_processor(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str, threshold: float
+) -> None:
+    model, processor = model_and_processor(folder_of(name), "AutoModelForObjectDetection")
+    pixels = scene(150, 90)
+    outputs = forward(model, processor(images=pil_image(pixels), return_tensors="pt"))
+    expected = processor.post_process_object_detection(outputs, threshold=threshold, target_sizes=[(90, 150)])[0]
+    boxes = expected["boxes"].numpy().clip(0, [150, 90, 150, 90])
+    order = np.argsort(-expected["scores"].numpy(), kind="stable")
+    order = order[np.all(boxes[order, 2:] > boxes[order, :2], axis=1)]
+    (found,) = answers(served(name), image_input(pixels, score_threshold=threshold))
+    assert len(found) == len(order) > 0
+    scores = expected["scores"].numpy()[order]
+    assert [record.score for record in found] == pytest.approx(scores.tolist(), abs=1e-4)
+    assert [record.label for record in found] == [
+        model.config.id2label[int(number)] for number in expected["labels"][order]
+    ]
+    corners = np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in found])
+    assert np.abs(corners - boxes[order]).max() < 1e-2
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_batched_image_gets_same_answer_as_alone(served: Callable[..., Servable], name: str) -> None:
+    images = [scene(150, 90, 1), scene(60, 120, 2), scene(150, 90, 3)]
+    batched = answers(served(name), image_input(*images, score_threshold=0.0))
+    for pixels, found in zip(images, batched, strict=True):
+        (alone,) = answers(served(name), image_input(pixels, score_threshold=0.0))
+        assert [record.score for record in found] == pytest.approx([record.score for record in alone], abs=1e-4)
+        assert [record.xmin for record in found] == pytest.approx([record.xmin for record in alone], abs=1e-2)

@@ -1,0 +1,297 @@
+"""Test the errors of folders that cannot be served, and that importing the runtime is cheap."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.core.assembly.discovery import discover
+from app.core.assembly.models import describe, load
+from app.core.runtimes.runtime import TRANSFORMERS
+from app.core.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings, TransformersSettings
+from app.plugins.torch.files import check_files
+from metadata.model import Origin
+from tasks.task import TaskType
+from tests.plugins.torch.asking import answers, image_input, scene
+
+RUNTIME = TRANSFORMERS
+
+
+def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSource:
+    return ModelSource(name="m", version="1", folder=folder, file=file, settings=ModelSettings(**settings))
+
+
+def test_config_beside_weights_is_recognised(tmp_path: Path) -> None:
+    assert not RUNTIME.recognises(source(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    assert not RUNTIME.recognises(source(tmp_path))
+    (tmp_path / "model.safetensors").touch()
+    assert RUNTIME.recognises(source(tmp_path))
+    assert RUNTIME.recognises(source(tmp_path, tmp_path / "model.safetensors"))
+    assert not RUNTIME.recognises(source(tmp_path, tmp_path / "model.onnx"))
+
+
+def test_importing_runtime_imports_neither_torch_nor_transformers() -> None:
+    code = "import app.core.runtimes.runtime, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
+def test_pickles_are_rejected_unread(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    (found,) = discover(tmp_path)
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=f"{name} is a pickle, which can run any code"):
+            use(found)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"]
+)
+def test_configuration_that_refers_to_own_code_is_rejected(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 30)
+    (tmp_path / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
+    (tmp_path / name).write_text('{"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}')
+    (tmp_path / "evil.py").write_text("raise SystemExit('the code was run')")
+    (found,) = discover(tmp_path)
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=rf"{name} refers to Python code of the model \(auto_map\)"):
+            use(found)
+
+
+def hugging_face_folder(folder: Path, **files: Any) -> ModelSource:
+    """Write a Hugging Face folder with JSON files; a double underscore in a name stands for a dot."""
+    (folder / "model.safetensors").write_bytes(b"x" * 30)
+    (folder / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(json.dumps(content))
+    (found,) = discover(folder)
+    return found
+
+
+def nested(value: Any, depth: int) -> Any:
+    return value if depth == 0 else {"text_config": nested(value, depth - 1)}
+
+
+@pytest.mark.parametrize(
+    ("files", "error_text"),
+    [
+        ({"config__json": {"text_config": {"auto_map": {"AutoModel": "a/b--evil.Model"}}}}, "auto_map"),
+        ({"config__json": {"parts": [{"auto_map": {"AutoConfig": "evil.Config"}}]}}, "auto_map"),
+        ({"video_preprocessor_config__json": {"auto_map": {"AutoProcessor": "evil.P"}}}, "auto_map"),
+        ({"config__json": nested({"auto_map": {"AutoModel": "evil.Model"}}, 40)}, "nested deeper than 32"),
+        ({"config__json": {"attn_implementation": "kernels-community/evil"}}, "refers to code on a hub"),
+        ({"config__json": {"vision_config": {"_attn_implementation": {"": "a/b@main"}}}}, "refers to code on a hub"),
+        ({"adapter_config__json": {"base_model_name_or_path": "/etc"}}, "adapters of another model"),
+    ],
+)
+def test_reference_to_code_or_other_model_is_rejected(tmp_path: Path, files: Any, error_text: str) -> None:
+    model_source = hugging_face_folder(tmp_path, **files)
+    for use in (describe, load):
+        with pytest.raises(ModelError, match=error_text):
+            use(model_source)
+
+
+@pytest.mark.parametrize(
+    "shard", ["../other/model.safetensors", "/etc/passwd", "pytorch_model.bin", "sub/model.safetensors", "..", ""]
+)
+def test_weight_index_may_name_only_safetensors_beside_it(tmp_path: Path, shard: str) -> None:
+    model_source = hugging_face_folder(
+        tmp_path, model__safetensors__index__json={"metadata": {}, "weight_map": {"w": shard}}
+    )
+    with pytest.raises(ModelError, match=r"expected \.safetensors files beside it"):
+        load(model_source)
+
+
+def test_pickle_index_beside_safetensors_is_ignored(tmp_path: Path) -> None:
+    check_files(
+        hugging_face_folder(tmp_path, pytorch_model__bin__index__json={"weight_map": {"w": "pytorch_model-1.bin"}})
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "reason"),
+    [
+        ("{", b"x", "config.json is not valid JSON"),
+        ("[]", b"x", "config.json: Expected `object`, got `array`"),
+        ("{}", b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
+    ],
+)
+def test_damaged_files_are_rejected(tmp_path: Path, config: str, weights: bytes, reason: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(tmp_path))
+
+
+@pytest.fixture
+def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that copies a tiny model and changes its configuration; () removes a field."""
+
+    def copy_with_changes(name: str, **changes: Any) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(folder_of(name), folder)
+        config = {**json.loads((folder / "config.json").read_text()), **changes}
+        (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != ()}))
+        return folder
+
+    return copy_with_changes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "nothing"}, r"config.json cannot be parsed.*python_models\.md#transformers"),
+        (
+            {"architectures": ["ViTModel"]},
+            r"no supported task has this architecture; a Python class .*\.md#transformers",
+        ),
+        ({"architectures": ()}, 'names no architectures; declare "task_type"'),
+        ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
+        ({"id2label": {str(number): str(number) for number in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
+        ({"num_hidden_layers": 3}, r"16 weights of the architecture are missing: vit\.\S*2"),
+    ],
+)
+def test_configuration_that_does_not_fit_is_rejected(
+    changed: Callable[..., Path], changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(changed("vit", **changes)))
+
+
+@pytest.mark.slow
+def test_missing_labels_are_reported_as_guessed(changed: Callable[..., Path]) -> None:
+    folder = changed("vit", id2label={str(number): f"LABEL_{number}" for number in range(3)}, label2id=())
+    facts = {fact.topic: fact for fact in RUNTIME.inspect(source(folder)).facts}
+    assert facts["labels"].value.startswith("none found, 3")
+    assert facts["labels"].origin is Origin.GUESSED
+    declared = RUNTIME.load(source(folder, labels=("x", "y", "z")))
+    assert {record.label for record in answers(declared, image_input(scene()))[0]} == {"x", "y", "z"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"labels": ("a", "b")}, "has 3 classes, but model-settings.json declares 2 labels"),
+        ({"layout": "panoptic"}, "layout: Expected none for this model"),
+        ({"preprocessing": PreprocessingSettings(scale=1.0)}, "has its own processor"),
+        ({"task_type": TaskType.OBJECT_DETECTION}, "does not list for OBJECT_DETECTION"),
+    ],
+)
+def test_settings_that_do_not_fit_are_rejected(
+    folder_of: Callable[[str], Path], settings: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(folder_of("vit"), **settings))
+
+
+@pytest.mark.slow
+def test_unavailable_device_is_rejected(folder_of: Callable[[str], Path]) -> None:
+    settings = TransformersSettings(device="cuda:7000")
+    with pytest.raises(ModelError, match="cuda:7000"):
+        RUNTIME.load(source(folder_of("vit"), transformers=settings))
+
+
+@pytest.mark.slow
+def test_layout_unsupported_by_processor_is_rejected(folder_of: Callable[[str], Path]) -> None:
+    with pytest.raises(ModelError, match="layout: Expected one of semantic, got 'instance'"):
+        RUNTIME.load(source(folder_of("segformer"), layout="instance"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "file", "reason"),
+    [
+        ("vit", "preprocessor_config.json", "no usable image processor"),
+        ("vit", "config.json", "config.json cannot be read: No such file"),
+        ("vit", "model.safetensors", "has no weights"),
+        ("text_classifier", "tokenizer.json", "no vocabulary for its BertTokenizer: is tokenizer.json missing"),
+        ("causal_lm", "tokenizer.json", "no usable tokenizer.json"),
+    ],
+)
+def test_folder_without_required_file_is_rejected(
+    changed: Callable[..., Path], name: str, file: str, reason: str
+) -> None:
+    folder = changed(name)
+    (folder / file).unlink()
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "file", "values", "reason"),
+    [
+        ("llava", "processor_config.json", {"processor_class": "Unknown"}, "does not know its processor_class"),
+        ("vit", "preprocessor_config.json", {"size": 64}, r"cannot answer a first request: .*64\*64"),
+    ],
+)
+def test_preparation_that_does_not_fit_is_rejected(
+    changed: Callable[..., Path], name: str, file: str, values: dict[str, Any], reason: str
+) -> None:
+    path = changed(name) / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    with pytest.raises(ModelError, match=reason):
+        RUNTIME.load(source(path.parent))
+
+
+@pytest.mark.slow
+def test_device_and_dtype_chosen_by_machine_are_not_guesses(folder_of: Callable[[str], Path]) -> None:
+    facts = {fact.topic: fact.origin for fact in RUNTIME.load(source(folder_of("vit"))).description.facts}
+    assert (facts["device"], facts["dtype"]) == (Origin.MACHINE, Origin.MACHINE)
+    settings = TransformersSettings(device="cpu", dtype="float32")
+    declared = RUNTIME.load(source(folder_of("vit"), transformers=settings)).description.facts
+    assert {fact.topic: fact.origin for fact in declared}["device"] is Origin.DECLARED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_model_runs_in_half_precision(folder_of: Callable[[str], Path], dtype: Any) -> None:
+    full_precision = RUNTIME.load(source(folder_of("resnet")))
+    half_precision = RUNTIME.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
+    (expected,), (found,) = answers(full_precision, image_input(scene())), answers(half_precision, image_input(scene()))
+    by_label = {record.label: record.score for record in expected}
+    assert all(record.score == pytest.approx(by_label[record.label], abs=0.02) for record in found)
+    assert [fact.value for fact in half_precision.description.facts if fact.topic == "dtype"] == [dtype]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vit", "llava", "smolvlm"])
+def test_loading_and_answering_open_no_connection(
+    folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = folder_of(name)
+
+    def refuse(*arguments: object, **more: object) -> None:
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert answers(RUNTIME.load(source(folder)), image_input(scene()))
+
+
+@pytest.mark.slow
+def test_an_onnx_file_beside_the_weights_is_preferred(changed: Callable[..., Path]) -> None:
+    folder = changed("vit")
+    (found,) = discover(folder)
+    assert describe(found).platform == "transformers"
+    (folder / "model.onnx").touch()
+    with pytest.raises(ModelError, match=r"model\.onnx is empty"):
+        load(found)
+    declared = msgspec.structs.replace(found, settings=ModelSettings(runtime="transformers"))
+    assert load(declared).description.platform == "transformers"
+
+
+@pytest.mark.parametrize("name", TransformersSettings.__struct_fields__)
+def test_every_setting_is_documented(name: str) -> None:
+    assert f"| `{name}` |" in (Path(__file__).parents[3] / "docs" / "transformers_models.md").read_text()

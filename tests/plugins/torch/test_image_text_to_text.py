@@ -1,0 +1,255 @@
+"""Compare answers with the processors and `generate` of transformers."""
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from app.core.engine.models.servable import Servable
+from app.core.runtimes.runtime import TRANSFORMERS
+from app.core.settings.model import ModelError, ModelSource
+from app.plugins.explanations.request import explanation_targets
+from app.plugins.torch.architecture import read_model_spec
+from app.plugins.torch.heads.image_text_to_text import (
+    TransformersVisionLanguageModel,
+    load_vision_language_model,
+)
+from app.plugins.torch.network import load_network
+from app.plugins.torch.processing import load_processor
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.vision.image import Image
+from tests.plugins.torch.asking import answers, image_input, pil_image, request, scene
+from tests.support.data.library_answers import LibraryModel
+from tests.support.models import tiny_models
+
+pytestmark = [
+    pytest.mark.slow,
+    # The PaliGemma processor of transformers 5.23 passes torch tensors to NumPy 2.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
+
+TEMPLATED = ["llava", "idefics3", "smolvlm", "qwen2_vl"]
+FAMILIES = [*TEMPLATED, "blip", "blip_vqa", "git", "paligemma", "florence2", "trocr", "donut"]
+PROMPT = "what is in the picture?"
+
+
+def processor_of(folder: Path, model_type: str) -> Any:
+    return load_processor(ModelSource(name="m", version="1", folder=folder), model_type)
+
+
+def generated_text(folder: Path, inputs: Any, tokens: int) -> str:
+    """Return the text that transformers generates, without the prompt."""
+    t = tiny_models.transformers()
+    auto_class = "AutoModelForImageTextToText"
+    model = getattr(t, auto_class).from_pretrained(folder).eval()
+    tokens_with_prompt = model.generate(**inputs, max_new_tokens=tokens, do_sample=False)
+    tokenizer = t.AutoTokenizer.from_pretrained(folder)
+    prompt = tokenizer.decode(inputs["input_ids"][0], skip_special_tokens=True)
+    answer = tokenizer.decode(tokens_with_prompt[0], skip_special_tokens=True)
+    assert answer.startswith(prompt)
+    return answer.removeprefix(prompt)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_tokens_of_two_images_and_prompts_equal_generate(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    library, servable = LibraryModel(folder_of(name)), served(name)
+    images, prompts = [scene(80, 48), scene(40, 40, seed=1)], [PROMPT, "who?"]
+    encoded = [library.inputs([pixels], prompt) for pixels in images for prompt in prompts]
+    expected = [library.generate(dict(inputs), 12) for inputs in encoded]
+    texts = [library.text(inputs, sequence) for inputs, sequence in zip(encoded, expected, strict=True)]
+    with library.recorded() as sequences:
+        found = answers(servable, image_input(*images, prompts=prompts, max_new_tokens=12))
+    assert sequences == expected
+    assert [record.answer for records in found for record in records] == texts
+    assert len(set(texts)) > 1
+
+
+@pytest.mark.parametrize("name", TEMPLATED)
+def test_conversation_with_two_images_equals_generate(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    images = [scene(80, 48), scene(64, 64, seed=1)]
+    place, text = {"type": "image"}, {"type": "text", "text": PROMPT}
+    messages = [
+        {"role": "user", "content": [place, text]},
+        {"role": "assistant", "content": [{"type": "text", "text": "a dog"}]},
+        {"role": "user", "content": [place, text]},
+    ]
+    processor = processor_of(folder_of(name), name)
+    rendered = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    files = [pil_image(pixels) for pixels in images]
+    inputs = processor(text=[rendered], images=files, return_tensors="pt")
+    expected = generated_text(folder_of(name), inputs, 12)
+    tensor = image_input(*images, messages=messages, max_new_tokens=12)
+    ((found,),) = answers(served(name), tensor)
+    assert (found.prompt, found.answer) == (PROMPT, expected)
+    *_, last = served(name).stream(request(tensor), Limits())
+    assert last.usage is not None
+    assert last.usage.prompt == inputs["input_ids"].shape[1]
+
+
+@pytest.mark.parametrize("name", TEMPLATED)
+def test_conversation_without_images_equals_generate(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
+    processor = processor_of(folder_of(name), name)
+    rendered = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    inputs = processor(text=[rendered], return_tensors="pt")
+    expected = generated_text(folder_of(name), inputs, 12)
+    ((found,),) = answers(served(name), image_input(messages=messages, max_new_tokens=12))
+    assert (found.prompt, found.answer) == (PROMPT, expected)
+
+
+@pytest.mark.parametrize("name", ["blip", "blip_vqa", "git", "paligemma", "florence2", "trocr"])
+def test_model_without_template_rejects_a_conversation_without_images(
+    served: Callable[..., Servable], name: str
+) -> None:
+    messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
+    with pytest.raises(InferenceError, match="answers no question without one") as caught:
+        answers(served(name), image_input(messages=messages))
+    assert caught.value.path == "inputs[0].parameters.messages"
+
+
+@pytest.mark.parametrize("name", ["blip", "git", "paligemma"])
+def test_model_without_template_rejects_a_conversation(served: Callable[..., Servable], name: str) -> None:
+    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": PROMPT}]}] * 2
+    with pytest.raises(InferenceError, match="no chat template for a conversation") as caught:
+        answers(served(name), image_input(scene(), scene(), messages=messages))
+    assert caught.value.path == "inputs[0].parameters.messages"
+
+
+def test_number_of_image_tokens_follows_image_size(folder_of: Callable[[str], Path]) -> None:
+    processor = processor_of(folder_of("qwen2_vl"), "qwen2_vl")
+    text = processor.apply_chat_template(
+        [{"role": "user", "content": [{"type": "image"}]}], add_generation_prompt=True, tokenize=False
+    )
+    inputs = processor(images=[pil_image(scene(64, 32))], text=[text], return_tensors="pt")
+    assert inputs["image_grid_thw"].tolist() == [[1, 4, 8]]
+    image_id = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    assert (inputs["input_ids"] == image_id).sum() == 4 * 8 // 2**2
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_streamed_chunks_equal_answers_to_each_prompt(served: Callable[..., Servable], name: str) -> None:
+    """Compare batched answers with single answers, and streamed answers with batched answers."""
+    images, prompts = [scene(), scene(40, 40, 3)], ["what?", "who is in the red picture?"]
+    sampled = {"max_new_tokens": 10, "temperature": 1.5, "top_k": 20, "seed": 5}
+    image_tensor = image_input(*images, prompts=prompts, **sampled)
+    found = [[record.answer for record in records] for records in answers(served(name), image_tensor)]
+    assert found == [
+        [answers(served(name), image_input(image, prompts=[prompt], **sampled))[0][0].answer for prompt in prompts]
+        for image in images
+    ]
+    chunks = list(served(name).stream(request(image_tensor), Limits()))
+    streamed = [
+        ["".join(chunk.text for chunk in chunks if (chunk.item, chunk.prompt) == (item, prompt)) for prompt in range(2)]
+        for item in range(2)
+    ]
+    assert streamed == found
+    assert [(chunk.item, chunk.prompt) for chunk in chunks if chunk.final] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable], name: str) -> None:
+    def sample(seed: int, **more: object) -> str:
+        sampled = {"max_new_tokens": 12, "temperature": 3.0, "seed": seed, **more}
+        return answers(served(name), image_input(scene(), prompts=["what?"], **sampled))[0][0].answer
+
+    assert sample(1) == sample(1)
+    assert len({sample(seed) for seed in range(4)}) > 1
+    assert sample(1, top_k=1) == sample(2, temperature=0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_closed_stream_stops_generation(folder_of: Callable[[str], Path], name: str) -> None:
+    known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
+    network = load_network(known)
+    steps = 0
+
+    def count(module: Any, arguments: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    getattr(network.module, "text_decoder", network.module).register_forward_pre_hook(count)
+    parameters = GenerationParameters(max_new_tokens=40, temperature=3.0, seed=1)
+    item = PromptedImage((Image(scene()),), ("what?", "who?"), parameters)
+    model = load_vision_language_model(known, network)
+    assert isinstance(model, TransformersVisionLanguageModel)
+    chunks = model.stream([item])
+    next(chunks)
+    assert [thread.name for thread in threading.enumerate()].count("generate") == 1
+    chunks.close()
+    assert [thread.name for thread in threading.enumerate()].count("generate") == 0
+    assert 0 < steps < 10
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        (" ", "empty"), ("a <image> b", "control tokens"), ("stop <eos>", "control tokens"), ("\ud800", "surrogate"),
+        ("x" * 300, "leaves room"),
+    ],
+)  # fmt: skip
+def test_unusable_prompt_is_rejected(served: Callable[..., Servable], prompt: str, reason: str) -> None:
+    with pytest.raises(InferenceError, match=reason) as caught:
+        answers(served("llava"), image_input(scene(), prompts=["fine", prompt]))
+    assert (caught.value.kind, caught.value.path) == (
+        ErrorKind.INVALID_REQUEST,
+        "inputs[0].parameters.prompts[1]",
+    )
+
+
+@pytest.fixture
+def templated(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Servable]:
+    """Return a function that loads the LLaVA model with another chat template."""
+
+    def load_with_template(template: str) -> Servable:
+        folder = tmp_path / "llava"
+        shutil.copytree(folder_of("llava"), folder)
+        (folder / "chat_template.jinja").write_text(template)
+        return TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder))
+
+    return load_with_template
+
+
+def test_text_model_template_receives_content_as_string(templated: Callable[[str], Servable]) -> None:
+    template = (
+        "{% for each in messages %}{% if each.content is not string %}{{ raise_exception('no text') }}{% endif %}"
+        "{% if 'rude' in each.content %}{{ raise_exception('be polite') }}{% endif %}"
+        "{{ each.role }}: {{ each.content }} {% endfor %}assistant: "
+    )
+    servable = templated(template)
+    ((found,),) = answers(servable, image_input(scene(), prompts=["what?"], max_new_tokens=4))
+    assert found.answer
+    with pytest.raises(InferenceError, match="chat template rejects the text: be polite") as caught:
+        answers(servable, image_input(scene(), prompts=["rude"]))
+    assert caught.value.path == "inputs[0].parameters.prompts[0]"
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ messages[0].content[1].text }}", "<image> hello", "{{ raise_exception('never') }}", "{% if %}"]
+)
+def test_template_without_image_and_prompt_is_rejected(templated: Callable[[str], Servable], template: str) -> None:
+    with pytest.raises(ModelError, match="does not accept one image and one question"):
+        templated(template)
+
+
+@pytest.mark.parametrize("name", ["llava", "blip"])
+def test_first_token_of_a_greedy_answer_is_the_likeliest(served: Callable[..., Servable], name: str) -> None:
+    image = image_input(scene(80, 48), prompts=[PROMPT, "who lives in Paris?"], max_new_tokens=1)
+    _, ((target,),) = explanation_targets(served(name), request(image), Limits(), None, 1)
+    own, answers = target.predictions.scores, target.predictions.prediction
+    assert (own < 0).all()
+    for token in range(5, 40):
+        other = msgspec.structs.replace(answers, tokens=[[token], [token]])
+        (likelihoods,) = cast("Any", served(name)).model.log_likelihoods([target.item], [other])
+        assert (own >= likelihoods - 1e-4).all()

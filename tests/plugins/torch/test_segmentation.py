@@ -1,0 +1,133 @@
+"""Compare the filled contours with the masks that transformers computes."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
+from app.plugins.torch.heads.segmentation import class_map
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.vision.contours import mask_of_contours
+from tests.plugins.torch.asking import answers, forward, image_input, model_and_processor, pil_image, scene
+from tests.support.models import tiny_models
+
+pytestmark = pytest.mark.slow
+
+WIDTH, HEIGHT = 120, 80
+
+
+def mask(record: Any) -> NDArray[np.uint8]:
+    contours = [np.array([(point.x, point.y) for point in contour], np.float32) for contour in record.contour]
+    return mask_of_contours(contours, WIDTH, HEIGHT)
+
+
+def test_every_class_of_a_semantic_model_is_an_object(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    model, processor = model_and_processor(folder_of("segformer"), "AutoModelForSemanticSegmentation")
+    pixels = scene(WIDTH, HEIGHT)
+    outputs = forward(model, processor(images=pil_image(pixels), return_tensors="pt"))
+    classes = processor.post_process_semantic_segmentation(outputs, target_sizes=[(HEIGHT, WIDTH)])[0].numpy()
+    enlarged = tiny_models.torch().nn.functional.interpolate(outputs.logits, (HEIGHT, WIDTH), mode="bilinear")
+    scores = enlarged.softmax(1)[0].amax(0).numpy()
+    (found,) = answers(served("segformer"), image_input(pixels, score_threshold=0.0))
+    assert len(found) == len(np.unique(classes)) > 1
+    for record in found:
+        expected = classes == tiny_models.LABELS.index(record.label)
+        assert np.array_equal(mask(record), expected)
+        assert record.score == pytest.approx(scores[expected].mean(), abs=1e-4)
+
+
+def test_class_map_computed_in_parts_equals_full_map() -> None:
+    torch = tiny_models.torch()
+    logits = torch.randn(40, 5, 7, generator=torch.Generator().manual_seed(0)) * 3
+    enlarged = torch.nn.functional.interpolate(logits[None], (1000, 1100), mode="bilinear")[0]
+    classes, scores = class_map(logits, (1000, 1100))
+    assert np.array_equal(classes, enlarged.argmax(0).numpy())
+    assert np.abs(scores - enlarged.softmax(0).amax(0).numpy()).max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["maskformer", "mask2former", "oneformer"])
+@pytest.mark.parametrize("layout", ["panoptic", "instance", "semantic"])
+def test_masks_equal_those_of_processor(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str, layout: str
+) -> None:
+    model, processor = model_and_processor(folder_of(name), "AutoModelForUniversalSegmentation")
+    pixels = scene(WIDTH, HEIGHT)
+    inputs = dict(processor(images=pil_image(pixels), return_tensors="pt"))
+    if name == "oneformer":
+        tokenizer = tiny_models.transformers().AutoTokenizer.from_pretrained(folder_of(name))
+        encoded = tokenizer([f"the task is {layout}"], padding="max_length", truncation=True, max_length=20)
+        inputs["task_inputs"] = tiny_models.torch().tensor(encoded["input_ids"])
+    outputs = forward(model, inputs)
+    post_process = getattr(processor, f"post_process_{layout}_segmentation")
+    if name == "oneformer" and layout != "semantic":
+        # OneFormer's post-processing needs torchvision; MaskFormer's accepts the same outputs without it.
+        processor_class = tiny_models.transformers().MaskFormerImageProcessorPil
+        post_process = partial(getattr(processor_class, f"post_process_{layout}_segmentation"), processor)
+    threshold = 0.0 if layout == "semantic" else 0.1
+    expected: list[tuple[str, float | None, NDArray[np.uint8]]] = []
+    if layout == "semantic":
+        classes = post_process(outputs, target_sizes=[(HEIGHT, WIDTH)])[0].numpy()
+        expected += [
+            (tiny_models.LABELS[number], None, (classes == number).astype(np.uint8))
+            for number in np.unique(classes).tolist()
+        ]
+    else:
+        options = {"return_binary_maps": True} if layout == "instance" else {}
+        result = post_process(outputs, threshold=threshold, target_sizes=[(HEIGHT, WIDTH)], **options)[0]
+        masks = result["segmentation"].numpy()
+        segments: list[Any] = result["segments_info"]
+        for index, segment in enumerate(segments):
+            own = masks[index] if masks.ndim == 3 else masks == segment["id"]
+            expected.append(
+                (tiny_models.LABELS[int(segment["label_id"])], float(segment["score"]), own.astype(np.uint8))
+            )
+    (found,) = answers(served(name, layout), image_input(pixels, score_threshold=threshold))
+    expected = [entry for entry in expected if entry[2].any()]
+    assert len(found) == len(expected) > 0
+    unmatched = list(range(len(expected)))
+    for record in found:
+        (index, *_) = [
+            index
+            for index in unmatched
+            if expected[index][0] == record.label
+            and expected[index][1] in (None, pytest.approx(record.score, abs=1e-4))
+            and np.array_equal(expected[index][2], mask(record))
+        ]
+        unmatched.remove(index)
+    assert unmatched == []
+    assert all(0 <= record.score <= 1 for record in found)
+
+
+def test_batched_images_get_same_masks_as_alone(served: Callable[..., Servable]) -> None:
+    images = [scene(WIDTH, HEIGHT, 1), scene(WIDTH, HEIGHT, 2)]
+    batched = answers(served("mask2former"), image_input(*images, score_threshold=0.1))
+    alone = [answers(served("mask2former"), image_input(image, score_threshold=0.1))[0] for image in images]
+    for found, expected in zip(batched, alone, strict=True):
+        assert [record.label for record in found] == [record.label for record in expected]
+        assert [record.score for record in found] == pytest.approx([record.score for record in expected], abs=1e-3)
+
+
+@pytest.mark.parametrize("layout", ["panoptic", "instance"])
+def test_image_without_confident_segments_has_no_objects(served: Callable[..., Servable], layout: str) -> None:
+    assert answers(served("maskformer", layout), image_input(scene(WIDTH, HEIGHT), score_threshold=1.0)) == [[]]
+
+
+def test_masks_of_large_image_have_its_size(served: Callable[..., Servable]) -> None:
+    (found,) = answers(served("mask2former", "semantic"), image_input(scene(2400, 1600), score_threshold=0.0))
+    points = [point for record in found for contour in record.contour for point in contour]
+    assert max(point.x for point in points) == 2399
+    assert max(point.y for point in points) == 1599
+
+
+@pytest.mark.parametrize("name", ["maskformer", "oneformer"])
+def test_image_that_the_processor_rejects_is_an_invalid_request(served: Callable[..., Servable], name: str) -> None:
+    with pytest.raises(InferenceError, match="The model's processor rejects the image") as caught:
+        answers(served(name), image_input(np.zeros((700, 1, 3), np.uint8)))
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST

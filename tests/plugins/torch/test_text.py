@@ -1,0 +1,224 @@
+"""Compare text models with the pipelines of transformers."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.engine.models.servable import Servable
+from app.core.runtimes.runtime import TRANSFORMERS
+from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.plugins.explanations.request import explanation_targets
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype, Tensor
+from tasks.text_generation import GeneratedText
+from tests.plugins.torch.asking import answers, request, text_input
+from tests.support.models import tiny_language, tiny_models
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, who?")
+
+
+def pipeline(task: str, folder: Path) -> Any:
+    return tiny_models.transformers().pipeline(task, model=str(folder), device="cpu")
+
+
+def test_classes_equal_those_of_pipeline(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
+    classify = pipeline("text-classification", folder_of("text_classifier"))
+    found = answers(served("text_classifier"), text_input(*TEXTS))
+    for text, records in zip(TEXTS, found, strict=True):
+        expected = classify(text, top_k=None)
+        assert [record.label for record in records] == [record["label"] for record in expected]
+        assert [record.score for record in records] == pytest.approx([record["score"] for record in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
+def test_entities_equal_those_of_pipeline(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], strategy: str
+) -> None:
+    tag = pipeline("token-classification", folder_of("token_classifier"))
+    found = answers(served("token_classifier"), text_input(*TEXTS, aggregation_strategy=strategy))
+    assert any(found)
+    for text, records in zip(TEXTS, found, strict=True):
+        expected = tag(text, aggregation_strategy=strategy)
+        tag_field = "entity" if strategy == "none" else "entity_group"
+        spans = [(entity[tag_field], entity["word"], entity["start"], entity["end"]) for entity in expected]
+        assert [(entity.entity_group, entity.word, entity.start, entity.end) for entity in records] == spans
+        scores = [float(entity["score"]) for entity in expected]
+        assert [entity.score for entity in records] == pytest.approx(scores, abs=1e-4)
+
+
+def test_declared_labels_name_entities(folder_of: Callable[[str], Path]) -> None:
+    settings = ModelSettings(labels=("B-v", "I-v", "w", "x", "y"))
+    folder = folder_of("token_classifier")
+    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder, settings=settings))
+    found = answers(model, text_input(TEXTS[0]))[0]
+    assert found
+    assert {entity.entity_group for entity in found} <= set("vwxy")
+
+
+@pytest.mark.parametrize("strategy", ["first", "average", "max"])
+def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> None:
+    t, tokenizer = tiny_models.transformers(), tiny_models.byte_tokenizer()
+    config = t.BertConfig(**tiny_language.bert_config(tokenizer), id2label={0: "A", 1: "B"})
+    network = tiny_models.random_model(lambda: t.BertForTokenClassification(config))
+    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tiny_models.save(tmp_path, network, tokenizer)))
+    ((found,),) = answers(model, text_input("née", aggregation_strategy=strategy))
+    assert (found.word, found.start, found.end) == ("née", 0, 3)
+
+
+def test_too_long_text_is_rejected(served: Callable[..., Servable]) -> None:
+    with pytest.raises(InferenceError, match="at most 64 tokens, got a text of 102") as caught:
+        answers(served("text_classifier"), text_input("hello", "hello " * 100))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[1]")
+
+
+def test_generated_text_equals_that_of_pipeline(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    generate = pipeline("text-generation", folder_of("causal_lm"))
+    options = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
+    for text in ("Hello", "the quick brown"):
+        expected = generate(text, **options)[0]["generated_text"]
+        assert answers(served("causal_lm"), text_input(text, **options)) == [[GeneratedText(expected)]]
+        assert answers(served("causal_lm"), text_input(text, **{**options, "return_full_text": True})) == [
+            [GeneratedText(text + expected)]
+        ]
+        assert len(expected) > 4
+
+
+def chat(*turns: str) -> list[dict[str, object]]:
+    roles = ["user", "assistant"] * len(turns)
+    return [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in zip(roles, turns)]  # noqa: B905
+
+
+def test_conversation_is_formatted_with_the_chat_template(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
+    template = (
+        "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
+        "{% if messages | length > 3 %}{{ raise_exception('too many messages') }}{% endif %}"
+    )
+    (folder / "chat_template.jinja").write_text(template)
+    model = TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
+    messages = chat("hello", "the quick", "brown")
+    text = "user says hello. assistant says the quick. user says brown. assistant says"
+    expected = answers(served("causal_lm"), text_input(text, max_new_tokens=9))
+    tensor = text_input("brown", messages=messages, max_new_tokens=9)
+    assert answers(model, tensor) == expected
+    *_, last = model.stream(request(tensor), Limits())
+    assert last.usage is not None
+    assert (last.usage.completion, last.finish) == (9, "length")
+    stopped = answers(
+        model, text_input("a", messages=messages, max_new_tokens=9, stop=[expected[0][0].generated_text[2:5]])
+    )
+    assert stopped[0][0].generated_text == expected[0][0].generated_text[:2]
+    control = tiny_models.transformers().AutoTokenizer.from_pretrained(folder).eos_token
+    with pytest.raises(InferenceError, match="control tokens"):
+        answers(model, text_input("a", messages=chat(f"hello {control}")))
+    with pytest.raises(InferenceError, match="chat template rejects the messages: too many messages"):
+        answers(model, text_input("a", messages=chat(*"abcde")))
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% for m in messages %}"])
+def test_chat_template_that_rejects_a_short_message_is_rejected(
+    folder_of: Callable[[str], Path], tmp_path: Path, template: str
+) -> None:
+    folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelError, match=r"chat: The model's chat template rejects .* correct the chat template"):
+        TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
+
+
+def test_model_without_template_continues_one_message(served: Callable[..., Servable]) -> None:
+    expected = answers(served("causal_lm"), text_input("hello", max_new_tokens=4))
+    assert answers(served("causal_lm"), text_input("hello", messages=chat("hello"), max_new_tokens=4)) == expected
+    with pytest.raises(InferenceError, match="no chat template"):
+        answers(served("causal_lm"), text_input("hello", messages=chat("a", "b", "hello")))
+
+
+def test_seq2seq_answer_equals_generate(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
+    t = tiny_models.transformers()
+    model = t.AutoModelForSeq2SeqLM.from_pretrained(folder_of("t5")).eval()
+    tokenizer = t.AutoTokenizer.from_pretrained(folder_of("t5"))
+    generated = model.generate(**tokenizer("Hello", return_tensors="pt"), max_new_tokens=9, do_sample=False)
+    expected = tokenizer.decode(generated[0], skip_special_tokens=True)
+    assert answers(served("t5"), text_input("Hello", max_new_tokens=9)) == [[GeneratedText(expected)]]
+    assert expected
+
+
+def test_request_inputs_are_arguments_of_one_call(served: Callable[..., Servable]) -> None:
+    """Run the example of the Chariot page with smaller numbers."""
+
+    def argument(name: str, datatype: Datatype, value: object) -> Tensor:
+        return Tensor(
+            name=name, datatype=datatype, data=np.array([value], datatype.dtype), parameters={"content_type": "raw"}
+        )
+
+    seed = argument("seed", Datatype.INT64, 3)
+    length, temperature = argument("max_new_tokens", Datatype.INT64, 9), argument("temperature", Datatype.FP64, 0.8)
+    inputs = (text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, True), seed)
+    found = answers(served("causal_lm"), *inputs)
+    expected = answers(served("causal_lm"), text_input("Prompt here", max_new_tokens=9, temperature=0.8, seed=3))
+    assert found == expected
+    greedy = answers(
+        served("causal_lm"), text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, False)
+    )
+    assert greedy == answers(served("causal_lm"), text_input("Prompt here", max_new_tokens=9))
+    assert greedy != found
+
+
+def test_joined_chunks_equal_answer(served: Callable[..., Servable]) -> None:
+    inputs = text_input("one", "two", max_new_tokens=10, return_full_text=True)
+    expected = [records[0].generated_text for records in answers(served("causal_lm"), inputs)]
+    stream = served("causal_lm").stream(request(inputs), Limits())
+    chunks = list(stream)
+    streamed = ["".join(chunk.text for chunk in chunks if chunk.item == item) for item in range(2)]
+    assert streamed == expected
+    assert [chunk.item for chunk in chunks if chunk.final] == [0, 1]
+    assert [chunk.item for chunk in chunks] == sorted(chunk.item for chunk in chunks)
+    assert len(chunks) > 6
+
+
+def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable]) -> None:
+    def sample(**parameters: object) -> list[list[Any]]:
+        return answers(served("causal_lm"), text_input("Hello", max_new_tokens=16, **parameters))
+
+    assert sample(temperature=2.0, seed=1) == sample(temperature=2.0, seed=1)
+    assert sample(temperature=2.0, seed=1) != sample(temperature=2.0, seed=2)
+    assert sample(temperature=2.0, top_k=1) == sample()
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
+def test_unusable_text_is_rejected(served: Callable[..., Servable], text: str, reason: str) -> None:
+    with pytest.raises(InferenceError, match=reason) as caught:
+        answers(served("causal_lm"), text_input("fine", text))
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[1]")
+
+
+def test_answer_stops_at_context_length(served: Callable[..., Servable]) -> None:
+    ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
+    assert 0 < len(found.generated_text.encode()) <= 18
+
+
+def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny_models.transformers()
+    model = t.AutoModelForCausalLM.from_pretrained(folder_of("causal_lm")).eval()
+    tokenizer = t.AutoTokenizer.from_pretrained(folder_of("causal_lm"))
+    texts = text_input("what is this", max_new_tokens=5)
+    _, ((target,),) = explanation_targets(served("causal_lm"), request(texts), Limits(), None, 1)
+    tokens = target.predictions.prediction.tokens
+    assert tokens
+    prompt = tokenizer("what is this")["input_ids"]
+    ids = model.dummy_inputs["input_ids"].new_tensor([[*prompt, *tokens]])
+    scores = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    expected = sum(float(row[token]) for row, token in zip(scores.detach(), tokens, strict=True))
+    assert target.predictions.scores.tolist() == pytest.approx([expected], abs=1e-3)

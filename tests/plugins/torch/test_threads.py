@@ -1,0 +1,54 @@
+"""Test loading and calling models in several threads at once."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.core.engine.models.servable import Servable
+from app.core.runtimes.runtime import TRANSFORMERS
+from app.core.settings.model import ModelSettings, ModelSource, TransformersSettings
+from tests.plugins.torch.asking import answers, image_input, scene, text_input
+
+pytestmark = pytest.mark.slow
+
+NAMES = ["vit", "t5", "causal_lm", "segformer", "llava", "text_classifier", "clip"]
+
+
+def test_models_loaded_concurrently_keep_their_dtype(folder_of: Callable[[str], Path]) -> None:
+    def loaded(name: str) -> Servable:
+        # transformers sets the dtype for the entire process while it reads weights.
+        settings = TransformersSettings(dtype="bfloat16" if name in ("vit", "clip") else "float32")
+        source = ModelSource(
+            name=name, version="1", folder=folder_of(name), settings=ModelSettings(transformers=settings)
+        )
+        return TRANSFORMERS.load(source)
+
+    for name in NAMES:
+        folder_of(name)
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        servables = list(pool.map(loaded, NAMES))
+    dtypes = [
+        next(fact.value for fact in servable.description.facts if fact.topic == "dtype") for servable in servables
+    ]
+    assert dtypes == ["bfloat16", "float32", "float32", "float32", "float32", "float32", "bfloat16"]
+
+
+def test_answers_do_not_depend_on_concurrent_requests(served: Callable[..., Servable]) -> None:
+    images = [scene(90 + 10 * number, 64, number) for number in range(4)]
+    calls = [
+        *((served("vit"), image_input(image)) for image in images),
+        *((served("llava"), image_input(image, prompts=["what?"], max_new_tokens=6)) for image in images),
+        *((served("clip"), image_input(image, candidate_labels=["a dog", "red"])) for image in images),
+        *(
+            (served("causal_lm"), text_input("Hello", max_new_tokens=8, temperature=1.5, seed=number))
+            for number in range(4)
+        ),
+        *((served("text_classifier"), text_input("hello " * number)) for number in range(1, 5)),
+    ]
+    expected = [answers(servable, tensor) for servable, tensor in calls]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(2):
+            futures = [pool.submit(answers, servable, tensor) for servable, tensor in calls]
+            assert [future.result() for future in futures] == expected

@@ -1,0 +1,128 @@
+"""Compare zero-shot models with the post-processing of transformers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.engine.models.servable import Servable
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.plugins.torch.asking import answers, forward, image_input, model_and_processor, pil_image, scene
+from tests.support.models import tiny_models
+
+pytestmark = pytest.mark.slow
+
+CANDIDATE_LABELS = ["red ship", "a dog", "picture"]
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_image_classes_equal_those_of_pipeline(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    model, processor = model_and_processor(folder_of(name), "AutoModelForZeroShotImageClassification")
+    tokenizer = tiny_models.transformers().AutoTokenizer.from_pretrained(folder_of(name))
+    pipeline = tiny_models.transformers().pipeline(
+        "zero-shot-image-classification", model=model, image_processor=processor, tokenizer=tokenizer
+    )
+    for pixels in (scene(), scene(50, 90, 1)):
+        expected = pipeline(pil_image(pixels), candidate_labels=CANDIDATE_LABELS)
+        (found,) = answers(served(name), image_input(pixels, candidate_labels=CANDIDATE_LABELS))
+        assert [record.label for record in found] == [record["label"] for record in expected]
+        assert [record.score for record in found] == pytest.approx([record["score"] for record in expected], abs=1e-4)
+
+
+def test_boxes_of_candidate_labels_equal_those_of_processor(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny_models.transformers()
+    model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("owlvit")).eval()
+    processor = t.AutoProcessor.from_pretrained(folder_of("owlvit"))
+    pixels = scene(120, 80)
+    inputs = processor(images=pil_image(pixels), text=[CANDIDATE_LABELS], return_tensors="pt")
+    outputs = forward(model, inputs)
+    expected = processor.post_process_grounded_object_detection(
+        outputs, threshold=0.3, target_sizes=[(80, 120)], text_labels=[CANDIDATE_LABELS]
+    )[0]
+    (found,) = answers(served("owlvit"), image_input(pixels, candidate_labels=CANDIDATE_LABELS, score_threshold=0.3))
+    assert len(found) == len(expected["scores"]) > 0
+    order = np.argsort(-expected["scores"].numpy(), kind="stable")
+    assert [record.label for record in found] == [expected["text_labels"][index] for index in order]
+    assert [record.score for record in found] == pytest.approx(expected["scores"].numpy()[order].tolist(), abs=1e-4)
+    boxes = expected["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])
+    assert (
+        np.abs(np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in found]) - boxes).max()
+        < 1e-2
+    )
+
+
+def test_grounding_assigns_class_of_best_word(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny_models.transformers()
+    model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("grounding_dino")).eval()
+    processor = t.AutoProcessor.from_pretrained(folder_of("grounding_dino"))
+    pixels = scene(120, 80)
+    inputs = processor(images=pil_image(pixels), text="red ship. a dog. picture.", return_tensors="pt")
+    words = processor.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+    assert words == ["[CLS]", "red", "ship", ".", "a", "dog", ".", "picture", ".", "[SEP]"]
+    outputs = forward(model, inputs)
+    scores = outputs.logits[0].sigmoid().numpy()
+    by_class = np.stack([scores[:, 1:3].max(1), scores[:, 4:6].max(1), scores[:, 7]], axis=1)
+    expected = processor.post_process_grounded_object_detection(outputs, inputs["input_ids"], -1, 2, [(80, 120)])[0]
+    order = np.argsort(-by_class.max(1), kind="stable")
+    boxes = expected["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])
+    labels = ["Red ship", "a dog.", "picture"]
+    (found,) = answers(served("grounding_dino"), image_input(pixels, candidate_labels=labels, score_threshold=0.0))
+    assert len(found) == 10
+    assert [record.label for record in found] == [labels[by_class[index].argmax()] for index in order]
+    assert [record.score for record in found] == pytest.approx(by_class.max(1)[order].tolist(), abs=1e-4)
+    assert (
+        np.abs(np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in found]) - boxes).max()
+        < 1e-2
+    )
+
+
+@pytest.mark.parametrize("name", ["clip", "owlvit"])
+@pytest.mark.parametrize(
+    ("parameters", "kind"),
+    [
+        ({}, ErrorKind.INVALID_REQUEST),
+        ({"candidate_labels": []}, ErrorKind.INVALID_REQUEST),
+        ({"candidate_labels": ["a", " "]}, ErrorKind.INVALID_REQUEST),
+        ({"candidate_labels": ["a"] * 257}, ErrorKind.TOO_LARGE),
+        ({"candidate_labels": ["a" * 257]}, ErrorKind.TOO_LARGE),
+    ],
+)
+def test_missing_or_invalid_candidate_labels_are_rejected(
+    served: Callable[..., Servable], name: str, parameters: dict[str, Any], kind: ErrorKind
+) -> None:
+    with pytest.raises(InferenceError) as caught:
+        answers(served(name), image_input(scene(), **parameters))
+    assert (caught.value.kind, caught.value.path) == (kind, "inputs[0].parameters.candidate_labels")
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "owlvit", "grounding_dino"])
+@pytest.mark.parametrize("label", ["{0}{}", "...", "a.b.c", "\N{DOG}", "[SEP]", "x" * 256])
+def test_candidate_label_may_be_any_text(served: Callable[..., Servable], name: str, label: str) -> None:
+    (found,) = answers(served(name), image_input(scene(), candidate_labels=["cat", label], score_threshold=0.0))
+    assert {record.label for record in found} <= {"cat", label}
+    assert found
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "kind", "path"),
+    [
+        ("clip", ["cat", "dog " * 60], ErrorKind.TOO_LARGE, "parameters.candidate_labels[1]"),
+        ("grounding_dino", ["dog"] * 40, ErrorKind.TOO_LARGE, "parameters.candidate_labels"),
+        ("grounding_dino", ["cat", "\u200b"], ErrorKind.INVALID_REQUEST, "parameters.candidate_labels[1]"),
+        ("clip", ["cat", "\ud800"], ErrorKind.INVALID_REQUEST, "inputs[0].parameters.candidate_labels[1]"),
+    ],
+)
+def test_unreadable_candidate_label_is_named_in_error(
+    served: Callable[..., Servable], name: str, labels: list[str], kind: ErrorKind, path: str
+) -> None:
+    with pytest.raises(InferenceError) as caught:
+        answers(served(name), image_input(scene(), candidate_labels=labels))
+    assert (caught.value.kind, caught.value.path) == (kind, path)

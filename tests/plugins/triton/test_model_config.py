@@ -1,0 +1,130 @@
+"""Test Triton's model configuration, over HTTP and gRPC."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.json_format import MessageToDict
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.engine.models.registry import ModelState, Registration
+from app.core.runtimes.runtime import ONNXRUNTIME
+from app.core.settings.model import BatchingSettings, ModelSettings, ModelSource
+from app.plugins.triton.extensions import UNSUPPORTED_CALLS, model_config
+from tasks.task import TaskType
+from tests.support.servers.apps import app_with_models, load_test_model, model_source
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine_from_sources, message, run_grpc_server
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+MODELS = ("half_plus_two", "detector", "continuer", "echo-bytes")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient[Litestar]]:
+    with TestClient(app_with_models(MODELS)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[GrpcTestClient]:
+    engine = build_engine_from_sources([model_source(name) for name in MODELS], load_test_model)
+    with run_grpc_server(engine) as peer:
+        yield peer
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("version", ["", "/versions/1"])
+def test_config_has_the_tensors_of_the_metadata(client: TestClient[Litestar], name: str, version: str) -> None:
+    config = client.get(f"/v2/models/{name}{version}/config").json()
+    metadata = client.get(f"/v2/models/{name}{version}").json()
+    assert (config["name"], config["max_batch_size"]) == (name, 0)
+    for key, plural in (("input", "inputs"), ("output", "outputs")):
+        assert [
+            (tensor["name"], tensor["dims"], tensor["data_type"].removeprefix("TYPE_").replace("STRING", "BYTES"))
+            for tensor in config[key]
+        ] == [(tensor["name"], tensor["shape"], tensor["datatype"]) for tensor in metadata[plural]]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_transports_return_the_same_config(client: TestClient[Litestar], peer: GrpcTestClient, name: str) -> None:
+    response = peer.call("ModelConfig", message("ModelConfigRequest", name=name, version="1"))
+    expected: Any = client.get(f"/v2/models/{name}/config").json()
+    received = MessageToDict(response.config, preserving_proto_field_name=True)
+    for tensor in (*received["input"], *received["output"]):
+        # Protobuf's JSON has 64-bit integers as texts.
+        tensor["dims"] = [int(side) for side in tensor.get("dims", ())]
+    assert received["input"] == [
+        {member: value for member, value in tensor.items() if member != "format"} for tensor in expected["input"]
+    ]
+    assert [tensor["name"] for tensor in received["output"]] == [tensor["name"] for tensor in expected["output"]]
+    assert received["parameters"] == expected["parameters"]
+    assert received["version_policy"] == expected["version_policy"] == {"all": {}}
+    assert received["backend"] == expected["backend"]
+
+
+def test_unknown_model_has_no_config(client: TestClient[Litestar], peer: GrpcTestClient) -> None:
+    for path in ("missing", "detector/versions/7"):
+        assert client.get(f"/v2/models/{path}/config").status_code == 404
+    status, _ = peer.call_error("ModelConfig", message("ModelConfigRequest", name="missing"))
+    assert status is grpc.StatusCode.NOT_FOUND
+
+
+def detector_config(batching: BatchingSettings | None = None) -> Any:
+    """Return the configuration of the fixture detector as a model without a task."""
+    settings = ModelSettings(task_type=TaskType.TENSOR, batching=batching or BatchingSettings())
+    source = ModelSource(name="yolo", version="1", folder=FIXTURES / "models" / "detector", settings=settings)
+    servable = ONNXRUNTIME.load(source)
+    return model_config(Registration(source=source, state=ModelState.READY, servable=servable))
+
+
+def test_metadata_of_the_file_is_a_python_literal() -> None:
+    config = detector_config()
+    # What ultralytics/utils/triton.py reads.
+    metadata = ast.literal_eval(config.get("parameters", {}).get("metadata", {}).get("string_value", "None"))
+    assert metadata["task"] == "detect"
+    assert set(ast.literal_eval(metadata["names"])) == set(range(len(ast.literal_eval(metadata["names"]))))
+    assert {tensor["data_type"] for tensor in config["input"]} <= {"TYPE_FP32", "TYPE_FP16", "TYPE_UINT8"}
+    assert [tensor["name"] for tensor in config["output"]]
+    assert (config["platform"], config["backend"]) == ("onnxruntime_onnx", "onnxruntime")
+
+
+def test_batched_tensors_leave_out_the_first_dimension() -> None:
+    config, batched = detector_config(), detector_config(BatchingSettings(max_size=8, max_delay_ms=3))
+    assert (config["max_batch_size"], batched["max_batch_size"]) == (0, 8)
+    assert "dynamic_batching" not in config
+    assert batched["dynamic_batching"] == {"preferred_batch_size": [8], "max_queue_delay_microseconds": 3000}
+    assert [-1, *batched["input"][0]["dims"]] == config["input"][0]["dims"]
+
+
+def test_server_metadata_lists_the_extension(client: TestClient[Litestar]) -> None:
+    assert "model_configuration" in client.get("/v2").json()["extensions"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sentence"),
+    [
+        ("GET", "/v2/logging", "log settings; set them when the server starts"),
+        ("POST", "/v2/models/detector/trace/setting", "trace settings; set them when the server starts"),
+        ("GET", "/v2/cudasharedmemory/status", "shared memory; send tensors in the request"),
+        ("POST", "/v2/systemsharedmemory/region/a/register", "shared memory; send tensors in the request"),
+    ],
+)
+def test_other_extensions_are_refused_with_a_reason(
+    client: TestClient[Litestar], method: str, path: str, sentence: str
+) -> None:
+    response = client.request(method, path)
+    assert response.status_code == 400
+    assert response.json() == {"error": f"This server does not support Triton's {sentence}"}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED_CALLS)
+def test_other_calls_are_refused_with_a_reason(peer: GrpcTestClient, name: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        peer.call_bytes(f"/inference.GRPCInferenceService/{name}", b"\x0a\x01a")
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert error.details().startswith("This server does not support Triton's ")

@@ -1,0 +1,58 @@
+"""Candidates are measured in turns, and the best one is chosen."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.core.assembly.discovery import model_at
+from app.plugins.tuning.benchmarking import Measurement, best_measurement, measure_candidates
+from app.plugins.tuning.candidates import Candidate, all_candidates, with_candidate
+from tests.support.data.images import encode_image, rectangle
+
+MODELS = Path(__file__).parents[3] / "fixtures" / "models"
+
+
+def measurement(batch: int, *, rate: float, lone: float = 5.0, cpu: float = 1.0) -> Measurement:
+    return Measurement(candidate=Candidate(batch), rate=rate, p50=1, p99=2, single_latency=lone, cpu=cpu)
+
+
+def with_rounds(batch: int, *rates: float) -> Measurement:
+    rounds = tuple(measurement(batch, rate=rate) for rate in rates)
+    return msgspec.structs.replace(measurement(batch, rate=sorted(rates)[len(rates) // 2]), rounds=rounds)
+
+
+def test_best_candidate_depends_on_the_goal() -> None:
+    candidates = [measurement(1, rate=100, lone=5), measurement(4, rate=150, lone=6), measurement(2, rate=90, lone=4)]
+    assert best_measurement(candidates, "throughput").candidate.batch == 4
+    assert best_measurement(candidates, "latency").candidate.batch == 2
+    assert best_measurement([measurement(1, rate=1), measurement(2, rate=1, cpu=0.5)], "cost").candidate.batch == 2
+
+
+def test_simplest_candidate_wins_when_the_gain_is_small() -> None:
+    assert best_measurement([measurement(1, rate=100), measurement(4, rate=104)], "throughput").candidate.batch == 1
+
+
+def test_candidate_must_be_better_in_every_round() -> None:
+    noisy = [with_rounds(1, 100, 50, 100), with_rounds(2, 120, 60, 120)]
+    assert best_measurement(noisy, "throughput").candidate.batch == 2
+    once_slower = [with_rounds(1, 100, 50, 100), with_rounds(2, 120, 45, 120)]
+    assert best_measurement(once_slower, "throughput").candidate.batch == 1
+
+
+@pytest.mark.parametrize("name", ["detector", "half_plus_two", "greeter"])
+def test_every_candidate_is_measured(name: str) -> None:
+    (source,) = model_at(MODELS / name)
+    candidates = all_candidates([2], [1], 1.0)
+    pairs = [(candidate, with_candidate(source, candidate, 2)) for candidate in candidates]
+    rows = measure_candidates(pairs, [encode_image(rectangle())], 2, 0.05, rounds=2)
+    assert [row.candidate for row in rows] == candidates
+    assert all(row.rate > 0 and 0 < row.p50 <= row.p99 and row.single_latency > 0 and row.cpu > 0 for row in rows)
+    assert [len(row.rounds) for row in rows] == [2, 2]
+
+
+def test_measuring_stops_when_there_is_no_time() -> None:
+    (source,) = model_at(MODELS / "half_plus_two")
+    pairs = [(candidate, with_candidate(source, candidate, 1)) for candidate in all_candidates([2], [1], 1.0)]
+    rows = measure_candidates(pairs, [b""], 1, 0.01, on_measured=lambda: False)
+    assert [row.candidate for row in rows] == [pairs[0][0]]

@@ -1,0 +1,114 @@
+"""Which set-ups are compared, and how the best one is written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.core.settings.model import (
+    SETTINGS_FILE,
+    BatchingSettings,
+    ModelError,
+    ModelSource,
+    OnnxRuntimeSettings,
+    OpenVinoSettings,
+    PreprocessingSettings,
+    read_settings,
+)
+from app.plugins.tuning.candidates import (
+    Candidate,
+    all_candidates,
+    current_candidate,
+    variants,
+    with_candidate,
+    write_settings,
+)
+
+RUNTIMES, PRECISIONS, DECODES = ("onnxruntime", "openvino"), ("fp32", "bf16", "int8"), ("full", "reduced")
+
+
+def source_in(folder: Path, root: Path | None = None) -> ModelSource:
+    settings = read_settings(folder if (folder / SETTINGS_FILE).is_file() or root is None else root)
+    return ModelSource(name="m", version="1", folder=folder, root=root, settings=settings)
+
+
+def test_candidates_cover_every_combination_simplest_first() -> None:
+    assert all_candidates([4, 2], [2], 3.0) == [
+        Candidate(1, 0, 1),
+        Candidate(2, 3, 1),
+        Candidate(4, 3, 1),
+        Candidate(1, 0, 2),
+        Candidate(2, 3, 2),
+        Candidate(4, 3, 2),
+    ]
+
+
+def test_variants_begin_with_the_reference_and_have_no_bf16_without_openvino() -> None:
+    found = variants(Candidate(runtime="onnxruntime"), RUNTIMES, PRECISIONS, DECODES)
+    assert [(item.runtime, item.precision) for item in found if not item.reduced_decode] == [
+        ("onnxruntime", "fp32"),
+        ("openvino", "fp32"),
+        ("openvino", "bf16"),
+        ("onnxruntime", "int8"),
+        ("openvino", "int8"),
+    ]
+    assert len(found) == 10
+
+
+def test_quantised_model_stays_int8_and_other_models_keep_their_runtime() -> None:
+    quantised = variants(Candidate(runtime="openvino", precision="int8"), RUNTIMES, PRECISIONS, ("full",))
+    assert {item.precision for item in quantised} == {"int8"}
+    assert variants(Candidate(), RUNTIMES, PRECISIONS, DECODES) == [Candidate()]
+
+
+def test_written_settings_are_those_that_were_measured_and_keep_the_others(tmp_path: Path) -> None:
+    existing = {"labels": ["a", "b"], "onnxruntime": {"instances": 2}, "preprocessing": {"scale": 1.0}}
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(existing))
+    source = source_in(tmp_path)
+    candidate = Candidate(8, 2.5, 2, "openvino", "bf16", reduced_decode=True)
+    write_settings(source, candidate, 4)
+    settings = read_settings(tmp_path)
+    assert (settings.runtime, settings.precision) == ("openvino", "bf16")
+    assert settings.batching == BatchingSettings(max_size=8, max_delay_ms=2.5)
+    assert settings.openvino == OpenVinoSettings(threads=2, streams=2)
+    assert settings.onnxruntime == OnnxRuntimeSettings(instances=2)
+    assert settings.preprocessing == PreprocessingSettings(scale=1.0, reduced_decode=True)
+    assert settings.labels == ("a", "b")
+    assert current_candidate(source_in(tmp_path), is_graph=True) == candidate
+    assert with_candidate(source, candidate, 4).settings == settings
+    assert [path.name for path in tmp_path.iterdir()] == [SETTINGS_FILE]
+
+
+def test_streams_that_were_not_measured_are_not_written(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text('{"runtime": "openvino", "openvino": {"streams": 3}}')
+    source, candidate = source_in(tmp_path), Candidate(runtime="openvino")
+    write_settings(source, candidate, 4)
+    assert with_candidate(source, candidate, 4).settings == read_settings(tmp_path)
+
+
+def test_threads_of_onnxruntime_are_written(tmp_path: Path) -> None:
+    write_settings(source_in(tmp_path), Candidate(8, 2.5, 2), 2)
+    assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == {
+        "batching": {"max_size": 8, "max_delay_ms": 2.5},
+        "onnxruntime": {"threads": 2},
+    }
+
+
+def test_default_candidate_removes_its_settings(tmp_path: Path) -> None:
+    write_settings(source_in(tmp_path), Candidate(8, 2.5, 2, "openvino", "bf16", reduced_decode=True), 2)
+    file = write_settings(source_in(tmp_path), Candidate(runtime="onnxruntime"), 2)
+    assert json.loads(file.read_text()) == {"runtime": "onnxruntime"}
+
+
+def test_settings_for_all_versions_are_kept_in_the_file_of_a_version(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text('{"labels": ["a"]}')
+    (tmp_path / "1").mkdir()
+    write_settings(source_in(tmp_path / "1", tmp_path), Candidate(2, 1.0), 2)
+    assert read_settings(tmp_path / "1").labels == ("a",)
+
+
+def test_unreadable_settings_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text("{")
+    with pytest.raises(ModelError, match="is not valid JSON"):
+        write_settings(ModelSource(name="m", version="1", folder=tmp_path), Candidate(2), 2)
+    assert (tmp_path / SETTINGS_FILE).read_text() == "{"

@@ -1,0 +1,186 @@
+"""Quantisation writes a new version whose answers stay close, with its origin."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import ArrayLike
+from onnx import helper, numpy_helper
+from PIL import Image
+
+from app.core.assembly.discovery import model_at
+from app.core.assembly.in_process import InProcessModel
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.plugins.tuning.quantization import next_version, quantize
+from tests.support.servers.server_process import ROOT
+
+MODELS = ROOT / "fixtures" / "models"
+IMAGES = sorted((ROOT / "fixtures" / "images").glob("*.jpg"))
+
+
+def copy_of(folder: Path, model: str, **settings: object) -> ModelSource:
+    copy = shutil.copytree(MODELS / model, folder / model)
+    (copy / SETTINGS_FILE).write_text(json.dumps(settings))
+    (source,) = model_at(copy)
+    return source
+
+
+def facts(folder: Path) -> dict[str, str]:
+    return {fact.topic: fact.value for fact in InProcessModel(folder).description.facts}
+
+
+def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tmp_path: Path) -> None:
+    source = copy_of(tmp_path, "detector", parameters={"score_threshold": 0.4}, name="shapes")
+    exact = InProcessModel(source.folder)
+    not_an_image = tmp_path / "broken.jpg"
+    not_an_image.write_bytes(b"nothing")
+    steps: list[int] = []
+    folder = next_version(source)
+    provenance = quantize(source, [not_an_image, *IMAGES], folder, steps.append)
+    assert folder == source.folder / "2"
+    assert steps == [1] * (len(IMAGES) + 1)
+    assert provenance.images == len(IMAGES)
+    assert provenance.source_sha256 == hashlib.sha256((MODELS / "detector" / "model.onnx").read_bytes()).hexdigest()
+    quantised = InProcessModel(source.folder)
+    assert (quantised.source.name, quantised.source.version) == ("shapes", "2")
+    assert quantised.source.settings == msgspec.structs.replace(source.settings, precision="int8")
+    assert facts(source.folder)["precision"].startswith(
+        f"int8, made of version 1 with {len(IMAGES)} images by onnxruntime "
+    )
+    scene = np.asarray(Image.open(ROOT / "fixtures" / "images" / "scene.jpg"))
+    expected, found = (msgspec.to_builtins(model.ask(scene)) for model in (exact, quantised))
+    assert [record["label"] for record in found] == [record["label"] for record in expected]
+    for record, exact_record in zip(found, expected, strict=True):
+        for name in ("xmin", "ymin", "xmax", "ymax"):
+            assert record[name] == pytest.approx(exact_record[name], abs=8)
+        assert record["score"] == pytest.approx(exact_record["score"], abs=0.1)
+    with pytest.raises(ModelError, match="is quantised already"):
+        quantize(quantised.source, IMAGES, tmp_path / "again")
+    with pytest.raises(ModelError, match="exists already"):
+        quantize(source, IMAGES, folder)
+    assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
+
+
+def write_graph(
+    folder: Path, nodes: list[onnx.NodeProto], opset: int, size: str | int = 32, **weights: ArrayLike
+) -> ModelSource:
+    """Write a classifier of an image [n, 3, size, size] with four classes, whose first node takes ``image``."""
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["n", 3, size, size])],
+        [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    settings = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["a", "b", "c", "d"]}
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings))
+    (source,) = model_at(folder)
+    return source
+
+
+HEAD = [
+    helper.make_node("GlobalAveragePool", ["features"], ["average"]),
+    helper.make_node("Flatten", ["average"], ["flat"]),
+    helper.make_node("MatMul", ["flat", "classes"], ["logits"]),
+]
+
+
+@pytest.mark.parametrize("opset", [9, 11, 12, 13])
+def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: int) -> None:
+    random = np.random.default_rng(0)
+    convolution = helper.make_node("Conv", ["image", "filters"], ["features"], strides=[2, 2])
+    filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
+    source = write_graph(tmp_path / "old", [convolution, *HEAD], opset, filters=filters, classes=classes)
+    exact = InProcessModel(source.folder)
+    provenance = quantize(source, IMAGES, next_version(source))
+    quantised = InProcessModel(source.folder)
+    assert quantised.source.version == "2"
+    assert provenance.difference is not None
+    assert 0 < provenance.difference < 0.1
+    for file in IMAGES:
+        image = np.asarray(Image.open(file))
+        found, expected = (msgspec.to_builtins(model.ask(image))[0] for model in (quantised, exact))
+        assert found == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=0.05)}
+
+
+def test_graph_that_changes_with_its_opset_is_refused(tmp_path: Path) -> None:
+    # ONNX converts Resize of opset 10 to another rule for coordinates.
+    resize = helper.make_node("Resize", ["image", "scales"], ["larger"], mode="linear")
+    convolution = helper.make_node("Conv", ["larger", "filters"], ["features"], strides=[3, 3])
+    source = write_graph(
+        tmp_path / "old",
+        [resize, convolution, *HEAD],
+        10,
+        scales=[1, 1, 2, 2],
+        filters=np.random.default_rng(0).normal(size=(8, 3, 3, 3)),
+        classes=np.eye(8, 4),
+    )
+    with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
+        quantize(source, IMAGES, next_version(source))
+    assert not next_version(source).exists()
+
+
+def test_int8_version_with_other_outputs_is_not_installed(tmp_path: Path) -> None:
+    # The classes depend on channels that have less than one step of the scale of the first one.
+    filters = np.full((8, 3, 3, 3), 1e-6)
+    filters[0] = 1
+    classes = np.full((8, 4), 1e6)
+    classes[0] = 0
+    convolution = helper.make_node("Conv", ["image", "filters"], ["features"])
+    source = write_graph(tmp_path / "wide", [convolution, *HEAD], 17, filters=filters, classes=classes)
+    with pytest.raises(ModelError, match=r"the outputs of its int8 version are wrong: they differ by \d+% of"):
+        quantize(source, IMAGES, next_version(source))
+    assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}
+
+
+def test_quantised_version_keeps_the_labels_of_a_file(tmp_path: Path) -> None:
+    source = copy_of(tmp_path, "classifier", labels="names.txt")
+    labels = [f"shape {number}" for number in range(20)]
+    (source.folder / "names.txt").write_text("\n".join(labels))
+    quantize(source, IMAGES, tmp_path / "quantised")
+    assert list(InProcessModel(tmp_path / "quantised").description.labels) == labels
+
+
+def test_next_version_is_above_all_others(tmp_path: Path) -> None:
+    for name in ("1", "v3", "notes"):
+        (tmp_path / name).mkdir()
+    assert next_version(ModelSource(name="m", version="1", folder=tmp_path / "1", root=tmp_path)) == tmp_path / "4"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "reason"),
+    [
+        ("half_plus_two", {}, "only a model that takes one image can be quantised"),
+        ("classifier", {"precision": "int8"}, "is quantised already"),
+    ],
+)
+def test_unsuitable_models_are_rejected(tmp_path: Path, name: str, settings: dict[str, object], reason: str) -> None:
+    source = copy_of(tmp_path, name, **settings)
+    with pytest.raises(ModelError, match=reason):
+        quantize(source, IMAGES, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_calibration_without_images_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match="No file of the calibration data is an image"):
+        quantize(copy_of(tmp_path, "classifier"), [tmp_path / "broken.jpg"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_output_in_a_missing_folder_is_rejected_first(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no folder"):
+        quantize(copy_of(tmp_path, "classifier"), [], tmp_path / "missing" / "out")
+
+
+def test_int8_for_a_graph_that_is_not_quantised_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="needs a quantised graph; make one with charioteer quantize"):
+        InProcessModel(copy_of(tmp_path, "classifier", precision="int8").folder)
