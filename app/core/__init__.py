@@ -1,0 +1,28 @@
+"""The server: Chariot's protocols, KServe V1 and V2, ONNX models and Python classes. Plugins add the rest."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="core",
+    summary="Chariot's protocols, KServe V1 and V2, ONNX models and Python classes.",
+    commands=(
+        Command(name="serve", run="app.core.cli.serve:command", help="Serve models over HTTP and gRPC until stopped."),
+        Command(name="models", run="app.core.cli.check:models", help="List the models that `serve` would load."),
+        Command(name="check", run="app.core.cli.check:check", help="Show how a model is interpreted, and try it once."),
+        Command(name="keys", run="app.core.cli.keys:keys", help="Create, list and remove API keys."),
+        Command(
+            name="config",
+            run="app.core.cli.config:config",
+            help="Show the options of `serve` and where their values come from.",
+        ),
+        Command(
+            name="env-schema",
+            run="app.core.cli.config:env_schema",
+            help="Print a JSON Schema of environment variables.",
+        ),
+        Command(
+            name="plugins", run="app.core.cli.plugins:plugins", help="List the plugins that are loaded, or could be."
+        ),
+    ),
+)

@@ -117,7 +117,7 @@ def ray_application(arguments: Mapping[str, object]) -> Any:
         SettingsError: for unknown or invalid arguments, or without Ray.
         ModelError: if the arguments name no models.
     """
-    return import_own("app.plugins.ray").application(arguments)
+    return import_own("app.plugins.ray.application").application(arguments)
 
 
 def ray_proxy_middlewares() -> list[Any]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
-from app.core.cli import cli
 from tests.installed.environments import linked_environment
 from tests.installed.readme import commands
 from tests.installed.test_extras import EXTRA_OF_COMMAND
@@ -37,7 +36,7 @@ def command_names(app: App, words: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def test_every_command_is_run_by_a_test() -> None:
-    names = set(command_names(cli))
+    names = set(command_names(command_line()))
     assert {"serve", "keys add", "drift baseline"} <= names
     lines = [line.partition("charioteer ")[2] for line in commands()]
     in_readme = {name for name in names if any(f"{line} ".startswith(f"{name} ") for line in lines)} | {"serve"}

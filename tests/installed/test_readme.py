@@ -47,10 +47,9 @@ def test_make_serve_installs_the_base_dependencies_and_serves(tmp_path: Path) ->
 
 
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:
-    from app.core.cli import cli
 
     assert named_commands() >= {"export", "pack", "conform"}
-    assert [name for name in named_commands() if name not in cli] == []
+    assert [name for name in named_commands() if name not in command_line()] == []
     makefile = (ROOT / "Makefile").read_text()
     assert named_targets() >= {"serve", "test", "help"}
     assert [name for name in named_targets() if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []

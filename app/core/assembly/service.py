@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
-from app.core.engine.error_text import needs_extra
 from app.core.engine.events import InferenceObserver, OutputAnnotator
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
@@ -21,6 +20,7 @@ from app.core.engine.scheduling.admission import QueueLimits
 from app.core.observers.metrics import Metrics, RestartMetrics, StateMetrics
 from app.core.observers.prediction_metrics import PredictionMetrics
 from app.core.observers.request_log import RequestLog
+from app.core.plugins import registry
 from app.core.protocols import grpc_protocols, listeners_on_ports, main_port_protocols
 from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.bind_policy import is_loopback_host
@@ -44,7 +44,7 @@ from app.core.server.transport.connection_table import Listener, open_connection
 from app.core.server.transport.load_shedding import RouteTable, inference_routes
 from app.core.server.transport.server import ShutdownHooks
 from app.core.settings.model import ModelSource
-from app.core.settings.server import ServerSettings, SettingsError, check_url
+from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.trends import Trends
@@ -54,8 +54,6 @@ from tasks.inference.limits import Limits
 
 if TYPE_CHECKING:
     from app.plugins.drift.service import Drift
-    from app.plugins.otel.tracing import Tracing
-    from app.plugins.recording.recorder import Recorder
 
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
@@ -74,11 +72,11 @@ class Service:
     """
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
-        metrics = CollectorRegistry()
+        self.settings = settings
+        self.metrics = metrics = CollectorRegistry()
         self.connections = open_connection_table(settings, metrics)
         access_control = open_access_control(settings, metrics)
         access, origins = HttpAccess(access_control), cors_origins(settings)
-        self._settings = settings
         self._drain_deadline: float | None = None
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [
@@ -86,11 +84,6 @@ class Service:
         ]
         annotators: list[OutputAnnotator] = []
         self._exit_stack = ExitStack()
-        # OpenTelemetry treats an empty variable as one that is not set.
-        if settings.otlp_endpoint:
-            tracing = _tracing(settings.otlp_endpoint)
-            self._exit_stack.callback(tracing.close)
-            observers.append(tracing)
         drift = _drift(settings, self.registry, metrics)
         if drift is not None:
             self._exit_stack.callback(drift.close)
@@ -98,7 +91,7 @@ class Service:
             annotators.extend(drift.annotators)
         self.recorder = open_recorder(settings, metrics)
         if self.recorder is not None:
-            self._exit_stack.callback(self._close_recorder, self.recorder)
+            self._exit_stack.callback(self._close, self.recorder.close)
         load_model = partial(load, on_process_lost=RestartMetrics(metrics).count_restart)
         repository = Repository(self.registry, discover, load_model)
         trends = Trends(self.registry.has_model)
@@ -113,6 +106,11 @@ class Service:
             record_sink=self.recorder,
             batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
+        self._parts = [plugin.start.load()(self) for plugin in registry().loaded.values() if plugin.start is not None]
+        for parts in self._parts:
+            self.engine.attach(parts)
+            if parts.close is not None:
+                self._exit_stack.callback(self._close, parts.close)
         inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
         self._exit_stack.callback(inferences.close)
         StateMetrics(self.engine, metrics)
@@ -167,12 +165,12 @@ class Service:
         self.listeners = [main_listener, *secondary_listeners]
 
     def _create_grpc(self, access_control: AccessControl | None) -> GrpcServer:
-        services = grpc_protocols(self._settings)
+        services = grpc_protocols(self.settings)
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, services)]
         if access_control is not None:
             interceptors.append(GrpcAccess(access_control, services))
         certificates = self.connections.certificates
-        return GrpcServer(self.engine, services, self._settings, interceptors=interceptors, certificates=certificates)
+        return GrpcServer(self.engine, services, self.settings, interceptors=interceptors, certificates=certificates)
 
     @property
     def shutdown_hooks(self) -> ShutdownHooks:
@@ -180,24 +178,27 @@ class Service:
         return ShutdownHooks(
             mark_not_ready=self.engine.mark_not_ready,
             start_drain=self._start_drain,
-            drain_delay=self._settings.drain_delay,
-            drain_timeout=self._settings.drain_timeout,
+            drain_delay=self.settings.drain_delay,
+            drain_timeout=self.settings.drain_timeout,
         )
 
     def _start_drain(self) -> None:
         """End streams, pages and gRPC, which would outlast the drain."""
-        self._drain_deadline = time.monotonic() + self._settings.drain_timeout
+        self._drain_deadline = time.monotonic() + self.settings.drain_timeout
         self.engine.start_drain()
         self._page.event_stream.stop()
+        for parts in self._parts:
+            if parts.on_drain is not None:
+                parts.on_drain()
         if self.grpc is not None:
             self.grpc.start_shutdown()
 
-    def _close_recorder(self, recorder: "Recorder") -> None:
+    def _close(self, close: Callable[[float], None]) -> None:
         # Use the time left of the shared drain timeout, but at least enough to write pending recordings.
         remaining = (
-            self._settings.drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
+            self.settings.drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
         )
-        recorder.close(max(_MIN_CLOSE_SECONDS, remaining))
+        close(max(_MIN_CLOSE_SECONDS, remaining))
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -206,10 +207,14 @@ class Service:
         self.loading.start()
         try:
             async with (
-                polling(self.engine.repository, self._settings.repository_poll_seconds),
+                AsyncExitStack() as stack,
+                polling(self.engine.repository, self.settings.repository_poll_seconds),
                 releasing_memory(lambda: self.engine.busy),
                 self.engine.batched_observers.flushing(),
             ):
+                for parts in self._parts:
+                    if parts.lifespan is not None:
+                        await stack.enter_async_context(parts.lifespan())
                 yield
         finally:
             if self.grpc is not None:
@@ -239,10 +244,3 @@ def _labels(registry: Registry, model: str) -> Collection[str]:
     """Return the labels that any loaded version of a model declares."""
     servables = [registration.servable for registration in registry.versions(model)]
     return {label for servable in servables if servable is not None for label in servable.description.labels}
-
-
-def _tracing(endpoint: str) -> "Tracing":
-    check_url(endpoint, "--otlp-endpoint")
-    with needs_extra("--otlp-endpoint", "otel", SettingsError):
-        from app.plugins.otel.tracing import Tracing, otlp_exporter
-    return Tracing(otlp_exporter(endpoint))

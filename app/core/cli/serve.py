@@ -4,6 +4,7 @@ import difflib
 import faulthandler
 import gc
 import importlib
+import inspect
 import ipaddress
 import logging
 import os
@@ -19,6 +20,7 @@ from typing import Annotated, Any, NoReturn, cast
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
+from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
 from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
 from app.core.settings.server import (
@@ -27,7 +29,6 @@ from app.core.settings.server import (
     ModelOptions,
     OperationSettings,
     RecordingSettings,
-    ServerSettings,
     SettingsError,
 )
 
@@ -56,10 +57,12 @@ def serve(
     operation: OperationSettings | None = None,
     *,
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
+    **plugin_settings: object,
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
-    parts = (network, access, transport, limits, recording, drift, operation)
-    settings = ServerSettings(**{name: value for part in parts if part for name, value in vars(part).items()})
+    parts = (network, access, transport, limits, recording, drift, operation, *plugin_settings.values())
+    values = {name: value for part in parts if part for name, value in vars(part).items()}
+    settings = registry().settings(**values)
     from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
 
     check_bind_policy(settings)
@@ -145,6 +148,21 @@ def _exit_unstarted(reason: str, *, logs_json: bool) -> NoReturn:
     sys.exit(f"charioteer: {reason}")
 
 
+def _with_plugin_settings() -> inspect.Signature:
+    """Return the signature of `serve` with a parameter for each class of settings of a plugin."""
+    signature = inspect.signature(serve)
+    *parameters, _ = signature.parameters.values()
+    kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
+    parameters += [
+        inspect.Parameter(kind.__name__, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
+        for kind in kinds
+    ]
+    return signature.replace(parameters=parameters)
+
+
+cast("Any", serve).__signature__ = _with_plugin_settings()
+
+
 def _check_trusted_proxies() -> None:
     """Reject a network in `FORWARDED_ALLOW_IPS` that is not valid: the server would silently trust no proxy of it.
 
@@ -224,8 +242,8 @@ command.default(serve)
 @command.command(name="--help-all", group=Group("Help", sort_key=10))
 def help_all() -> None:
     """Display all options and exit."""
-    from app.core.cli import cli
+    from app.core.cli import DEFAULTS
 
-    all_options = App(name=command.name, usage=command.usage, default_parameter=cli.default_parameter)
+    all_options = App(name=command.name, usage=command.usage, default_parameter=DEFAULTS)
     all_options.default(serve)
     all_options.help_print([])

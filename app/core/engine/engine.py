@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from app.core.engine.cancellation import stopping_error
 from app.core.engine.events import BatchedObservers, InferenceObserver, OutputAnnotator, RecordSink
@@ -23,6 +23,9 @@ from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
+
+if TYPE_CHECKING:
+    from app.core.hooks import Parts
 
 WireT = TypeVar("WireT")
 
@@ -97,6 +100,19 @@ class Engine(Readiness):
         self.count_stream = clients.slot
         self.report_refused_unread = self._executor.report_refused_unread
         self.infer = self._executor.predict
+
+    def attach(self, parts: "Parts") -> None:
+        """Add observers, annotators and the record sink of a plugin. Call this before the first request.
+
+        Raises:
+            ValueError: if there is a record sink already.
+        """
+        self.batched_observers.attach(parts.observers, parts.batched_observers)
+        if parts.record_sink is not None:
+            if self._record_sink is not None:
+                raise ValueError("Only one plugin can record inferences")
+            self._record_sink = parts.record_sink
+        self._executor.attach(parts.annotators, parts.record_sink)
 
     @property
     def statistics(self) -> Statistics:

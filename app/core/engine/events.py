@@ -72,15 +72,18 @@ class BatchedObservers:
     def __init__(
         self, immediate_observers: Sequence[InferenceObserver], observers: Sequence[InferenceObserver]
     ) -> None:
-        self._immediate_observers = immediate_observers
+        self._immediate_observers = list(immediate_observers)
         self._observers = list(observers)
         self._pending: deque[RequestContext] = deque()
         self._is_delayed = False
         self._lock = threading.Lock()
 
-    def attach(self, observer: InferenceObserver) -> None:
-        """Pass requests to another observer too, without their inputs and predictions."""
-        self._observers.append(observer)
+    def attach(
+        self, immediate_observers: Sequence[InferenceObserver] = (), observers: Sequence[InferenceObserver] = ()
+    ) -> None:
+        """Pass requests to further observers too."""
+        self._immediate_observers += immediate_observers
+        self._observers += observers
 
     def add(self, context: RequestContext) -> None:
         """Add a finished request."""

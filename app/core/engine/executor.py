@@ -48,10 +48,15 @@ class Executor:
         self._registry = registry
         self._limits = limits
         self._observers = observers
-        self._annotators = annotators
+        self._annotators = list(annotators)
         self._record_sink = record_sink
         self._unfinished: set[RequestContext] = set()
         self.start = self._unfinished.add
+
+    def attach(self, annotators: Sequence[OutputAnnotator], record_sink: RecordSink | None) -> None:
+        """Add annotators, and a record sink if one is given."""
+        self._annotators += annotators
+        self._record_sink = record_sink or self._record_sink
 
     def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
         """Report requests that were refused before they were read. They are not recorded."""

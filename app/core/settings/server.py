@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,6 +15,8 @@ from cyclopts.validators import Number
 from app.core.settings.environment import DRIFT, LIMITS, LOGGING, MODELS, NETWORK, PAGE, RECORDING, environment
 from app.core.settings.images import ImageSettings
 from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
+
+T = TypeVar("T")
 
 _PACKAGED = Path(__file__).parents[2] / "demo"
 
@@ -255,11 +257,6 @@ class OperationSettings:
     drain_timeout: Annotated[PositiveInt, environment("CHARIOTEER_DRAIN_TIMEOUT", group=NETWORK)] = 30
     """Seconds that requests in flight have to finish when the server stops."""
 
-    otlp_endpoint: Annotated[
-        str | None, environment("CHARIOTEER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", show=True, group=LOGGING)
-    ] = None
-    """Base URL of an OTLP collector over HTTP that receives traces. Needs the extra otel."""
-
     log_format: Annotated[
         Literal["console", "json"] | None, environment("CHARIOTEER_LOG_FORMAT", show=True, group=LOGGING)
     ] = None
@@ -281,7 +278,17 @@ class ServerSettings(
     TransportSettings,
     ListeningSettings,
 ):
-    """All settings of the server."""
+    """All settings of the server. The object of a running server also has those of its plugins."""
+
+    def of(self, kind: type[T]) -> T:
+        """Return the settings of a plugin, of the class that it lists in `Plugin.settings`.
+
+        Raises:
+            TypeError: if no loaded plugin lists the class.
+        """
+        if not isinstance(self, kind):
+            raise TypeError(f"No loaded plugin has the settings {kind.__name__}")
+        return self
 
 
 def _cores() -> int:

@@ -1,0 +1,27 @@
+"""Starter models, archives and manifests of models, and one image through a model without a server."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="authoring",
+    summary="Starter models, archives and manifests of models, and one image through a model without a server.",
+    commands=(
+        Command(
+            name="predict",
+            run="app.plugins.authoring.predict:predict",
+            help="Run a model on one image, without a server.",
+        ),
+        Command(
+            name="init", run="app.plugins.authoring.init:init", help="Create a folder with a starter Python model."
+        ),
+        Command(
+            name="pack", run="app.plugins.authoring.pack:pack", help="Check a model and pack its folder into a .tar.gz."
+        ),
+        Command(
+            name="manifest",
+            run="app.plugins.authoring.pack:manifest",
+            help="Write the SHA-256 of a model's files into its folder.",
+        ),
+    ),
+)

@@ -1,1 +1,16 @@
-"""Check any engine against a protocol from outside, over HTTP or gRPC."""
+"""A checker of any inference server against a protocol."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="conformance",
+    summary="A checker of any inference server against a protocol.",
+    commands=(
+        Command(
+            name="conform",
+            run="app.plugins.conformance.command:conform",
+            help="Check any inference server against a protocol.",
+        ),
+    ),
+)

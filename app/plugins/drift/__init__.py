@@ -1,1 +1,15 @@
-"""Detect drift of a model's inputs and predictions: baselines, tests, a monitor."""
+"""Detection of drift in inputs and outputs, in recordings and in a running server."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="drift",
+    summary="Detection of drift in inputs and outputs, in recordings and in a running server.",
+    requires=("recording",),
+    commands=(
+        Command(
+            name="drift", run="app.plugins.drift.command:drift", help="Detect drift in a model's inputs and outputs."
+        ),
+    ),
+)

@@ -1,1 +1,15 @@
-"""Evaluate models on labelled data: datasets, metrics, reports."""
+"""Metrics of a model on labelled data."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="evaluation",
+    summary="Metrics of a model on labelled data.",
+    requires=("recording",),
+    commands=(
+        Command(
+            name="evaluate", run="app.plugins.evaluation.command:evaluate", help="Measure a model on labelled data."
+        ),
+    ),
+)

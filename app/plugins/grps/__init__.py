@@ -1,0 +1,9 @@
+"""The GRPS protocol over HTTP and gRPC."""
+
+from app.core.hooks import Plugin
+
+plugin = Plugin(
+    api=1,
+    name="grps",
+    summary="The GRPS protocol over HTTP and gRPC.",
+)

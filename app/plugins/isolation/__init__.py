@@ -1,1 +1,9 @@
-"""Run a model in its own process, so that a crash or a hung call does not affect the server."""
+"""Models in processes of their own."""
+
+from app.core.hooks import Plugin
+
+plugin = Plugin(
+    api=1,
+    name="isolation",
+    summary="Models in processes of their own.",
+)

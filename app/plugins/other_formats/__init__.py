@@ -1,0 +1,9 @@
+"""Model folders of Triton and MLflow, and advice for files that no runtime reads."""
+
+from app.core.hooks import Plugin
+
+plugin = Plugin(
+    api=1,
+    name="other_formats",
+    summary="Model folders of Triton and MLflow, and advice for files that no runtime reads.",
+)

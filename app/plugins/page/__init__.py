@@ -1,4 +1,9 @@
-"""Serve the web page: its files, and live metrics.
+"""A web page to try models and watch the server."""
 
-One HTML shell and plain ES modules, without a build step. A view is one module in `static/`, registered in `frame.js`.
-"""
+from app.core.hooks import Plugin
+
+plugin = Plugin(
+    api=1,
+    name="page",
+    summary="A web page to try models and watch the server.",
+)

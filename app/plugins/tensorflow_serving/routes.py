@@ -159,7 +159,7 @@ class TensorFlowServing(HttpListener):
 
     def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         metrics = RequestMetrics(engine.registry.has_model)
-        engine.batched_observers.attach(metrics)
+        engine.batched_observers.attach(observers=[metrics])
 
         async def handle(request: HttpRequest) -> Response[Any]:
             path = _path_of(request)

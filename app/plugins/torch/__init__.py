@@ -1,1 +1,17 @@
-"""Transformers runtime: Hugging Face model folders (config.json, safetensors), run by torch."""
+"""Hugging Face and timm models on torch, and their export to ONNX."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="torch",
+    summary="Hugging Face and timm models on torch, and their export to ONNX.",
+    requires=("text",),
+    commands=(
+        Command(
+            name="export",
+            run="app.plugins.torch.command:export",
+            help="Export a transformers model to ONNX and compare both.",
+        ),
+    ),
+)

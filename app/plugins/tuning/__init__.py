@@ -1,0 +1,20 @@
+"""The fastest settings of a model on this machine, and quantised models."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="tuning",
+    summary="The fastest settings of a model on this machine, and quantised models.",
+    requires=("evaluation",),
+    commands=(
+        Command(
+            name="tune", run="app.plugins.tuning.command:tune", help="Find the set-up that serves a model best here."
+        ),
+        Command(
+            name="quantize",
+            run="app.plugins.tuning.quantize:quantize",
+            help="Quantise an ONNX model to int8, as a new version.",
+        ),
+    ),
+)

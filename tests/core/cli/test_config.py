@@ -13,7 +13,7 @@ import pytest
 from cyclopts import App, CycloptsError, ValidationError
 from rich.console import Console
 
-from app.core.cli import cli
+from app.core.cli import command_line
 from app.core.cli.config import config, environment_schema
 from app.core.cli.serve import command, serve, unknown_variables
 from app.core.settings.network import ListeningSettings
@@ -37,7 +37,7 @@ def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
 
 
 def test_help_of_serve_shows_common_options_in_groups() -> None:
-    text = help_text(cli, "serve")
+    text = help_text(command_line(), "serve")
     assert [text.index(f"─ {group} ─") for group in GROUPS] == sorted(text.index(f"─ {group} ─") for group in GROUPS)
     assert "--port PORT" in text
     assert "--max-pixels INT" not in text
@@ -56,7 +56,7 @@ def test_config_with_nothing_set_says_so(capsys: pytest.CaptureFixture[str], mon
 
 def test_help_all_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli(["serve", "--help-all"])
+        command_line()(["serve", "--help-all"])
     text = capsys.readouterr().out
     names = [f"--{name.replace('_', '-')}" for name in ServerSettings.__dataclass_fields__]
     assert [name for name in names if name not in text] == []
@@ -117,7 +117,7 @@ def test_invalid_file_is_rejected(
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
 @pytest.mark.parametrize(
-    ("command_line", "name"),
+    ("words", "name"),
     [
         ("serve --request-timeout {}", "--request-timeout"),
         ("config --record-keep={}", "--record-keep"),
@@ -127,10 +127,10 @@ def test_invalid_file_is_rejected(
     ],
 )
 def test_number_that_is_not_finite_is_rejected(
-    command_line: str, name: str, value: str, capsys: pytest.CaptureFixture[str]
+    words: str, name: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        cli(command_line.format(value).split())
+        command_line()(words.format(value).split())
     text = " ".join(capsys.readouterr().err.replace("│", "").split())
     assert f'Invalid value "{float(value)}" for {name}. Expected a finite number.' in text
 
@@ -196,7 +196,7 @@ def test_help_of_a_command_has_its_exit_statuses() -> None:
 
 
 def test_completion_of_the_shell_knows_commands_and_options() -> None:
-    script = cli.generate_completion(prog_name="charioteer", shell="bash")
+    script = command_line().generate_completion(prog_name="charioteer", shell="bash")
     assert all(word in script for word in ("env-schema", "drift", "--model-repository"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.cli import cli
+from app.core.cli import command_line
 from app.core.settings.server import SettingsError
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference_query import InferenceQuery
@@ -88,7 +88,7 @@ def test_options_are_parsed_into_a_query(store: str, capsys: pytest.CaptureFixtu
         "0.9",
     ]
     with pytest.raises(SystemExit) as exited:
-        cli(["inferences", store, *options, "--model-version", "1", "--json"])
+        command_line()(["inferences", store, *options, "--model-version", "1", "--json"])
     assert exited.value.code == 0
     assert [row["id"] for row in json.loads(capsys.readouterr().out)["inferences"]] == ["first"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from app.core.cli import cli
+from app.core.cli import command_line
 from app.core.cli.inputs import choose_images
 from app.core.cli.terminal import table
 from app.core.settings.model import ModelError
@@ -102,7 +102,7 @@ def test_narrow_terminal_breaks_no_number() -> None:
 
 def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = f"tune {folder} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
-    cli(command.split(), result_action="return_value")
+    command_line()(command.split(), result_action="return_value")
     assert len(re.findall(r"onnxruntime │ +fp32", capsys.readouterr().out)) == 4
 
 

@@ -23,7 +23,7 @@ class Readiness:
         self.registry = registry
         self.online = True
         self._stopping = False
-        self._record_sink = record_sink
+        self._record_sink: RecordSink | None = record_sink
 
     @property
     def not_ready_reason(self) -> str:

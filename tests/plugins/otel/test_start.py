@@ -1,14 +1,15 @@
-"""Settings that the service checks when it is built."""
+"""Settings that the plugin checks when the service is built."""
 
 import pytest
 
 from app.core.assembly.discovery import discover
 from app.core.assembly.service import Service
-from app.core.settings.server import DEMO_MODELS, ServerSettings, SettingsError
+from app.core.plugins import registry
+from app.core.settings.server import DEMO_MODELS, SettingsError
 
 
 def service(endpoint: str) -> Service:
-    settings = ServerSettings(grpc=False, tensorflow_serving=False, otlp_endpoint=endpoint)
+    settings = registry().settings(grpc=False, tensorflow_serving=False, otlp_endpoint=endpoint)
     return Service(settings, lambda: discover(DEMO_MODELS / "detector"))
 
 

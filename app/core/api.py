@@ -1,0 +1,16 @@
+"""The types that hooks name. A plugin of a third party imports them from ``charioteer.plugins``."""
+
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.engine import Engine
+from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.core.settings.server import ServerSettings
+
+__all__ = (
+    "CollectorRegistry",
+    "Engine",
+    "InferenceObserver",
+    "OutputAnnotator",
+    "RecordSink",
+    "ServerSettings",
+)

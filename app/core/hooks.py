@@ -1,0 +1,117 @@
+"""Everything that a plugin can add. A plugin is the object `plugin` of a package; every hook is a field of `Plugin`.
+
+Built-in plugins are the packages in `app/plugins/`. Others are installed distributions with an entry point of the group
+``charioteer.plugins``. They load only if the operator names them (`--plugins`), because their code has all rights of
+the server. `app/core/plugins.py` reads these objects once, at start. No request reads them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+if TYPE_CHECKING:  # listing the plugins must import no framework
+    from app.core.api import (
+        CollectorRegistry,
+        Engine,
+        InferenceObserver,
+        OutputAnnotator,
+        RecordSink,
+        ServerSettings,
+    )
+
+API = 1
+"""The version of this file. A plugin for another version is skipped."""
+
+T = TypeVar("T")
+
+
+class Ref(Struct, Generic[T], frozen=True):
+    """``package.module:name``, imported at its first use."""
+
+    target: str
+
+    def load(self) -> T:
+        """Import the module, and return the object."""
+        module, _, name = self.target.partition(":")
+        # In a user's process our packages are `charioteer.app`, `charioteer.metadata` and `charioteer.tasks`.
+        own = module.partition(".")[0] in ("app", "metadata", "tasks")
+        prefix = __name__.removesuffix("app.core.hooks") if own else ""
+        return getattr(importlib.import_module(prefix + module), name)
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A command of ``charioteer``: `run` is ``package.module:function``, imported when the command runs."""
+
+    name: str
+    help: str
+    run: str
+
+
+class Host(Protocol):
+    """The server that `Plugin.start` extends, before its first request."""
+
+    @property
+    def settings(self) -> ServerSettings:
+        """Return the settings; `settings.of` returns those of a plugin."""
+        ...
+
+    @property
+    def metrics(self) -> CollectorRegistry:
+        """Return the registry of the server's Prometheus metrics."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine, with the registry of models."""
+        ...
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What a plugin adds to one server. Observers and annotators run in workers, the rest in the event loop.
+
+    Attributes:
+        observers: receive every inference at once, with its inputs and predictions.
+        batched_observers: receive every inference within a fraction of a second, without inputs and predictions.
+        annotators: add output parameters to responses.
+        record_sink: records every inference before its answer is sent. Only one plugin can have it.
+        lifespan: is entered before the first request, and left after the last one.
+        on_drain: called when the server stops accepting requests.
+        close: called after the last request, with the seconds that it may take.
+    """
+
+    observers: Sequence[InferenceObserver] = ()
+    batched_observers: Sequence[InferenceObserver] = ()
+    annotators: Sequence[OutputAnnotator] = ()
+    record_sink: RecordSink | None = None
+    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    on_drain: Callable[[], None] | None = None
+    close: Callable[[float], None] | None = None
+
+
+class Plugin(Struct, frozen=True, kw_only=True):
+    """All hooks.
+
+    Attributes:
+        api: the version of this file that the plugin was written for.
+        name: the name of its package.
+        summary: what it adds, in one sentence.
+        requires: names of the plugins that it imports. Without them it is skipped.
+        extra: the extra of the distribution that its imports need.
+        settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
+        commands: commands of ``charioteer``.
+        start: called once for each server; returns what the plugin adds to it.
+    """
+
+    api: int
+    name: str
+    summary: str
+    requires: Sequence[str] = ()
+    extra: str = ""
+    settings: Sequence[type[Any]] = ()
+    commands: Sequence[Command] = ()
+    start: Ref[Callable[[Host], Parts]] | None = None

@@ -1,0 +1,193 @@
+"""The registry of plugins: which are loaded, which are skipped and why, and which could be enabled."""
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from app.core.hooks import API, Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from app.core.settings.server import ServerSettings
+
+GROUP = "charioteer.plugins"
+"""The group of entry points of third-party plugins."""
+
+VARIABLE = "CHARIOTEER_PLUGINS"
+"""The environment variable with the names of enabled third-party plugins, separated by commas. Child processes inherit
+it, so that they load the same plugins."""
+
+_ROOT = __name__.removesuffix(".core.plugins")
+"""`app`, or `charioteer.app` in a user's process."""
+
+
+class PluginError(Exception):
+    """A plugin cannot be loaded. The message names it and is for the operator."""
+
+
+class Skipped(Struct, frozen=True):
+    """A plugin that is not loaded, and the reason."""
+
+    plugin: Plugin
+    reason: str
+
+
+class Registry:
+    """Plugins in the order of their requirements.
+
+    Attributes:
+        loaded: the plugins in use, by name.
+        skipped: the others, by name.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        self.loaded: dict[str, Plugin] = {}
+        self.skipped: dict[str, Skipped] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        for plugin in _ordered(plugins):
+            self._register(plugin)
+
+    @cached_property
+    def settings_class(self) -> "type[ServerSettings]":
+        """Return the class of all options of ``serve``: those of core and of every plugin, in one object."""
+        # Import late: most commands need no settings of a server.
+        from app.core.settings.server import ServerSettings
+
+        parts = [part for plugin in self.loaded.values() for part in plugin.settings]
+        return dataclass(frozen=True, kw_only=True)(type("ServerSettings", (*reversed(parts), ServerSettings), {}))
+
+    def settings(self, **options: Any) -> "ServerSettings":
+        """Return the settings of a server with these options of core and of plugins."""
+        return self.settings_class(**options)
+
+    def owner(self, kind: str, name: str) -> str | None:
+        """Return the plugin that has a name of a kind (such as ``command``), or None."""
+        return self._owners.get((kind, name))
+
+    def _register(self, plugin: Plugin) -> None:
+        """Load a plugin, or skip it with the reason. Built-in and third-party plugins both pass here.
+
+        Raises:
+            PluginError: if a name exists twice.
+        """
+        missing = [name for name in plugin.requires if name not in self.loaded]
+        if plugin.api != API:
+            reason = f"it was written for version {plugin.api} of the hooks, this is version {API}"
+        elif missing:
+            reason = f"it requires the plugin {missing[0]}, which is not loaded"
+        else:
+            self._own(plugin)
+            self.loaded[plugin.name] = plugin
+            return
+        self.skipped[plugin.name] = Skipped(plugin, reason)
+
+    def _own(self, plugin: Plugin) -> None:
+        for kind, name in _names(plugin):
+            owner = self._owners.setdefault((kind, name), plugin.name)
+            if owner != plugin.name or (kind == "plugin" and name in self.loaded):
+                raise PluginError(f"plugin {plugin.name}: the plugin {owner} already has the {kind} {name}")
+
+
+def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
+    """Yield each name that only one plugin may have, with its kind."""
+    yield "plugin", plugin.name
+    for command in plugin.commands:
+        yield "command", command.name
+    for settings in plugin.settings:
+        for field in fields(settings):
+            yield "option", f"--{field.name.replace('_', '-')}"
+
+
+def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
+    """Return plugins by name, each after those that it requires.
+
+    Raises:
+        PluginError: if plugins require each other in a circle.
+    """
+    pending = sorted(plugins, key=lambda plugin: plugin.name)
+    names = {plugin.name for plugin in pending}
+    ordered: list[Plugin] = []
+    while pending:
+        done = {plugin.name for plugin in ordered}
+        free = [plugin for plugin in pending if not (set(plugin.requires) & names) - done]
+        if not free:
+            raise PluginError(f"plugin {pending[0].name}: its requirements form a circle")
+        ordered += free
+        pending = [plugin for plugin in pending if plugin not in free]
+    return ordered
+
+
+def load(names: Sequence[str] = ()) -> Registry:
+    """Import the built-in plugins, and the installed ones in `names`.
+
+    Raises:
+        PluginError: naming a plugin that is not installed, raises, or has a name that exists already.
+    """
+    plugins = [_import(module, name) for module, name in ((f"{_ROOT}.core", "core"), *_built_in())]
+    if names:
+        entries = installed()
+        for name in dict.fromkeys(names):
+            if name not in entries:
+                known = ", ".join(sorted(entries)) or "none"
+                raise PluginError(f"--plugins: no plugin {name!r} is installed; installed are: {known}")
+            plugins.append(_load_entry(entries[name]))
+    return Registry(plugins)
+
+
+def installed() -> Mapping[str, "EntryPoint"]:
+    """Return the entry points of the installed third-party plugins by name, whether they are enabled or not."""
+    # Import late: few servers have such plugins, and the command line starts faster.
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _built_in() -> Sequence[tuple[str, str]]:
+    """Return the module and the name of each package in `app/plugins/`. A missing folder has none."""
+    try:
+        package = importlib.import_module(f"{_ROOT}.plugins")
+    except ModuleNotFoundError:
+        return ()
+    return [(f"{_ROOT}.plugins.{module.name}", module.name) for module in pkgutil.iter_modules(package.__path__)]
+
+
+def _import(module: str, name: str) -> Plugin:
+    return _checked(importlib.import_module(module), name)
+
+
+def _load_entry(entry: "EntryPoint") -> Plugin:
+    try:
+        return _checked(entry.load(), entry.name)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"plugin {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _checked(module: Any, name: str) -> Plugin:
+    plugin = getattr(module, "plugin", module)
+    if not isinstance(plugin, Plugin) or plugin.name != name:
+        raise PluginError(f"plugin {name}: expected an object `plugin` of the class Plugin with this name")
+    return plugin
+
+
+def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:
+    """Return the names of the enabled third-party plugins."""
+    return [name for part in environment.get(VARIABLE, "").split(",") if (name := part.strip())]
+
+
+@cache
+def registry() -> Registry:
+    """Return the plugins of this process. They are imported at the first call.
+
+    Raises:
+        PluginError: as `load`.
+    """
+    return load(enabled())
