@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
+from app.core.cli import command_line
 from tests.installed.environments import linked_environment
 from tests.installed.readme import commands
 from tests.installed.test_extras import EXTRA_OF_COMMAND

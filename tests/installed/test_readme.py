@@ -47,6 +47,7 @@ def test_make_serve_installs_the_base_dependencies_and_serves(tmp_path: Path) ->
 
 
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:
+    from app.core.cli import command_line
 
     assert named_commands() >= {"export", "pack", "conform"}
     assert [name for name in named_commands() if name not in command_line()] == []
