@@ -1,14 +1,18 @@
 """The types that hooks name. A plugin of a third party imports them from ``charioteer.plugins``."""
 
+from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.core.protocols.protocol import Endpoint
 from app.core.settings.server import ServerSettings
 
 __all__ = (
     "CollectorRegistry",
+    "Endpoint",
     "Engine",
+    "HTTPRouteHandler",
     "InferenceObserver",
     "OutputAnnotator",
     "RecordSink",

@@ -8,7 +8,7 @@ the server. `app/core/plugins.py` reads these objects once, at start. No request
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -17,7 +17,9 @@ from msgspec import Struct
 if TYPE_CHECKING:  # listing the plugins must import no framework
     from app.core.api import (
         CollectorRegistry,
+        Endpoint,
         Engine,
+        HTTPRouteHandler,
         InferenceObserver,
         OutputAnnotator,
         RecordSink,
@@ -79,6 +81,9 @@ class Parts(Struct, frozen=True, kw_only=True):
         batched_observers: receive every inference within a fraction of a second, without inputs and predictions.
         annotators: add output parameters to responses.
         record_sink: records every inference before its answer is sent. Only one plugin can have it.
+        handlers: routes of the main port.
+        operations: their descriptions for OpenAPI.
+        views: the views of the page that this server has, by id; each with the function that returns its data, or None.
         lifespan: is entered before the first request, and left after the last one.
         on_drain: called when the server stops accepting requests.
         close: called after the last request, with the seconds that it may take.
@@ -88,6 +93,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     batched_observers: Sequence[InferenceObserver] = ()
     annotators: Sequence[OutputAnnotator] = ()
     record_sink: RecordSink | None = None
+    handlers: Sequence[HTTPRouteHandler] = ()
+    operations: Sequence[Endpoint] = ()
+    views: Mapping[str, Callable[[], object] | None] = {}
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     on_drain: Callable[[], None] | None = None
     close: Callable[[float], None] | None = None

@@ -21,8 +21,8 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.request_context import RequestContext, event_id
-from app.core.settings.server import ServerSettings
 from app.plugins.recording.service import open_recorder
+from app.plugins.recording.settings import RecordingSettings
 from tests.support.data.inference_events import detection_event
 from tests.support.servers.postgres import is_postgres_installed, run_postgres
 
@@ -48,7 +48,7 @@ def main() -> None:
             stores["PostgreSQL"] = stack.enter_context(run_postgres()).create_database
         for (name, address), mode in itertools.product(stores.items(), ("acknowledge", "best-effort")):
             images = Path(folder) / name / mode if options.images else None
-            settings = ServerSettings(record=address(), record_mode=mode, record_images=images)
+            settings = RecordingSettings(record=address(), record_mode=mode, record_images=images)
             recorder = open_recorder(settings, CollectorRegistry())
             assert recorder is not None
             cpu_share, waits = _measure(recorder.record, events, options.rate, options.seconds)

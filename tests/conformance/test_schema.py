@@ -62,7 +62,14 @@ def recordings_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     store.write(ALL_ROWS)
     store.close()
     inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder))
-    app = create_app(build_engine(("detector",)), [], CollectorRegistry(), MAX_REQUEST_BYTES, inferences=inferences)
+    app = create_app(
+        build_engine(("detector",)),
+        [],
+        CollectorRegistry(),
+        MAX_REQUEST_BYTES,
+        handlers=inferences.handlers,
+        operations=inferences.operations,
+    )
     yield schemathesis.openapi.from_asgi("/schema", app)
     inferences.close()
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 from grpc.aio import ServerInterceptor
@@ -13,7 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
-from app.core.engine.events import InferenceObserver, OutputAnnotator
+from app.core.engine.events import InferenceObserver
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.scheduling.admission import QueueLimits
@@ -44,16 +43,11 @@ from app.core.server.transport.connection_table import Listener, open_connection
 from app.core.server.transport.load_shedding import RouteTable, inference_routes
 from app.core.server.transport.server import ShutdownHooks
 from app.core.settings.model import ModelSource
-from app.core.settings.server import ServerSettings, SettingsError
+from app.core.settings.server import ServerSettings
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.trends import Trends
-from app.plugins.recording.query_pool import QueryPool
-from app.plugins.recording.service import open_recorder, recording_routes
 from tasks.inference.limits import Limits
-
-if TYPE_CHECKING:
-    from app.plugins.drift.service import Drift
 
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
@@ -82,16 +76,7 @@ class Service:
         observers: list[InferenceObserver] = [
             PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
         ]
-        annotators: list[OutputAnnotator] = []
         self._exit_stack = ExitStack()
-        drift = _drift(settings, self.registry, metrics)
-        if drift is not None:
-            self._exit_stack.callback(drift.close)
-            observers.append(drift.observer)
-            annotators.extend(drift.annotators)
-        self.recorder = open_recorder(settings, metrics)
-        if self.recorder is not None:
-            self._exit_stack.callback(self._close, self.recorder.close)
         load_model = partial(load, on_process_lost=RestartMetrics(metrics).count_restart)
         repository = Repository(self.registry, discover, load_model)
         trends = Trends(self.registry.has_model)
@@ -102,8 +87,6 @@ class Service:
             settings.worker_count,
             msgspec.convert(settings, QueueLimits, from_attributes=True),
             explain_workers=settings.explain_workers,
-            annotators=annotators,
-            record_sink=self.recorder,
             batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
         self._parts = [plugin.start.load()(self) for plugin in registry().loaded.values() if plugin.start is not None]
@@ -111,8 +94,7 @@ class Service:
             self.engine.attach(parts)
             if parts.close is not None:
                 self._exit_stack.callback(self._close, parts.close)
-        inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
-        self._exit_stack.callback(inferences.close)
+        views = {name: read for parts in self._parts for name, read in parts.views.items()}
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load_model)
@@ -143,8 +125,7 @@ class Service:
             chariot_protocol=settings.chariot_protocol,
             # On other addresses, only the metrics of GRPS are shown by default.
             full=is_local if settings.page is None else settings.page,
-            show_recordings=inferences.is_available,
-            data={"drift": drift.observer.windows} if drift is not None else {},
+            views=views,
             access=access,
         )
         self.app = create_app(
@@ -155,12 +136,13 @@ class Service:
             self._lifespan,
             list(listeners),
             self._page,
-            inferences,
             access,
             origins,
+            [handler for parts in self._parts for handler in parts.handlers],
+            [operation for parts in self._parts for operation in parts.operations],
         )
         guarded_app = guard(self.app, origins=origins, refusal=refusal_body_builder(protocols, self.engine))
-        routes = [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes]
+        routes = inference_routes(self.engine, protocols, secured=requires_auth)
         main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
         self.listeners = [main_listener, *secondary_listeners]
 
@@ -223,21 +205,6 @@ class Service:
             self.engine.close()
             await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
             self._exit_stack.close()
-
-
-def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":
-    if not settings.drift:
-        for name, value in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
-            if value:
-                raise SettingsError(f"--drift-{name} needs --drift")
-        return None
-    from app.plugins.drift.service import Drift
-
-    return Drift(
-        settings,
-        lambda: [registration.source for registration in registry.registrations if registration.enabled],
-        metrics,
-    )
 
 
 def _labels(registry: Registry, model: str) -> Collection[str]:

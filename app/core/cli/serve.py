@@ -24,11 +24,9 @@ from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
 from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
 from app.core.settings.server import (
-    DriftSettings,
     LimitSettings,
     ModelOptions,
     OperationSettings,
-    RecordingSettings,
     SettingsError,
 )
 
@@ -52,15 +50,13 @@ def serve(
     access: AccessSettings | None = None,
     transport: TransportSettings | None = None,
     limits: LimitSettings | None = None,
-    recording: RecordingSettings | None = None,
-    drift: DriftSettings | None = None,
     operation: OperationSettings | None = None,
     *,
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
     **plugin_settings: object,
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
-    parts = (network, access, transport, limits, recording, drift, operation, *plugin_settings.values())
+    parts = (network, access, transport, limits, operation, *plugin_settings.values())
     values = {name: value for part in parts if part for name, value in vars(part).items()}
     settings = registry().settings(**values)
     from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
-from app.core.settings.environment import DRIFT, LIMITS, LOGGING, MODELS, NETWORK, PAGE, RECORDING, environment
+from app.core.settings.environment import LIMITS, LOGGING, MODELS, NETWORK, PAGE, environment
 from app.core.settings.images import ImageSettings
 from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
 
@@ -30,7 +30,6 @@ DEMO_IMAGES = _DEMO_FOLDER / "images"
 
 Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1)), msgspec.Meta(ge=0, le=1)]
 """A number of 0..1, checked on the command line and in the user config of Ray Serve."""
-_Days = Annotated[float, Parameter(validator=Number(gt=0, lte=1_000_000))]
 
 
 class SettingsError(Exception):
@@ -167,66 +166,6 @@ class LimitSettings(ImageSettings):
     """Seconds after which an explanation ends with the samples that it has."""
 
 
-@Parameter(name="*", group=RECORDING)
-@dataclass(frozen=True, kw_only=True)
-class RecordingSettings:
-    """Recording of inferences."""
-
-    record: Annotated[str | None, environment("CHARIOTEER_RECORD", show=True)] = None
-    """Where to record every inference: a file (SQLite), or postgresql://user@host/database; off by default."""
-
-    record_mode: Annotated[Literal["acknowledge", "best-effort"], environment("CHARIOTEER_RECORD_MODE")] = "acknowledge"
-    """acknowledge: send an answer only after it is recorded, else an error; best-effort: drop records that fail."""
-
-    record_images: Annotated[Path | None, environment("CHARIOTEER_RECORD_IMAGES", show=True)] = None
-    """Folder for the images, each stored once; by default only their digests are recorded."""
-
-    record_sample: Annotated[
-        float, environment("CHARIOTEER_RECORD_SAMPLE"), Parameter(validator=Number(gt=0, lte=1))
-    ] = 1.0
-    """Fraction of requests that are recorded."""
-
-    record_keep: Annotated[_Days | None, environment("CHARIOTEER_RECORD_KEEP")] = None
-    """Days after which records are deleted; by default never."""
-
-    record_keep_images: Annotated[_Days | None, environment("CHARIOTEER_RECORD_KEEP_IMAGES")] = None
-    """Days after which images are deleted, at most as long as their records; by default the same."""
-
-    record_redact: Annotated[str, environment("CHARIOTEER_RECORD_REDACT")] = ""
-    """Keys of metadata and parameters, separated by commas, whose values are not recorded, at any depth."""
-
-    record_queue: Annotated[PositiveInt, environment("CHARIOTEER_RECORD_QUEUE")] = 1024
-    """Maximum number of requests that wait to be recorded."""
-
-    serve_inferences: Annotated[bool | None, environment("CHARIOTEER_SERVE_INFERENCES")] = None
-    """Whether to serve recorded inferences and images at /inferences; by default only on a loopback address."""
-
-
-@Parameter(name="*", group=DRIFT)
-@dataclass(frozen=True, kw_only=True)
-class DriftSettings:
-    """Drift monitoring."""
-
-    drift: Annotated[bool, environment("CHARIOTEER_DRIFT", show=True)] = False
-    """Whether to monitor models for drift that have a drift-baseline.npz in their folder."""
-
-    drift_window: Annotated[int, environment("CHARIOTEER_DRIFT_WINDOW"), Parameter(validator=Number(gte=30))] = 300
-    """Images in one window; drift is tested at its end."""
-
-    drift_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_DRIFT_SECONDS")] = None
-    """Seconds after which a window with fewer images, at least 30, is tested too; by default never."""
-
-    drift_per_second: Annotated[PositiveFloat, environment("CHARIOTEER_DRIFT_PER_SECOND")] = 20.0
-    """Maximum number of images per second that are measured for drift; others are skipped."""
-
-    drift_similarity: Annotated[bool, environment("CHARIOTEER_DRIFT_SIMILARITY")] = False
-    """Whether answers contain the similarity of each image to the baseline; every image is then measured before its
-    answer."""
-
-    drift_webhook: Annotated[str | None, environment("CHARIOTEER_DRIFT_WEBHOOK")] = None
-    """URL that receives a POST with JSON when a model starts or stops drifting."""
-
-
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OperationSettings:
@@ -271,8 +210,6 @@ class OperationSettings:
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings(
     OperationSettings,
-    DriftSettings,
-    RecordingSettings,
     LimitSettings,
     AccessSettings,
     TransportSettings,

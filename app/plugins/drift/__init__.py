@@ -1,12 +1,16 @@
 """Detection of drift in inputs and outputs, in recordings and in a running server."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
+from app.plugins.drift.settings import DriftSettings
 
 plugin = Plugin(
     api=1,
     name="drift",
     summary="Detection of drift in inputs and outputs, in recordings and in a running server.",
     requires=("recording",),
+    extra="drift",
+    settings=(DriftSettings,),
+    start=Ref("app.plugins.drift.service:start"),
     commands=(
         Command(
             name="drift", run="app.plugins.drift.command:drift", help="Detect drift in a model's inputs and outputs."

@@ -12,16 +12,18 @@ from prometheus_client import CollectorRegistry
 from app.core.assembly.manifest import MANIFEST_FILE, checked_manifest
 from app.core.engine.events import OutputAnnotator
 from app.core.engine.models.registry import version_sort_key
+from app.core.hooks import Host, Parts
 from app.core.runtimes.folder import check_folder
 from app.core.server.auth.watched_file import file_stamp
 from app.core.settings.model import ModelError, ModelSource
-from app.core.settings.server import ServerSettings, SettingsError, check_url
+from app.core.settings.server import SettingsError, check_url
 from app.plugins.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.plugins.drift.hypothesis_tests import import_scipy
 from app.plugins.drift.measurement import BUNDLED, Embedder
 from app.plugins.drift.monitor import DriftMetrics, Monitor
 from app.plugins.drift.observer import DriftObserver
 from app.plugins.drift.sample import DriftError
+from app.plugins.drift.settings import DriftSettings
 from app.plugins.drift.webhook import Webhook
 
 _logger = logging.getLogger(__name__)
@@ -69,6 +71,31 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
     raise DriftError(f"The baseline's embedder is missing: put {baseline.embedder} beside it")
 
 
+def start(host: Host) -> Parts:
+    """Return the observer and the annotators of drift, if the operator asks for them.
+
+    Raises:
+        SettingsError: as `Drift`.
+    """
+    settings, registry = host.settings.of(DriftSettings), host.engine.registry
+    if not settings.drift:
+        for name, value in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
+            if value:
+                raise SettingsError(f"--drift-{name} needs --drift")
+        return Parts()
+    drift = Drift(
+        settings,
+        lambda: [registration.source for registration in registry.registrations if registration.enabled],
+        host.metrics,
+    )
+    return Parts(
+        observers=(drift.observer,),
+        annotators=drift.annotators,
+        close=lambda _: drift.close(),
+        views={"drift": drift.observer.windows},
+    )
+
+
 class Drift:
     """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
 
@@ -80,7 +107,7 @@ class Drift:
     """
 
     def __init__(
-        self, settings: ServerSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
+        self, settings: DriftSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
     ) -> None:
         try:
             import_scipy()

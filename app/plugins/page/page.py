@@ -40,7 +40,7 @@ class WebPage:
         admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         full: False for only the metrics, under the paths of GRPS.
-        data: the content of ``/page/<name>.json`` for each optional view.
+        views: the optional views by id, with the function that returns ``/page/<id>.json``, if there is one.
     """
 
     def __init__(
@@ -52,8 +52,7 @@ class WebPage:
         proxy: ProtocolProxy | None = None,
         chariot_protocol: str = "chariot-v2-kserve",
         full: bool = True,
-        show_recordings: bool = False,
-        data: Mapping[str, Callable[[], object]] | None = None,
+        views: Mapping[str, Callable[[], object] | None] | None = None,
         access: HttpAccess | None = None,
     ) -> None:
         self.event_stream = EventStream(engine, trends)
@@ -65,11 +64,11 @@ class WebPage:
         self._access = access or HttpAccess(None)
         self._admin_api = AdminApi(engine.repository, admin, access)
         self._files = read_files()
-        self._data = {f"{name}.json": read for name, read in (data or {}).items() if full}
-        optional = [*(["recorded"] if show_recordings else []), *(data or {})]
-        views = ["all", *optional] if full else ["metrics"]
-        self._shell = render_shell("", views)
-        self._grps_shell = render_shell("../../../", views, initial_view="metrics")
+        optional = views or {}
+        self._data = {f"{name}.json": read for name, read in optional.items() if read is not None and full}
+        shown = ["all", *sorted(optional, reverse=True)] if full else ["metrics"]
+        self._shell = render_shell("", shown)
+        self._grps_shell = render_shell("../../../", shown, initial_view="metrics")
 
     def response(self, request: HttpRequest) -> Response[bytes] | None:
         """Return the page if the request to ``/`` comes from a browser, otherwise None."""

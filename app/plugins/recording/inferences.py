@@ -14,7 +14,6 @@ from app.core.protocols.request_info import RETRY_AFTER
 from app.core.protocols.status import http_status
 from app.core.server.auth.http_access import requires
 from app.core.server.http.openapi import read_operation
-from app.core.server.transport.load_shedding import Route
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query_pool import QueryPool
 from tasks.inference.error import InferenceError, invalid, quote_value
@@ -139,27 +138,6 @@ class Inferences:
     def close(self) -> None:
         """Reject further queries."""
         self._query_pool.close()
-
-    @property
-    def sheddable_routes(self) -> Sequence[Route]:
-        """Return the routes of queries, which are rejected by their headers while too many are in flight."""
-        if not self.is_available:
-            return ()
-
-        def report(message: str, _: str, request_id: str, count: int) -> None:
-            self._query_pool.count_refused(count)
-            fields = {"requests": count, "request_id": request_id, "error": message}
-            _logger.warning("queries of recordings refused", extra=fields)
-
-        return [
-            Route(
-                method=b"GET",
-                pattern=f"{_PATH}(?:/[^/%]+(?:/image)?)?()",
-                overload=lambda _: self._query_pool.overload(),
-                body=lambda error: _error_body(error.message),
-                report=report,
-            )
-        ]
 
     async def _answer(self, respond: Callable[[InferenceReader], Response[bytes]]) -> Response[bytes]:
         open_reader = self._open_reader

@@ -1,15 +1,17 @@
-"""Open the recorder that the settings describe, and the routes that show its recordings."""
+"""Record the inferences of a server, and serve its recordings, as its settings describe."""
 
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.error_text import needs_extra
+from app.core.hooks import Host, Parts
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inferences import InferenceReader, Inferences
 from app.plugins.recording.query_pool import QueryPool
+from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
     from app.plugins.recording.recorder import Recorder
@@ -21,7 +23,30 @@ _MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
 
 
-def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Recorder | None":
+def start(host: Host) -> Parts:
+    """Return the recorder, and the routes that show its recordings.
+
+    Raises:
+        SettingsError: when settings contradict each other, or the store cannot be used as configured.
+    """
+    recorder = open_recorder(host.settings.of(RecordingSettings), host.metrics)
+    inferences = recording_routes(host.settings, QueryPool(lambda: host.engine.is_in_use, host.metrics))
+
+    def close(seconds: float) -> None:
+        inferences.close()
+        if recorder is not None:
+            recorder.close(seconds)
+
+    return Parts(
+        record_sink=recorder,
+        handlers=inferences.handlers,
+        operations=inferences.operations,
+        close=close,
+        views={"recorded": None} if inferences.is_available else {},
+    )
+
+
+def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "Recorder | None":
     """Start and return a recorder; None if recording is off.
 
     Raises:
@@ -69,7 +94,7 @@ def _store(dsn: "StoreDsn") -> "Store":
         return PostgresStore(dsn)
 
 
-def _retention_seconds(settings: ServerSettings) -> tuple[float | None, float | None]:
+def _retention_seconds(settings: RecordingSettings) -> tuple[float | None, float | None]:
     """Return how long to keep records and images, in seconds; None for no limit."""
     records, images = settings.record_keep, settings.record_keep_images
     if images is None:
@@ -80,7 +105,7 @@ def _retention_seconds(settings: ServerSettings) -> tuple[float | None, float | 
     return None if records is None else records * _DAY, None if images is None else images * _DAY
 
 
-def _check_unused_options(settings: ServerSettings) -> None:
+def _check_unused_options(settings: RecordingSettings) -> None:
     dependent_options = {
         "--record-images": settings.record_images,
         "--record-keep": settings.record_keep,
@@ -91,12 +116,13 @@ def _check_unused_options(settings: ServerSettings) -> None:
         raise SettingsError(f"{used[0]} needs --record")
 
 
-def recording_routes(settings: ServerSettings, query_pool: QueryPool | None = None) -> Inferences:
+def recording_routes(server_settings: ServerSettings, query_pool: QueryPool | None = None) -> Inferences:
     """Return the routes for recordings. If they are disabled, they answer with the reason.
 
     Recordings hold images and metadata of clients, so by default they are shown only on a loopback address.
     """
-    allowed = is_loopback_host(settings.host) if settings.serve_inferences is None else settings.serve_inferences
+    host, settings = server_settings.host, server_settings.of(RecordingSettings)
+    allowed = is_loopback_host(host) if settings.serve_inferences is None else settings.serve_inferences
     if settings.record is None or not allowed:
         records_nothing = "This server records nothing; set --record to a store"
         hides = "This server does not show its recordings; --serve-inferences enables it"

@@ -16,8 +16,9 @@ from rich.console import Console
 from app.core.cli import command_line
 from app.core.cli.config import config, environment_schema
 from app.core.cli.serve import command, serve, unknown_variables
+from app.core.plugins import registry
 from app.core.settings.network import ListeningSettings
-from app.core.settings.server import ServerSettings, SettingsError
+from app.core.settings.server import SettingsError
 from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT
 
@@ -58,7 +59,7 @@ def test_help_all_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         command_line()(["serve", "--help-all"])
     text = capsys.readouterr().out
-    names = [f"--{name.replace('_', '-')}" for name in ServerSettings.__dataclass_fields__]
+    names = [f"--{name.replace('_', '-')}" for name in registry().settings_class.__dataclass_fields__]
     assert [name for name in names if name not in text] == []
 
 

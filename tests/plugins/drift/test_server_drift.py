@@ -14,6 +14,7 @@ import pytest
 
 from app.core.assembly.manifest import write_manifest
 from app.core.assembly.service import Service
+from app.core.plugins import registry
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.drift.baseline import Baseline, write_baseline
@@ -44,9 +45,9 @@ def sources(folder: Path) -> Sequence[ModelSource]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (ServerSettings(drift=True), "--drift needs a drift-baseline.npz in the folder of a model"),
-        (ServerSettings(drift_similarity=True), "--drift-similarity needs --drift"),
-        (ServerSettings(drift_webhook="http://x"), "--drift-webhook needs --drift"),
+        (registry().settings(drift=True), "--drift needs a drift-baseline.npz in the folder of a model"),
+        (registry().settings(drift_similarity=True), "--drift-similarity needs --drift"),
+        (registry().settings(drift_webhook="http://x"), "--drift-webhook needs --drift"),
     ],
 )
 def test_incomplete_drift_settings_are_rejected(tmp_path: Path, settings: ServerSettings, message: str) -> None:
@@ -69,16 +70,16 @@ def test_unusable_baseline_or_webhook_is_rejected(
 ) -> None:
     folder = repository(tmp_path, baseline)
     with pytest.raises(SettingsError, match=message):
-        Service(ServerSettings(drift=True, drift_webhook=webhook), lambda: sources(folder))
+        Service(registry().settings(drift=True, drift_webhook=webhook), lambda: sources(folder))
 
 
 def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40)))
     write_manifest(folder / "detector")
-    Service(ServerSettings(drift=True), lambda: sources(folder))
+    Service(registry().settings(drift=True), lambda: sources(folder))
     write_baseline(folder / "detector" / "drift-baseline.npz", Baseline(sample=sample(41)))
     with pytest.raises(SettingsError, match=r"drift-baseline\.npz is not the file that "):
-        Service(ServerSettings(drift=True), lambda: sources(folder))
+        Service(registry().settings(drift=True), lambda: sources(folder))
 
 
 def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
     (folder / "detector" / "drift-baseline.npz").rename(folder / "elsewhere.npz")
     (folder / "detector" / "drift-baseline.npz").symlink_to("../elsewhere.npz")
     with pytest.raises(SettingsError, match="leads out of the model's folder"):
-        Service(ServerSettings(drift=True), lambda: sources(folder))
+        Service(registry().settings(drift=True), lambda: sources(folder))
 
 
 @pytest.mark.slow

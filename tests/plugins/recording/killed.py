@@ -16,8 +16,8 @@ from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
 
-from app.core.settings.server import ServerSettings
 from app.plugins.recording.service import open_recorder
+from app.plugins.recording.settings import RecordingSettings
 from tests.support.data.inference_events import detection_event
 
 _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
@@ -55,7 +55,7 @@ def _record_until_killed(store: str, images: Path, min_acknowledged: int) -> str
 
 
 def _record(store: str, images: Path, acknowledgements: int) -> NoReturn:
-    recorder = open_recorder(ServerSettings(record=store, record_images=images), CollectorRegistry())
+    recorder = open_recorder(RecordingSettings(record=store, record_images=images), CollectorRegistry())
     assert recorder is not None
 
     def record() -> None:

@@ -173,8 +173,8 @@ def test_serving_without_recordings_imports_no_database() -> None:
 import sys
 from app.plugins.recording.service import recording_routes
 from app.plugins.recording.inferences import Inferences
-from app.core.settings.server import ServerSettings
-recording_routes(ServerSettings())
+from app.core.plugins import registry
+recording_routes(registry().settings())
 print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
 """
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -10,6 +10,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from app.core.plugins import registry
 from app.core.server.http.errors import create_error_handlers
 from app.core.settings.server import ServerSettings
 from app.plugins.recording.images import ImageFile, ImageFolder
@@ -141,10 +142,10 @@ def test_missing_store_is_503(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "error_text"),
     [
-        (ServerSettings(), "This server records nothing; set --record to a store"),
-        (ServerSettings(record="x.db", host="0.0.0.0"), "--serve-inferences enables it"),
-        (ServerSettings(record="x.db", host="engine.example"), "--serve-inferences enables it"),
-        (ServerSettings(record="x.db", serve_inferences=False), "--serve-inferences enables it"),
+        (registry().settings(), "This server records nothing; set --record to a store"),
+        (registry().settings(record="x.db", host="0.0.0.0"), "--serve-inferences enables it"),
+        (registry().settings(record="x.db", host="engine.example"), "--serve-inferences enables it"),
+        (registry().settings(record="x.db", serve_inferences=False), "--serve-inferences enables it"),
     ],
 )
 def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings, error_text: str) -> None:
@@ -158,10 +159,10 @@ def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings
 @pytest.mark.parametrize(
     "settings",
     [
-        ServerSettings(record="missing.db"),
-        ServerSettings(record="missing.db", host="::1"),
-        ServerSettings(record="missing.db", host="localhost"),
-        ServerSettings(record="missing.db", host="0.0.0.0", serve_inferences=True),
+        registry().settings(record="missing.db"),
+        registry().settings(record="missing.db", host="::1"),
+        registry().settings(record="missing.db", host="localhost"),
+        registry().settings(record="missing.db", host="0.0.0.0", serve_inferences=True),
     ],
 )
 def test_recordings_are_served_on_loopback_or_if_enabled(settings: ServerSettings) -> None:

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.core.settings.server import ServerSettings, SettingsError
+from app.core.settings.server import SettingsError
 from app.plugins.recording.service import open_recorder
+from app.plugins.recording.settings import RecordingSettings
 from tests.support.data.inference_events import detection_event
 from tests.support.servers.server_process import ROOT
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> ServerSettings:
-    return ServerSettings(record=str(tmp_path / "store.db"))
+def settings(tmp_path: Path) -> RecordingSettings:
+    return RecordingSettings(record=str(tmp_path / "store.db"))
 
 
-def refusal(settings: ServerSettings) -> str:
+def refusal(settings: RecordingSettings) -> str:
     with pytest.raises(SettingsError) as refused:
         open_recorder(settings, CollectorRegistry())
     return str(refused.value)
@@ -28,11 +29,11 @@ def refusal(settings: ServerSettings) -> str:
 
 def test_recording_is_off_by_default() -> None:
     metrics = CollectorRegistry()
-    assert open_recorder(ServerSettings(), metrics) is None
+    assert open_recorder(RecordingSettings(), metrics) is None
     assert list(metrics.collect()) == []
 
 
-def test_recorded_event_is_in_the_store(settings: ServerSettings, tmp_path: Path) -> None:
+def test_recorded_event_is_in_the_store(settings: RecordingSettings, tmp_path: Path) -> None:
     settings = replace(settings, record_images=tmp_path / "images", record_redact="plate, camera")
     recorder = open_recorder(settings, CollectorRegistry())
     assert recorder is not None
@@ -46,7 +47,7 @@ def test_recorded_event_is_in_the_store(settings: ServerSettings, tmp_path: Path
     recorder.close(10)
 
 
-def test_images_cannot_be_kept_longer_than_their_records(settings: ServerSettings, tmp_path: Path) -> None:
+def test_images_cannot_be_kept_longer_than_their_records(settings: RecordingSettings, tmp_path: Path) -> None:
     settings = replace(settings, record_images=tmp_path / "images", record_keep=7.0, record_keep_images=30.0)
     assert refusal(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
 
@@ -61,18 +62,18 @@ def test_images_cannot_be_kept_longer_than_their_records(settings: ServerSetting
     ],
 )
 def test_recording_option_without_record_is_rejected(field: str, value: object, option: str) -> None:
-    message = refusal(replace(ServerSettings(), **{field: value}))
+    message = refusal(replace(RecordingSettings(), **{field: value}))
     assert message == f"{option} needs --record"
 
 
-def test_unusable_image_folder_is_reported_at_start(settings: ServerSettings, tmp_path: Path) -> None:
+def test_unusable_image_folder_is_reported_at_start(settings: RecordingSettings, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     message = refusal(replace(settings, record_images=tmp_path / "file" / "images"))
     assert message.startswith("The store of recordings cannot be used: ")
     assert "Not a directory" in message
 
 
-def test_best_effort_recording_starts_without_a_store(settings: ServerSettings, tmp_path: Path) -> None:
+def test_best_effort_recording_starts_without_a_store(settings: RecordingSettings, tmp_path: Path) -> None:
     settings = replace(settings, record=str(tmp_path / "later" / "store.db"), record_mode="best-effort")
     metrics = CollectorRegistry()
     recorder = open_recorder(settings, metrics)

@@ -15,10 +15,11 @@ from app.core.assembly.service import Service
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import ModelState, Registration
 from app.core.engine.models.servable import Servable
+from app.core.plugins import registry
 from app.core.protocols.status import grpc_status, http_status
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
-from app.core.settings.server import DEMO_MODELS, ServerSettings
+from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.data.images import encode_base64, encode_image, rectangle
@@ -200,7 +201,7 @@ def test_options_request_needs_a_valid_origin(client: Client, origin: str, statu
 @pytest.mark.parametrize("enabled", [False, True])
 @pytest.mark.parametrize("cors", ["", "*"])
 def test_listener_exists_only_if_enabled(enabled: bool, cors: str) -> None:
-    settings = ServerSettings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
+    settings = registry().settings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
     assert [(listener.name, listener.port) for listener in service.listeners[1:]] == [
         ("TensorFlow Serving", 8501)
@@ -215,7 +216,7 @@ def test_listener_exists_only_if_enabled(enabled: bool, cors: str) -> None:
 
 @pytest.mark.parametrize("status", [404, 503])
 def test_loading_status_comes_from_the_settings(status: Literal[404, 503]) -> None:
-    settings = ServerSettings(grpc=False, page=False, loading_status=status)
+    settings = registry().settings(grpc=False, page=False, loading_status=status)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
     with TestClient(service.listeners[1].app, base_url="http://127.0.0.1") as client:
         assert client.get("/v1/models/half_plus_two/metadata").status_code == status

@@ -96,7 +96,8 @@ def authenticated_app(
         MAX_REQUEST_BYTES,
         listeners=LISTENERS,
         page=page,
-        inferences=inferences,
+        handlers=inferences.handlers,
+        operations=inferences.operations,
         access=http_access,
         origins=origins,
     )

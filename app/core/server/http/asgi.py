@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.engine import Engine
 from app.core.protocols.inference_call import PROMETHEUS
-from app.core.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
 from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import HttpAccess, requires
@@ -29,7 +29,6 @@ from app.core.server.http.dispatch import VERBS, create_handlers
 from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern
 from app.core.server.http.openapi import OWN_OPERATIONS, REFERENCE_HEADERS, describe_service, reference_page
 from app.plugins.page.page import EVENTS_PATH, WebPage
-from app.plugins.recording.inferences import Inferences
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
@@ -76,14 +75,16 @@ def create_app(
     lifespan: Lifespan | None = None,
     listeners: Sequence[HttpListener] = (),
     page: WebPage | None = None,
-    inferences: Inferences | None = None,
     access: HttpAccess | None = None,
     origins: Sequence[str] = (),
+    handlers: Sequence[HTTPRouteHandler] = (),
+    operations: Sequence[Endpoint] = (),
 ) -> Litestar:
     """Create the application of the main port: routes of all protocols, and the server's own.
 
     Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics``, ``/schema`` and ``/docs``, which
-    also describe the protocols of `listeners`. Pages of `origins` may read responses (CORS).
+    also describe the protocols of `listeners`. Plugins add `handlers`, which `operations` describe. Pages of `origins`
+    may read responses (CORS).
     """
     access = access or HttpAccess(None)
 
@@ -109,7 +110,7 @@ def create_app(
 
     def describe() -> dict[str, Any]:
         endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
-        own_operations = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
+        own_operations = [*OWN_OPERATIONS, *operations]
         return describe_service(
             {**endpoints, "charioteer": own_operations}, listeners, secured=access.requires_credentials
         )
@@ -131,7 +132,7 @@ def create_app(
 
     own_handlers = [alive, show_metrics, show_schema, redirect_to_schema, show_reference, show_liveness]
     route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *(page.handlers if page else ())]
-    route_handlers += inferences.handlers if inferences else ()
+    route_handlers += handlers
     lifespans = [context for context in (lifespan, page and page.lifespan) if context is not None]
     errors = create_error_handlers(protocols)
     return _application(

@@ -7,6 +7,7 @@ from litestar.types import ASGIApp
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
+from app.core.plugins import registry
 from app.core.server.http.cross_site import allowed_hosts, is_allowed_host, reject_cross_site
 from app.core.settings.server import ModelOptions, ServerSettings
 from tests.support.servers.server_process import ROOT
@@ -116,12 +117,12 @@ def test_loopback_hosts_are_accepted(local: TestClient[ASGIApp], host: str) -> N
 @pytest.mark.parametrize(
     ("settings", "hosts"),
     [
-        (ServerSettings(), set[str]()),
-        (ServerSettings(host="localhost", page=True, serve_inferences=True), set[str]()),
-        (ServerSettings(host="::1", allowed_hosts="A.example, b.example:8080,"), {"a.example", "b.example"}),
-        (ServerSettings(allowed_hosts="*"), None),
-        (ServerSettings(host="0.0.0.0"), None),
-        (ServerSettings(host="0.0.0.0", allowed_hosts="a.example"), {"a.example"}),
+        (registry().settings(), set[str]()),
+        (registry().settings(host="localhost", page=True, serve_inferences=True), set[str]()),
+        (registry().settings(host="::1", allowed_hosts="A.example, b.example:8080,"), {"a.example", "b.example"}),
+        (registry().settings(allowed_hosts="*"), None),
+        (registry().settings(host="0.0.0.0"), None),
+        (registry().settings(host="0.0.0.0", allowed_hosts="a.example"), {"a.example"}),
     ],
 )
 def test_allowed_hosts_follow_the_settings(settings: ServerSettings, hosts: set[str] | None) -> None:
@@ -136,7 +137,7 @@ def test_allowed_host_without_a_name_allows_no_malformed_host() -> None:
 @pytest.fixture(scope="module")
 def service() -> Service:
     options = ModelOptions(model=ROOT / "fixtures" / "models" / "half_plus_two")
-    return Service(ServerSettings(allowed_hosts="models.example"), lambda: find_models(options))
+    return Service(registry().settings(allowed_hosts="models.example"), lambda: find_models(options))
 
 
 def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
@@ -165,7 +166,7 @@ def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service:
     assert (grps["status"]["code"], grps["status"]["status"]) == (403, "FAILURE")
     assert list(main.get("/v2/models/a", headers=headers).json()) == ["error"]
     assert tensorflow_serving.get("/v1/models/a", headers=headers).text.startswith('{"error": "The Host')
-    chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: find_models(ModelOptions()))
+    chariot = Service(registry().settings(chariot_protocol="chariot-v2"), lambda: find_models(ModelOptions()))
     client = client_of_app(chariot.listeners[0].app)
     for path in ("/infer", "http://127.0.0.1:8080//infer", "/v2/models/m-detector/infer"):
         assert list(client.post(path, headers=headers).json()) == ["error", "detail"]
