@@ -5,7 +5,9 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.core.engine.request_context import RequestContext
 from app.core.protocols.protocol import Endpoint
+from app.core.server.auth.http_access import requires
 from app.core.settings.server import ServerSettings
 
 __all__ = (
@@ -16,5 +18,7 @@ __all__ = (
     "InferenceObserver",
     "OutputAnnotator",
     "RecordSink",
+    "RequestContext",
     "ServerSettings",
+    "requires",
 )

@@ -71,6 +71,12 @@ class Registry:
         """Return the plugin that has a name of a kind (such as ``command``), or None."""
         return self._owners.get((kind, name))
 
+    def skipped_owner(self, name: str) -> Skipped | None:
+        """Return the skipped plugin that has a name, such as that of a command or an option."""
+        return next(
+            (item for item in self.skipped.values() if any(name == own for _, own in _names(item.plugin))), None
+        )
+
     def _register(self, plugin: Plugin) -> None:
         """Load a plugin, or skip it with the reason. Built-in and third-party plugins both pass here.
 

@@ -2,14 +2,18 @@
 
 import os
 import sys
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError, UnknownOptionError
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted
-from app.core.plugins import VARIABLE, PluginError, registry
+from app.core.plugins import VARIABLE, PluginError, installed, registry
 from app.core.settings.environment import check_finite
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
@@ -64,23 +68,50 @@ def main() -> None:
             cast("Any", cli).register_install_completion_command(
                 help="Install completion for the shell: bash, zsh or fish."
             )
-        cli()
+        cli(exit_on_error=False)
     except KeyboardInterrupt:
         exit_interrupted()
+    except CycloptsError as error:
+        # cyclopts has printed the error.
+        if isinstance(error, UnknownCommandError | UnknownOptionError):
+            _print_advice(sys.argv[1:])
+        sys.exit(1)
     except (ModelError, PluginError, SettingsError, InferenceError, OSError) as error:
         sys.exit(f"charioteer: {error}")
 
 
-def _enable_plugins(arguments: list[str]) -> None:
-    """Move `--plugins` before the command, as in ``charioteer --plugins acme hello``, into the environment.
+def _print_advice(words: Sequence[str]) -> None:
+    """Name the plugins that are not loaded and have, or may have, an unknown command or option."""
+    plugins = registry()
+    for word in words:
+        if skipped := plugins.skipped_owner(word.partition("=")[0]):
+            sys.stderr.write(f"The plugin {skipped.plugin.name} has {word}, but is skipped: {skipped.reason}\n")
+    if disabled := sorted(installed().keys() - plugins.loaded.keys() - plugins.skipped.keys()):
+        sys.stderr.write(f"Installed, but not enabled: {', '.join(disabled)}. --plugins {disabled[0]} enables it\n")
 
-    After the name of a command it is an option of that command, and is only read here, because plugins decide which
-    options there are.
+
+def _enable_plugins(arguments: list[str]) -> None:
+    """Name the enabled plugins in the environment, before commands and options are known, which plugins add to.
+
+    They come from ``--plugins``, from the environment, or from the file of ``--config``. An option before the command,
+    as in ``charioteer --plugins acme hello``, is removed; the others are read again with the options of the command.
     """
-    for index, argument in enumerate(arguments):
-        option, separator, value = argument.partition("=")
-        if option == "--plugins":
-            os.environ[VARIABLE] = value if separator else "".join(arguments[index + 1 : index + 2])
-            if index == 1:
-                del arguments[1 : 2 if separator else 3]
-            return
+    names = _value(arguments, "--plugins")
+    file = _value(arguments, "--config") or os.environ.get("CHARIOTEER_CONFIG")
+    if names is None and file and VARIABLE not in os.environ:
+        # An unreadable file is reported by the command that reads all of it.
+        with suppress(OSError, ValueError):
+            names = tomllib.loads(Path(file).read_text(encoding="utf-8")).get("plugins")
+    if names:
+        os.environ[VARIABLE] = names
+    if len(arguments) > 1 and arguments[1].partition("=")[0] == "--plugins":
+        del arguments[1 : 2 if "=" in arguments[1] else 3]
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    """Return the value of an option on the command line, or None."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, separator, value = argument.partition("=")
+        if name == option:
+            return value if separator else following
+    return None

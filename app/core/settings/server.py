@@ -91,6 +91,9 @@ class ModelOptions:
     model_links: Annotated[str | None, environment("CHARIOTEER_MODEL_LINKS")] = None
     """Folders, separated by commas, to which links in models' folders may lead; by default only the model's own."""
 
+    plugins: Annotated[str | None, environment("CHARIOTEER_PLUGINS", show=True)] = None
+    """Installed plugins of others to load, by name, separated by commas; their code has all rights of the server."""
+
     require_manifest: Annotated[bool, environment("CHARIOTEER_REQUIRE_MANIFEST")] = False
     """Whether to load only models with a manifest (model.sha256) that lists the correct digest of every file."""
 

@@ -79,10 +79,6 @@ _PACKAGES = ("app", "metadata", "tasks")
 _HOME = next(folder for folder in Path(__file__).resolve().parents if (folder / "app" / "__init__.py").is_file())
 """The folder of our packages: the root of a checkout or of an installation."""
 
-__path__: list[str] = []
-"""Makes this module a package. Only `_Finder` finds its submodules."""
-
-
 if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
 
     def __getattr__(name: str) -> object:
@@ -159,7 +155,7 @@ class _Finder(MetaPathFinder):
         parent, *names = fullname.split(".")
         if parent != "charioteer" or not names or names[0] not in _PACKAGES:
             return None
-        spec = PathFinder.find_spec(fullname, path or [str(_HOME)])
+        spec = PathFinder.find_spec(fullname, path if len(names) > 1 else [str(_HOME)])
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.loader.path)
         return spec
@@ -192,7 +188,4 @@ def _import(
 
 _BUILTINS = {**vars(builtins), "__import__": _import}
 
-if __name__ == "__main__":
-    main()
-else:
-    sys.meta_path.insert(0, _Finder())
+sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,5 @@
+"""``python -m charioteer``."""
+
+from charioteer import main
+
+main()

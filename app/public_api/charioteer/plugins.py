@@ -1,0 +1,53 @@
+"""What plugins of third parties import: the hooks and their types, nothing else.
+
+``docs/plugins.md`` has an example for each hook.
+"""
+
+from typing import TYPE_CHECKING
+
+from charioteer import import_own
+
+if TYPE_CHECKING:
+    from app.core.api import (
+        CollectorRegistry,
+        Endpoint,
+        Engine,
+        HTTPRouteHandler,
+        InferenceObserver,
+        OutputAnnotator,
+        RecordSink,
+        RequestContext,
+        ServerSettings,
+        requires,
+    )
+    from app.core.hooks import API, Command, Host, Parts, Plugin, Ref
+
+__all__ = (
+    "API",
+    "CollectorRegistry",
+    "Command",
+    "Endpoint",
+    "Engine",
+    "HTTPRouteHandler",
+    "Host",
+    "InferenceObserver",
+    "OutputAnnotator",
+    "Parts",
+    "Plugin",
+    "RecordSink",
+    "Ref",
+    "RequestContext",
+    "ServerSettings",
+    "requires",
+)
+
+if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # A plugin lists itself without the types of the server, whose frameworks take time to import.
+        hooks = import_own("app.core.hooks")
+        value = getattr(hooks if name in vars(hooks) else import_own("app.core.api"), name)
+        globals()[name] = value
+        return value

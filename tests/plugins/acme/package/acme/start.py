@@ -1,0 +1,29 @@
+"""What the plugin adds to a server: a metric of finished requests, and a route."""
+
+from litestar import get
+from prometheus_client import Counter
+
+from acme.settings import AcmeSettings
+from charioteer.plugins import Host, Parts, RequestContext, requires
+
+
+class Requests:
+    """Count finished requests."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+
+    def observe(self, context: RequestContext, /) -> None:
+        self._counter.labels(context.model_name).inc()
+
+
+def start(host: Host) -> Parts:
+    """Return the observer and the route."""
+    greeting = host.settings.of(AcmeSettings).acme_greeting
+    counter = Counter("acme_requests", "Finished requests.", ["model"], registry=host.metrics)
+
+    @get("/acme", sync_to_thread=False, opt=requires("open"))
+    def greet() -> dict[str, object]:
+        return {"greeting": greeting, "models": list(host.engine.registry.names)}
+
+    return Parts(observers=(Requests(counter),), handlers=(greet,))
