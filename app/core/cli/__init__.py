@@ -102,7 +102,7 @@ def _enable_plugins(arguments: list[str]) -> None:
         # An unreadable file is reported by the command that reads all of it.
         with suppress(OSError, ValueError):
             names = tomllib.loads(Path(file).read_text(encoding="utf-8")).get("plugins")
-    if names:
+    if isinstance(names, str):
         os.environ[VARIABLE] = names
     if len(arguments) > 1 and arguments[1].partition("=")[0] == "--plugins":
         del arguments[1 : 2 if "=" in arguments[1] else 3]
