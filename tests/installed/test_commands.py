@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "manifest": "path/to/model",
     "models": "",
     "pack": "path/to/model --output model.tar.gz",
+    "plugins": "",
 }
 """Arguments of each command that README.md does not run; some need files of earlier ones."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.ray import application
+from app.plugins.ray.application import application
 from app.plugins.ray.options import model_options, read_options, server_settings
 from tests.support.servers.server_process import ROOT
 

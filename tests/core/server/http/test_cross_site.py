@@ -181,7 +181,7 @@ APP_PAGE = {"Origin": "https://app.example", **CROSS_SITE, "Content-Type": "text
 
 def tensorflow_serving_client(origins: str) -> TestClient[ASGIApp]:
     """Return a client of the port; its models are not loaded, so a request that is let through gets 404."""
-    settings = ServerSettings(grpc=False, page=False, tensorflow_serving_cors=origins)
+    settings = registry().settings(grpc=False, page=False, tensorflow_serving_cors=origins)
     return client_of_app(Service(settings, lambda: find_models(ModelOptions())).listeners[1].app)
 
 
