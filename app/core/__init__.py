@@ -1,6 +1,6 @@
 """The server: Chariot's protocols, KServe V1 and V2, ONNX models and Python classes. Plugins add the rest."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
@@ -25,4 +25,5 @@ plugin = Plugin(
             name="plugins", run="app.core.cli.plugins:plugins", help="List the plugins that are loaded, or could be."
         ),
     ),
+    layouts=Ref("app.core.runtimes.onnxruntime.layouts.families:LAYOUTS"),
 )

@@ -7,6 +7,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.protocol import Endpoint
+from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.server.auth.http_access import requires
 from app.core.settings.server import ServerSettings
 
@@ -16,6 +17,7 @@ __all__ = (
     "Engine",
     "HTTPRouteHandler",
     "InferenceObserver",
+    "Layout",
     "OutputAnnotator",
     "RecordSink",
     "RequestContext",

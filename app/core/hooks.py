@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         Engine,
         HTTPRouteHandler,
         InferenceObserver,
+        Layout,
         OutputAnnotator,
         RecordSink,
         ServerSettings,
@@ -112,6 +113,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         extra: the extra of the distribution that its imports need.
         settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
         commands: commands of ``charioteer``.
+        layouts: how outputs of ONNX models are recognised and decoded.
         start: called once for each server; returns what the plugin adds to it.
     """
 
@@ -122,4 +124,5 @@ class Plugin(Struct, frozen=True, kw_only=True):
     extra: str = ""
     settings: Sequence[type[Any]] = ()
     commands: Sequence[Command] = ()
+    layouts: Ref[Sequence[Layout]] | None = None
     start: Ref[Callable[[Host], Parts]] | None = None

@@ -3,18 +3,19 @@
 import importlib
 import os
 import pkgutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from app.core.hooks import API, Plugin
+from app.core.hooks import API, Plugin, Ref
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from app.core.api import Layout
     from app.core.settings.server import ServerSettings
 
 GROUP = "charioteer.plugins"
@@ -67,6 +68,31 @@ class Registry:
         """Return the settings of a server with these options of core and of plugins."""
         return self.settings_class(**options)
 
+    @cached_property
+    def layouts(self) -> "Sequence[Layout]":
+        """Return the output layouts of ONNX models.
+
+        Raises:
+            PluginError: as all properties that import what a hook names, if a plugin raises or a name exists twice.
+        """
+        return self._imported("layouts", lambda layout: [("layout", name) for name in layout.names])
+
+    def _imported(self, hook: str, names: Callable[[Any], Iterable[tuple[str, str]]]) -> Sequence[Any]:
+        """Return what a hook of all plugins names; `names` yields the kind and name of each item."""
+        found: list[Any] = []
+        for plugin in self.loaded.values():
+            ref: Ref[Sequence[Any]] | None = getattr(plugin, hook)
+            if ref is None:
+                continue
+            try:
+                items = ref.load()
+            except Exception as error:
+                raise PluginError(f"plugin {plugin.name}: {hook}: {type(error).__name__}: {error}") from error
+            for item in items:
+                self._own(plugin, names(item))
+            found += items
+        return found
+
     def owner(self, kind: str, name: str) -> str | None:
         """Return the plugin that has a name of a kind (such as ``command``), or None."""
         return self._owners.get((kind, name))
@@ -89,13 +115,13 @@ class Registry:
         elif missing:
             reason = f"it requires the plugin {missing[0]}, which is not loaded"
         else:
-            self._own(plugin)
+            self._own(plugin, _names(plugin))
             self.loaded[plugin.name] = plugin
             return
         self.skipped[plugin.name] = Skipped(plugin, reason)
 
-    def _own(self, plugin: Plugin) -> None:
-        for kind, name in _names(plugin):
+    def _own(self, plugin: Plugin, names: Iterable[tuple[str, str]]) -> None:
+        for kind, name in names:
             owner = self._owners.setdefault((kind, name), plugin.name)
             if owner != plugin.name or (kind == "plugin" and name in self.loaded):
                 raise PluginError(f"plugin {plugin.name}: the plugin {owner} already has the {kind} {name}")

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.core.plugins import registry
 from app.core.runtimes.onnxruntime.files.hugging_face import Config
 from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.image_batch import fit
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
-from app.core.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
+from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.core.settings.model import ModelError, ModelSettings
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
@@ -88,7 +89,7 @@ def outputs(draw: st.DrawFn) -> list[Output]:
 
 
 TASKS = st.sampled_from((None, *TaskType))
-DECLARED = st.sampled_from((None, None, *(name for layout in LAYOUTS for name in layout.names)))
+DECLARED = st.sampled_from((None, None, *(name for layout in registry().layouts for name in layout.names)))
 MODEL_TYPES = st.sampled_from((None, "detr", "rt_detr", "unknown"))
 
 

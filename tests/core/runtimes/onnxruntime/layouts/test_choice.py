@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.core.plugins import registry
 from app.core.runtimes.onnxruntime.files.hugging_face import Config
 from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs
-from app.core.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
+from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.core.settings.model import ModelError, ModelSettings
 from metadata.model import Fact, Origin
@@ -64,7 +65,7 @@ def declaring(**settings: Any) -> ModelFiles:
     return evidence(ModelSettings(**settings))
 
 
-NAMES = [name for layout in LAYOUTS for name in layout.names]
+NAMES = [name for layout in registry().layouts for name in layout.names]
 
 
 def test_layout_names_are_unique() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from app.core.runtimes.onnxruntime.layouts.choice import LAYOUTS
+from app.core.plugins import registry
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
@@ -85,7 +85,9 @@ SIDES = {"mediapipe": 128}
 
 
 def test_every_layout_has_a_case() -> None:
-    layouts = {(name, task_type) for layout in LAYOUTS for name in layout.names for task_type in layout.task_types}
+    layouts = {
+        (name, task_type) for layout in registry().layouts for name in layout.names for task_type in layout.task_types
+    }
     assert layouts == set(CASES) | {pair for pair in layouts if pair[0] in ALWAYS_FIND_SOMETHING}
 
 
