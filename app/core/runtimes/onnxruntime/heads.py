@@ -1,6 +1,6 @@
 """Bind an inspected vision model to its task: run its graph on images, and decode the outputs with its layout."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.inspection import Inspection
-from app.core.runtimes.onnxruntime.layouts.layout import Candidates, Match, Outline
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, Outline
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
@@ -19,7 +19,7 @@ from tasks.inference.error import model_failed
 from tasks.inference.tensor import Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
-from tasks.task import Task, TaskType
+from tasks.task import Model, Task, TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
 from tasks.text.generation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
@@ -47,27 +47,56 @@ class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
         return predictions
 
 
-def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel, Any]:
+def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], Model[Any, Any], Any]:
     """Return the task, its model, and an input with a blank image."""
-    graph, found = inspection.graph, inspection.match
-    model = partial(OnnxImageModel, graph, found, tuple(inspection.description.labels))
-    blank = Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
-    detection = DetectionInput(blank, DetectionParameters())
-    match found.task_type:
-        case TaskType.IMAGE_CLASSIFICATION:
-            return ImageClassification(), model(_classification), ClassificationInput(blank, SelectionParameters())
-        case TaskType.OBJECT_DETECTION:
-            return ObjectDetection(keypoints=found.keypoints), model(_detections), detection
-        case TaskType.ORIENTED_OBJECT_DETECTION:
-            return OrientedObjectDetection(), model(_oriented_detections), detection
-        case TaskType.IMAGE_SEGMENTATION:
-            return ImageSegmentation(), model(_segments), SegmentationInput(blank, SegmentationParameters())
-        case TaskType.IMAGE_TEXT_TO_TEXT:
-            item = PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
-            return ImageTextToText(), model(_text_answers, _only_image), item
-        case _:
-            outputs = graph.output_specs()
-            return ImageTensorInference(outputs), model(partial(_tensors, outputs=outputs)), ImageTensorInput(blank)
+    match = inspection.match
+    return (match.head or _HEADS[match.task_type])(inspection.graph, match, tuple(inspection.description.labels))
+
+
+def _blank(graph: ImageGraph) -> Image:
+    return Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
+
+
+def _classifier(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    model = OnnxImageModel(graph, match, names, _classification)
+    return ImageClassification(), model, ClassificationInput(_blank(graph), SelectionParameters())
+
+
+def _detector(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    task, model = ObjectDetection(keypoints=match.keypoints), OnnxImageModel(graph, match, names, _detections)
+    return task, model, DetectionInput(_blank(graph), DetectionParameters())
+
+
+def _oriented_detector(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    model = OnnxImageModel(graph, match, names, _oriented_detections)
+    return OrientedObjectDetection(), model, DetectionInput(_blank(graph), DetectionParameters())
+
+
+def _segmenter(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    model = OnnxImageModel(graph, match, names, _segments)
+    return ImageSegmentation(), model, SegmentationInput(_blank(graph), SegmentationParameters())
+
+
+def _reader(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    model = OnnxImageModel(graph, match, names, _text_answers, _only_image)
+    return ImageTextToText(), model, PromptedImage((_blank(graph),), (DEFAULT_PROMPT,), GenerationParameters())
+
+
+def _tensor_model(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    outputs = graph.output_specs()
+    model = OnnxImageModel(graph, match, names, partial(_tensors, outputs=outputs))
+    return ImageTensorInference(outputs), model, ImageTensorInput(_blank(graph))
+
+
+_HEADS: Mapping[TaskType, Head] = {
+    TaskType.IMAGE_CLASSIFICATION: _classifier,
+    TaskType.OBJECT_DETECTION: _detector,
+    TaskType.ORIENTED_OBJECT_DETECTION: _oriented_detector,
+    TaskType.IMAGE_SEGMENTATION: _segmenter,
+    TaskType.IMAGE_TEXT_TO_TEXT: _reader,
+    TaskType.TENSOR: _tensor_model,
+}
+"""The heads of layouts that bring none, by their task."""
 
 
 def _classification(model: OnnxImageModel, item: ClassificationInput, answer: RawOutputs) -> Classification:

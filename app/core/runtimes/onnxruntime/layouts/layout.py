@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
+from app.core.runtimes.onnxruntime.graph import ImageGraph, ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters
-from tasks.task import TaskType
+from tasks.task import Model, Task, TaskType
 from tasks.vision.contours import Contour
 
 _SUM_TOLERANCE = 1e-3
@@ -128,6 +128,13 @@ FindObjects = Callable[[RawOutputs, DetectionParameters], Candidates]
 """Returns the objects of one image after suppression."""
 
 
+Bound = tuple[Task[Any, Any], Model[Any, Any], Any]
+"""A task, its model, and an input with a blank image."""
+
+Head = Callable[[ImageGraph, "Match", Sequence[str]], Bound]
+"""Binds a graph to its task. The last argument are the labels."""
+
+
 class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A recognised layout.
 
@@ -147,6 +154,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         unbatched: whether the outputs have no batch dimension, so that the graph takes one image at a time.
         by_names: whether names or files identify one exporter, which precedes a match of the shapes alone.
         task_origin: origin of the task, unless the files declare it.
+        head: binds the graph to its task, if core has no head for the task; `decode` then takes what the head passes.
         classes: number of labels that the outputs need; None if their shapes do not show it.
         names: default labels of this layout.
         preprocessing: of the images, unless the settings or files declare it.
@@ -162,6 +170,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     by_names: bool = False
     origin: Origin = Origin.SHAPES
     task_origin: Origin = Origin.SHAPES
+    head: Head | None = None
     classes: int | None = None
     names: tuple[str, ...] = ()
     preprocessing: PartialPreprocessing = NO_PREPROCESSING
