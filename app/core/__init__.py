@@ -25,5 +25,6 @@ plugin = Plugin(
             name="plugins", run="app.core.cli.plugins:plugins", help="List the plugins that are loaded, or could be."
         ),
     ),
+    runtimes=Ref("app.core.runtimes.runtime:RUNTIMES"),
     layouts=Ref("app.core.runtimes.onnxruntime.layouts.families:LAYOUTS"),
 )

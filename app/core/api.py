@@ -5,11 +5,14 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.protocol import Endpoint
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.server.auth.http_access import requires
+from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
+from metadata.model import ModelMetadata
 
 __all__ = (
     "CollectorRegistry",
@@ -18,9 +21,12 @@ __all__ = (
     "HTTPRouteHandler",
     "InferenceObserver",
     "Layout",
+    "ModelMetadata",
+    "ModelSource",
     "OutputAnnotator",
     "RecordSink",
     "RequestContext",
+    "Servable",
     "ServerSettings",
     "requires",
 )

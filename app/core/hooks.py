@@ -22,8 +22,11 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         HTTPRouteHandler,
         InferenceObserver,
         Layout,
+        ModelMetadata,
+        ModelSource,
         OutputAnnotator,
         RecordSink,
+        Servable,
         ServerSettings,
     )
 
@@ -53,6 +56,41 @@ class Command(Struct, frozen=True, kw_only=True):
     name: str
     help: str
     run: str
+
+
+class Runtime(Protocol):
+    """Loads models. Of the runtimes that recognise a model, the one with the highest `priority` loads it.
+
+    `name` is a value of ``runtime`` in model-settings.json. Runtimes for different models may share one name.
+    `precisions` are the values of ``precision`` that it supports.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def precisions(self) -> Sequence[str]: ...
+
+    def recognises(self, source: ModelSource, /) -> bool:
+        """Return whether the names of a model's files or its settings match this runtime."""
+        ...
+
+    def inspect(self, source: ModelSource, /) -> ModelMetadata:
+        """Describe the model without keeping it loaded.
+
+        Raises:
+            ModelError: if the model cannot be described.
+        """
+        ...
+
+    def load(self, source: ModelSource, /) -> Servable:
+        """Load the model. Several threads may call the result.
+
+        Raises:
+            ModelError: if the model cannot be loaded.
+        """
+        ...
 
 
 class Host(Protocol):
@@ -113,6 +151,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         extra: the extra of the distribution that its imports need.
         settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
         commands: commands of ``charioteer``.
+        runtimes: load models.
         layouts: how outputs of ONNX models are recognised and decoded.
         start: called once for each server; returns what the plugin adds to it.
     """
@@ -124,5 +163,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     extra: str = ""
     settings: Sequence[type[Any]] = ()
     commands: Sequence[Command] = ()
+    runtimes: Ref[Sequence[Runtime]] | None = None
     layouts: Ref[Sequence[Layout]] | None = None
     start: Ref[Callable[[Host], Parts]] | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from app.core.hooks import API, Plugin, Ref
+from app.core.hooks import API, Plugin, Ref, Runtime
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -76,6 +76,16 @@ class Registry:
             PluginError: as all properties that import what a hook names, if a plugin raises or a name exists twice.
         """
         return self._imported("layouts", lambda layout: [("layout", name) for name in layout.names])
+
+    @cached_property
+    def runtimes(self) -> "Sequence[Runtime]":
+        """Return the runtimes, the one with the highest priority first.
+
+        Raises:
+            PluginError: as `layouts`.
+        """
+        found = self._imported("runtimes", lambda item: [("runtime", f"{item.name} of priority {item.priority}")])
+        return sorted(found, key=lambda runtime: runtime.priority, reverse=True)
 
     def _imported(self, hook: str, names: Callable[[Any], Iterable[tuple[str, str]]]) -> Sequence[Any]:
         """Return what a hook of all plugins names; `names` yields the kind and name of each item."""

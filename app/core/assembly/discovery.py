@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from app.core.engine.models.registry import version_sort_key
-from app.core.runtimes.runtime import RUNTIMES
+from app.core.plugins import registry
 from app.core.settings.model import (
     SETTINGS_FILE,
     ImportedConfig,
@@ -150,7 +150,7 @@ def _is_model(folder: Path) -> bool:
     if any((folder / name).is_file() for name in _CONFIG_FILES) and not _versions(folder):
         return True
     source = ModelSource(name=folder.name, version="1", folder=folder)
-    return any(runtime.recognises(source) for runtime in RUNTIMES)
+    return any(runtime.recognises(source) for runtime in registry().runtimes)
 
 
 def _versions(folder: Path) -> list[Path]:

@@ -12,8 +12,10 @@ from app.core.assembly.discovery import discover, model_at, models_in, name_only
 from app.core.assembly.manifest import checked_manifest
 from app.core.engine.models.memory import LoadMeter
 from app.core.engine.models.servable import Servable
+from app.core.hooks import Runtime
+from app.core.plugins import registry
 from app.core.runtimes.folder import check_folder
-from app.core.runtimes.runtime import ONNXRUNTIME, OPENVINO, PYTHON, RUNTIMES, Runtime
+from app.core.runtimes.runtime import PYTHON
 from app.core.server.process_setup import configure_process, freeze_garbage
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
@@ -165,11 +167,14 @@ def _runtime(source: ModelSource) -> Runtime:
             f'{source.folder / SETTINGS_FILE}: "implementation" is for the runtime "{PYTHON.name}", but '
             f'"runtime" is {runtime_name!r}; leave one of them out'
         )
-    names = ", ".join(runtime.name for runtime in RUNTIMES)
-    for runtime in RUNTIMES:
-        if runtime.name == runtime_name or (runtime_name is None and runtime.recognises(source)):
-            _check_precision(source, runtime)
-            return runtime
+    # Runtimes for different models may share one name; the last of them is for models that none recognises.
+    runtimes = [runtime for runtime in registry().runtimes if runtime_name in (None, runtime.name)]
+    recognising = (runtime for runtime in runtimes if runtime.recognises(source))
+    chosen = next(recognising, runtimes[-1] if runtime_name is not None and runtimes else None)
+    if chosen is not None:
+        _check_precision(source, chosen)
+        return chosen
+    names = ", ".join(dict.fromkeys(runtime.name for runtime in registry().runtimes))
     if runtime_name is not None:
         raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {runtime_name!r}")
     if source.file is not None and (advice := advice_for(source.file)):
@@ -210,10 +215,10 @@ def _fits(declared: Sequence[int], shape: Sequence[int]) -> bool:
 
 def _check_precision(source: ModelSource, runtime: Runtime) -> None:
     precision = source.settings.precision
-    supported = {"bf16": (OPENVINO.name,), "int8": (OPENVINO.name, ONNXRUNTIME.name)}
-    if precision in supported and runtime.name not in supported[precision]:
-        names = " or ".join(f'"{name}"' for name in supported[precision])
-        raise ModelError(
-            f'{source.folder / SETTINGS_FILE}: "precision": "{precision}" needs "runtime": {names}; '
-            f"the runtime is {runtime.name}"
-        )
+    if precision == "fp32" or precision in runtime.precisions:
+        return
+    supporting = [f'"{other.name}"' for other in registry().runtimes if precision in other.precisions]
+    needed = f'"runtime": {" or ".join(dict.fromkeys(supporting))}' if supporting else "a plugin with such a runtime"
+    raise ModelError(
+        f'{source.folder / SETTINGS_FILE}: "precision": "{precision}" needs {needed}; the runtime is {runtime.name}'
+    )

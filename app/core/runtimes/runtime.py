@@ -1,50 +1,54 @@
-"""The runtimes, by precedence: the first one that recognises a model runs it, unless the settings name another."""
+"""The runtimes of core, for ONNX models and Python classes."""
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from app.core.engine.models.servable import Servable
+from app.core.hooks import Ref
 from app.core.runtimes.onnxruntime.files.location import find_graphs
 from app.core.settings.model import ModelSource
-from app.plugins.torch.files import is_model_folder
 from metadata.model import ModelMetadata
 
 
-class Runtime(msgspec.Struct, frozen=True):
-    """A way to run models.
+class ModuleRuntime(msgspec.Struct, frozen=True):
+    """A `Runtime` whose functions ``inspect`` and ``load`` are in one module.
 
     Attributes:
-        name: value of ``runtime`` in model-settings.json.
-        module: name of its module in this package, with the functions ``inspect`` and ``load``. It is imported by the
-            first call, because it imports the loading code.
-        recognises: returns whether the names of a model's files or its settings match this runtime.
+        name: as `Runtime`.
+        priority: as `Runtime`.
+        module: the module. It is imported by the first call, because it imports the loading code.
+        recognises: as `Runtime`.
+        precisions: as `Runtime`.
     """
 
     name: str
+    priority: int
     module: str
     recognises: Callable[[ModelSource], bool]
+    precisions: Sequence[str] = ("fp32",)
 
-    def inspect(self, source: ModelSource) -> ModelMetadata:
-        """Describe the model without keeping it loaded.
+    def inspect(self, source: ModelSource, /) -> ModelMetadata:
+        """Describe the model without keeping it loaded."""
+        return self._function("inspect")(source)
 
-        Raises:
-            ModelError: if the model cannot be described.
-        """
-        return importlib.import_module(self.module, __package__).inspect(source)
+    def load(self, source: ModelSource, /) -> Servable:
+        """Load the model. Several threads may call the result."""
+        return self._function("load")(source)
 
-    def load(self, source: ModelSource) -> Servable:
-        """Load the model. Several threads may call the result.
-
-        Raises:
-            ModelError: if the model cannot be loaded.
-        """
-        return importlib.import_module(self.module, __package__).load(source)
+    def _function(self, name: str) -> Callable[[ModelSource], Any]:
+        return Ref[Callable[[ModelSource], Any]](f"{self.module}:{name}").load()
 
 
-PYTHON = Runtime("python", ".python.loading", lambda source: source.settings.implementation is not None)
-ONNXRUNTIME = Runtime("onnxruntime", ".onnxruntime.loading", lambda source: bool(find_graphs(source)))
-OPENVINO = Runtime("openvino", "...plugins.openvino.session", lambda _: False)
-TRANSFORMERS = Runtime("transformers", "...plugins.torch.binding", is_model_folder)
-RUNTIMES = (PYTHON, ONNXRUNTIME, OPENVINO, TRANSFORMERS)
+PYTHON = ModuleRuntime(
+    "python", 50, "app.core.runtimes.python.loading", lambda source: source.settings.implementation is not None
+)
+ONNXRUNTIME = ModuleRuntime(
+    "onnxruntime",
+    40,
+    "app.core.runtimes.onnxruntime.loading",
+    lambda source: bool(find_graphs(source)),
+    ("fp32", "int8"),
+)
+RUNTIMES = (PYTHON, ONNXRUNTIME)

@@ -1,6 +1,6 @@
 """Hugging Face and timm models on torch, and their export to ONNX."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
@@ -14,4 +14,5 @@ plugin = Plugin(
             help="Export a transformers model to ONNX and compare both.",
         ),
     ),
+    runtimes=Ref("app.plugins.torch.runtime:RUNTIMES"),
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.core.engine.models.servable import Servable
-from app.core.runtimes.runtime import TRANSFORMERS
 from app.core.settings.model import ModelSettings, ModelSource
+from app.plugins.torch.runtime import TRANSFORMERS
 from tests.support.models import tiny_language, tiny_readers, tiny_vision
 
 

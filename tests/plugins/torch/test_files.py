@@ -14,9 +14,9 @@ import pytest
 
 from app.core.assembly.discovery import discover
 from app.core.assembly.models import describe, load
-from app.core.runtimes.runtime import TRANSFORMERS
 from app.core.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings, TransformersSettings
 from app.plugins.torch.files import check_files
+from app.plugins.torch.runtime import TRANSFORMERS
 from metadata.model import Origin
 from tasks.task import TaskType
 from tests.plugins.torch.asking import answers, image_input, scene
@@ -39,7 +39,7 @@ def test_config_beside_weights_is_recognised(tmp_path: Path) -> None:
 
 
 def test_importing_runtime_imports_neither_torch_nor_transformers() -> None:
-    code = "import app.core.runtimes.runtime, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import app.plugins.torch.runtime, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from app.core.engine.models.servable import Servable
-from app.core.runtimes.runtime import TRANSFORMERS
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explanation_targets
 from app.plugins.torch.architecture import read_model_spec
@@ -20,6 +19,7 @@ from app.plugins.torch.heads.image_text_to_text import (
 )
 from app.plugins.torch.network import load_network
 from app.plugins.torch.processing import load_processor
+from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from app.core.engine.models.servable import Servable
-from app.core.runtimes.runtime import TRANSFORMERS
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from app.plugins.explanations.request import explanation_targets
+from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor

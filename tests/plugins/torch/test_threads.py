@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.core.engine.models.servable import Servable
-from app.core.runtimes.runtime import TRANSFORMERS
 from app.core.settings.model import ModelSettings, ModelSource, TransformersSettings
+from app.plugins.torch.runtime import TRANSFORMERS
 from tests.plugins.torch.asking import answers, image_input, scene, text_input
 
 pytestmark = pytest.mark.slow

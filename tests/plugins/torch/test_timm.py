@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.core.runtimes.runtime import TRANSFORMERS
 from app.core.settings.model import ModelError, ModelSource
+from app.plugins.torch.runtime import TRANSFORMERS
 from tests.plugins.torch.asking import answers, image_input, pil_image, scene
 from tests.support.models import tiny_models
 from tests.support.servers.client_environments import python_with
