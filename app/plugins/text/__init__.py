@@ -1,9 +1,10 @@
 """Vision-language models in ONNX, text generation and tokenizers."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="text",
     summary="Vision-language models in ONNX, text generation and tokenizers.",
+    runtimes=Ref("app.plugins.text.runtime:RUNTIMES"),
 )

@@ -1,4 +1,4 @@
-"""Load ONNX models: those with one graph, for images or tensors, and vision-language models."""
+"""Load ONNX models with one graph, for images or tensors."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.label_files import format_labels
-from app.core.runtimes.onnxruntime.files.location import find_component_graphs, locate_graph
+from app.core.runtimes.onnxruntime.files.location import locate_graph
 from app.core.runtimes.onnxruntime.files.model_files import read_model_files
 from app.core.runtimes.onnxruntime.graph import is_single_image
 from app.core.runtimes.onnxruntime.heads import as_tensors, task_and_model
@@ -30,11 +30,6 @@ def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMe
     Raises:
         ModelError: if its task or layout cannot be determined, or a file is missing.
     """
-    if open_graph is None and find_component_graphs(source):
-        # Import late: most models have one graph, and the server starts faster.
-        from app.plugins.text.image_text_to_text.assembly import assemble
-
-        return assemble(source)[1]
     session = (open_graph or open_session)(source)
     if _is_tensor_model(source, session):
         return _describe_tensor_model(source, session)
@@ -44,16 +39,11 @@ def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMe
 def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
     """Load the model, and test it once if it takes images.
 
-    By default ONNX Runtime loads it. If `open_graph` loads it, it must have one graph.
+    By default ONNX Runtime loads its graph, else `open_graph`.
 
     Raises:
         ModelError: if its task or layout cannot be determined, a file is missing, or the test fails.
     """
-    if open_graph is None and find_component_graphs(source):
-        # Import late, as above.
-        from app.plugins.text.image_text_to_text.assembly import load as load_parts
-
-        return load_parts(source)
     session = (open_graph or open_session)(source)
     if _is_tensor_model(source, session):
         task = TensorInference(session.inputs, session.outputs)

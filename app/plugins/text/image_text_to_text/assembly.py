@@ -14,7 +14,6 @@ import numpy as np
 from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.onnxruntime.files.hugging_face import Preprocessor, read_json
-from app.core.runtimes.onnxruntime.files.location import find_component_graphs
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
 from app.plugins.text.image_text_to_text.configuration import (
@@ -22,6 +21,7 @@ from app.plugins.text.image_text_to_text.configuration import (
     ModelConfiguration,
     read_tokenizer_configuration,
 )
+from app.plugins.text.image_text_to_text.files import find_component_graphs
 from app.plugins.text.image_text_to_text.graphs import Decoder, VisionEncoder
 from app.plugins.text.image_text_to_text.pixels import (
     TILED_FAMILIES,
@@ -60,6 +60,15 @@ def load(source: ModelSource) -> Servable:
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer about a blank image: {error}") from None
     return Servable(ImageTextToText(), model, description, source.settings.parameters)
+
+
+def inspect(source: ModelSource) -> ModelMetadata:
+    """Describe the model without keeping it loaded.
+
+    Raises:
+        ModelError: as `load`, but for the test.
+    """
+    return assemble(source)[1]
 
 
 def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:

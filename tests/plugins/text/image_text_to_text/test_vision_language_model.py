@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.runtimes.onnxruntime.files.location import find_component_graphs
 from app.core.settings.model import ModelSource
 from app.plugins.text.image_text_to_text.assembly import assemble, load
+from app.plugins.text.image_text_to_text.files import find_component_graphs
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType, TokenUsage
