@@ -93,6 +93,17 @@ class Runtime(Protocol):
         ...
 
 
+class ModelLoader(Protocol):
+    """Calls `load` or `inspect` for the models that it accepts elsewhere, such as in a process of their own.
+
+    Both are module-level functions and raise `ModelError`, as the methods here may.
+    """
+
+    def accepts(self, source: ModelSource, /) -> bool: ...
+    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata: ...
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable: ...
+
+
 class Host(Protocol):
     """The server that `Plugin.start` extends, before its first request."""
 
@@ -152,6 +163,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
         commands: commands of ``charioteer``.
         runtimes: load models.
+        loaders: load models elsewhere.
         layouts: how outputs of ONNX models are recognised and decoded.
         start: called once for each server; returns what the plugin adds to it.
     """
@@ -164,5 +176,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     settings: Sequence[type[Any]] = ()
     commands: Sequence[Command] = ()
     runtimes: Ref[Sequence[Runtime]] | None = None
+    loaders: Ref[Sequence[ModelLoader]] | None = None
     layouts: Ref[Sequence[Layout]] | None = None
     start: Ref[Callable[[Host], Parts]] | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from app.core.hooks import API, Plugin, Ref, Runtime
+from app.core.hooks import API, ModelLoader, Plugin, Ref, Runtime
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -86,6 +86,15 @@ class Registry:
         """
         found = self._imported("runtimes", lambda item: [("runtime", f"{item.name} of priority {item.priority}")])
         return sorted(found, key=lambda runtime: runtime.priority, reverse=True)
+
+    @cached_property
+    def loaders(self) -> "Sequence[ModelLoader]":
+        """Return the loaders of models. The first that accepts a model loads it.
+
+        Raises:
+            PluginError: as `layouts`.
+        """
+        return self._imported("loaders", lambda _: ())
 
     def _imported(self, hook: str, names: Callable[[Any], Iterable[tuple[str, str]]]) -> Sequence[Any]:
         """Return what a hook of all plugins names; `names` yields the kind and name of each item."""

@@ -191,7 +191,7 @@ def _fallbacks(path: Path, folders: Sequence[Path], settings: ModelSettings) -> 
             sources.append(_version_source(path, folder, settings))
     bare = ModelSource(name=path.name, version="1", folder=path)
     # The version that was served before the folder of the next one was written, as by `charioteer quantize`.
-    if any(runtime.recognises(bare) for runtime in RUNTIMES):
+    if any(runtime.recognises(bare) for runtime in registry().runtimes):
         sources.append(_source(path, settings, path.resolve().name, "1"))
     return sorted(sources, key=lambda source: version_sort_key(source.version), reverse=True)
 

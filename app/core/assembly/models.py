@@ -1,7 +1,6 @@
 """Find the models of a service, and load them."""
 
-import gc
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,11 +11,10 @@ from app.core.assembly.discovery import discover, model_at, models_in, name_only
 from app.core.assembly.manifest import checked_manifest
 from app.core.engine.models.memory import LoadMeter
 from app.core.engine.models.servable import Servable
-from app.core.hooks import Runtime
+from app.core.hooks import ModelLoader, Runtime
 from app.core.plugins import registry
 from app.core.runtimes.folder import check_folder
 from app.core.runtimes.runtime import PYTHON
-from app.core.server.process_setup import configure_process, freeze_garbage
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
 from app.plugins.other_formats.advice import advice_for, advice_in
@@ -83,62 +81,45 @@ def describe(source: ModelSource) -> ModelMetadata:
     Raises:
         ModelError: when the model cannot be read.
     """
-    if not _is_isolated(source):
-        return _describe_in_process(source)
-    # Import late: few models are isolated, and the server starts faster.
-    from app.plugins.isolation.process import run_in_process
-
-    return run_in_process(source, _describe_in_process)
+    loader = _loader(source)
+    return _inspect(source) if loader is None else loader.inspect(source, _inspect)
 
 
-def load(source: ModelSource, on_process_lost: Callable[[ModelSource, str], None] | None = None) -> Servable:
+def load(source: ModelSource) -> Servable:
     """Load the model at `source`.
-
-    Each loss of the subprocess of an isolated model is reported to `on_process_lost`.
 
     Raises:
         ModelError: when the model cannot be served.
     """
-    if _is_isolated(source):
-        # Import late, as above.
-        from app.plugins.isolation.loading import load_in_subprocess
-
-        servable = load_in_subprocess(source, _load_in_subprocess, on_process_lost)
-    else:
-        servable, added = _load_meter.measure(partial(_load_in_process, source))
+    loader = _loader(source)
+    if loader is None:
+        servable, added = _load_meter.measure(partial(_load, source))
         servable.loaded_bytes = added
+    else:
+        servable = loader.load(source, _load)
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 
 
-def _is_isolated(source: ModelSource) -> bool:
-    settings = source.settings
-    if settings.memory_limit_bytes is not None and not settings.isolate:
-        raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')
-    return settings.isolate and source.fault is None
+def _loader(source: ModelSource) -> ModelLoader | None:
+    """Return the loader of a plugin that accepts the model, if any."""
+    if source.fault is not None:
+        return None
+    return next((loader for loader in registry().loaders if loader.accepts(source)), None)
 
 
-def _describe_in_process(source: ModelSource) -> ModelMetadata:
+def _inspect(source: ModelSource) -> ModelMetadata:
     with _runtime_for(source) as runtime:
         metadata = runtime.inspect(source)
         _check_tensors(source, metadata)
         return metadata
 
 
-def _load_in_process(source: ModelSource) -> Servable:
+def _load(source: ModelSource) -> Servable:
     with _runtime_for(source) as runtime:
         servable = runtime.load(source)
         _check_tensors(source, servable.description)
         return servable
-
-
-def _load_in_subprocess(source: ModelSource) -> Servable:
-    """Load the model in the subprocess that was started for it."""
-    gc.disable()
-    configure_process()
-    servable = _load_in_process(source)
-    freeze_garbage()
-    return servable
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from app.core.engine.events import InferenceObserver
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.scheduling.admission import QueueLimits
-from app.core.observers.metrics import Metrics, RestartMetrics, StateMetrics
+from app.core.observers.metrics import Metrics, StateMetrics
 from app.core.observers.prediction_metrics import PredictionMetrics
 from app.core.observers.request_log import RequestLog
 from app.core.plugins import registry
@@ -77,8 +77,7 @@ class Service:
             PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
         ]
         self._exit_stack = ExitStack()
-        load_model = partial(load, on_process_lost=RestartMetrics(metrics).count_restart)
-        repository = Repository(self.registry, discover, load_model)
+        repository = Repository(self.registry, discover, load)
         trends = Trends(self.registry.has_model)
         self.engine = Engine(
             repository,
@@ -97,7 +96,7 @@ class Service:
         views = {name: read for parts in self._parts for name, read in parts.views.items()}
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
-        self.loading = ModelLoading(self.registry, load_model)
+        self.loading = ModelLoading(self.registry, load)
         protocols = main_port_protocols(settings.chariot_protocol)
         self.grpc = self._create_grpc(access_control) if settings.grpc else None
         listeners = listeners_on_ports(settings)

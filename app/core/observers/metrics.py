@@ -10,11 +10,9 @@ from prometheus_client.registry import Collector
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import ModelState
 from app.core.engine.request_context import RequestContext
-from app.core.settings.model import ModelSource
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-_RESTART_CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}
 
 
 class Metrics:
@@ -64,25 +62,6 @@ class Metrics:
         faults = sum(len(metadata.faults) for metadata in context.metadata)
         if faults:
             self._faults.labels(protocol, model).inc(faults)
-
-
-class RestartMetrics:
-    """Count restarts of models' processes by cause."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._restarts = Counter(
-            "charioteer_model_restarts",
-            "Processes of isolated models that ended, were killed because they hung, or could not be loaded again.",
-            ("model", "version", "cause"),
-            registry=registry,
-        )
-
-    def count_restart(self, source: ModelSource, reason: str) -> None:
-        """Count a process that ended; `reason` is a short text."""
-        cause = (
-            reason if reason.startswith(("signal", "exit")) else _RESTART_CAUSES.get(reason.partition(":")[0], "other")
-        )
-        self._restarts.labels(source.name, source.version, cause).inc()
 
 
 class StateMetrics(Collector):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from app.core.engine.models.memory import resident_bytes
+from app.core.plugins import VARIABLE
 from app.core.runtimes.remote import ModelUnavailable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.isolation.messages import InvalidMessageError, receive, send
@@ -178,8 +179,12 @@ def run_in_process(source: ModelSource, job: Callable[[ModelSource], Any]) -> An
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without the server's settings, which include database passwords and webhook URLs."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("CHARIOTEER_")}
+    """Return the environment without the server's settings, which include database passwords and webhook URLs.
+
+    The names of third-party plugins stay: the model may need them.
+    """
+    own = "CHARIOTEER_"
+    return {name: value for name, value in os.environ.items() if name == VARIABLE or not name.startswith(own)}
 
 
 def _log(fields: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.core.engine.models.registry import ModelState, Registry
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
+from app.plugins.isolation.restarts import watchers
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -66,9 +67,14 @@ class IsolatedModel:
     def __init__(self, source: ModelSource) -> None:
         self.exit_reasons: list[str] = []
         self.registry = Registry([source])
-        self.registration = self.registry.load(
-            source, lambda loaded_source: load(loaded_source, lambda _, reason: self.exit_reasons.append(reason))
-        )
+        self._folder = source.folder
+        watchers.add(self)
+        self.registration = self.registry.load(source, load)
+
+    def count_restart(self, source: ModelSource, reason: str) -> None:
+        """Record why a process of this model ended."""
+        if source.folder == self._folder:
+            self.exit_reasons.append(reason)
 
     def ask(self, action: int = 0, seconds: float | None = None) -> int:
         """Run `action` in the model, and return its answer: a PID."""

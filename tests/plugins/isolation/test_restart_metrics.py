@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.core.observers.metrics import RestartMetrics
 from app.core.settings.model import ModelSource
+from app.plugins.isolation.restarts import RestartMetrics
 
 
 @pytest.mark.parametrize(

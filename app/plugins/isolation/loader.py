@@ -1,0 +1,40 @@
+"""Load models in processes of their own, if their settings or the operator say so."""
+
+from collections.abc import Callable
+from functools import partial
+
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from metadata.model import ModelMetadata
+
+# The methods import late: few models are isolated, and the server starts faster.
+
+
+class SubprocessLoader:
+    """Loads isolated models."""
+
+    def accepts(self, source: ModelSource, /) -> bool:
+        """Return whether the model is isolated.
+
+        Raises:
+            ModelError: if the settings limit the memory of a model that is not.
+        """
+        settings = source.settings
+        if settings.memory_limit_bytes is not None and not settings.isolate:
+            raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')
+        return settings.isolate
+
+    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata:
+        from app.plugins.isolation.process import run_in_process
+
+        return run_in_process(source, inspect)
+
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
+        from app.plugins.isolation.jobs import load_alone
+        from app.plugins.isolation.loading import load_in_subprocess
+        from app.plugins.isolation.restarts import count_restart
+
+        return load_in_subprocess(source, partial(load_alone, load), count_restart)
+
+
+LOADERS = (SubprocessLoader(),)
