@@ -10,7 +10,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.protocols.protocol import Endpoint
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.server.auth.http_access import requires
-from app.core.settings.model import ModelSource
+from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
 from metadata.model import ModelMetadata
 
@@ -19,6 +19,7 @@ __all__ = (
     "Endpoint",
     "Engine",
     "HTTPRouteHandler",
+    "ImportedConfig",
     "InferenceObserver",
     "Layout",
     "ModelMetadata",

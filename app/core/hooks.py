@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         Endpoint,
         Engine,
         HTTPRouteHandler,
+        ImportedConfig,
         InferenceObserver,
         Layout,
         ModelMetadata,
@@ -104,6 +106,24 @@ class ModelLoader(Protocol):
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable: ...
 
 
+class ForeignFormat(Struct, frozen=True, kw_only=True):
+    """Reads files of another server or framework. `check` and `read` may raise `ModelError`.
+
+    Attributes:
+        files: names of its files. A folder with one of them is a model.
+        check: rejects a folder whose model-settings.json is for another server.
+        read: returns the configuration of the model in a folder; None without one.
+        label_file: returns the name of the label file in that configuration; "" without one.
+        advice: returns what a file is and how to serve it, after its path in an error; "" for unknown formats.
+    """
+
+    files: Sequence[str] = ()
+    check: Callable[[Path], None] = lambda _: None
+    read: Callable[[Path], ImportedConfig | None] = lambda _: None
+    label_file: Callable[[Path], str] = lambda _: ""
+    advice: Callable[[Path], str] = lambda _: ""
+
+
 class Host(Protocol):
     """The server that `Plugin.start` extends, before its first request."""
 
@@ -164,6 +184,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         commands: commands of ``charioteer``.
         runtimes: load models.
         loaders: load models elsewhere.
+        formats: read files of other servers and frameworks.
         layouts: how outputs of ONNX models are recognised and decoded.
         start: called once for each server; returns what the plugin adds to it.
     """
@@ -177,5 +198,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     commands: Sequence[Command] = ()
     runtimes: Ref[Sequence[Runtime]] | None = None
     loaders: Ref[Sequence[ModelLoader]] | None = None
+    formats: Ref[Sequence[ForeignFormat]] | None = None
     layouts: Ref[Sequence[Layout]] | None = None
     start: Ref[Callable[[Host], Parts]] | None = None

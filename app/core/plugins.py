@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from app.core.hooks import API, ModelLoader, Plugin, Ref, Runtime
+from app.core.hooks import API, ForeignFormat, ModelLoader, Plugin, Ref, Runtime
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -95,6 +95,15 @@ class Registry:
             PluginError: as `layouts`.
         """
         return self._imported("loaders", lambda _: ())
+
+    @cached_property
+    def formats(self) -> "Sequence[ForeignFormat]":
+        """Return the formats of other servers and frameworks.
+
+        Raises:
+            PluginError: as `layouts`.
+        """
+        return self._imported("formats", lambda item: [("file", name) for name in item.files])
 
     def _imported(self, hook: str, names: Callable[[Any], Iterable[tuple[str, str]]]) -> Sequence[Any]:
         """Return what a hook of all plugins names; `names` yields the kind and name of each item."""

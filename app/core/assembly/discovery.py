@@ -10,6 +10,7 @@ import msgspec
 
 from app.core.engine.models.registry import version_sort_key
 from app.core.plugins import registry
+from app.core.runtimes.foreign_formats import advice_in
 from app.core.settings.model import (
     SETTINGS_FILE,
     ImportedConfig,
@@ -19,19 +20,10 @@ from app.core.settings.model import (
     read_json_file,
     read_settings,
 )
-from app.plugins.other_formats.advice import advice_in
-from app.plugins.other_formats.other_servers import (
-    MLFLOW_FILE,
-    TRITON_FILE,
-    read_mlflow_model,
-    read_triton_config,
-    refuse_mlserver_runtime,
-)
 
 _VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
 _MAX_NAME_LENGTH = 255
 _EXPECTED_NAME = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
-_CONFIG_FILES = (SETTINGS_FILE, TRITON_FILE, MLFLOW_FILE)
 _MODEL_FILES = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
 
 
@@ -53,8 +45,7 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         ModelError: when there is no model.
     """
     if path.is_file():
-        refuse_mlserver_runtime(path.parent / SETTINGS_FILE)
-        settings = read_settings(path.parent)
+        settings = _own_settings(path.parent)
         return [
             _source(path.parent, settings, path.stem if path.stem != "model" else path.resolve().parent.name, "1", path)
         ]
@@ -132,13 +123,12 @@ def _sources_in(folder: Path) -> Sequence[ModelSource]:
 
 
 def _read_settings(folder: Path) -> tuple[ModelSettings, ImportedConfig | None]:
-    """Return the settings in `folder`. A configuration of Triton or MLflow supplies those that ours does not name."""
+    """Return the settings in `folder`. A configuration of another server supplies those that ours does not name."""
     path = folder / SETTINGS_FILE
-    refuse_mlserver_runtime(path)
-    settings = read_settings(folder)
+    settings = _own_settings(folder)
     if settings.runtime is not None or settings.implementation is not None:
         return settings, None
-    imported = read_triton_config(folder) or read_mlflow_model(folder)
+    imported = next((config for item in registry().formats if (config := item.read(folder))), None)
     if imported is None:
         return settings, None
     declared = read_json_file(path, dict[str, object]) if path.is_file() else {}
@@ -146,8 +136,15 @@ def _read_settings(folder: Path) -> tuple[ModelSettings, ImportedConfig | None]:
     return msgspec.structs.replace(settings, **changes), msgspec.structs.replace(imported, settings=changes)
 
 
+def _own_settings(folder: Path) -> ModelSettings:
+    for item in registry().formats:
+        item.check(folder)
+    return read_settings(folder)
+
+
 def _is_model(folder: Path) -> bool:
-    if any((folder / name).is_file() for name in _CONFIG_FILES) and not _versions(folder):
+    config_files = (SETTINGS_FILE, *(name for item in registry().formats for name in item.files))
+    if any((folder / name).is_file() for name in config_files) and not _versions(folder):
         return True
     source = ModelSource(name=folder.name, version="1", folder=folder)
     return any(runtime.recognises(source) for runtime in registry().runtimes)

@@ -14,10 +14,10 @@ from app.core.engine.models.servable import Servable
 from app.core.hooks import ModelLoader, Runtime
 from app.core.plugins import registry
 from app.core.runtimes.folder import check_folder
+from app.core.runtimes.foreign_formats import advice_for, advice_in
 from app.core.runtimes.runtime import PYTHON
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
-from app.plugins.other_formats.advice import advice_for, advice_in
 from metadata.model import ModelMetadata
 
 _load_meter = LoadMeter()

@@ -9,11 +9,12 @@ import msgspec
 import yaml
 
 from app.core.runtimes.folder import resolve_confined
+from app.core.runtimes.foreign_formats import label_file
 from app.core.settings.model import ModelError, ModelSource, read_bounded
-from app.plugins.other_formats.other_servers import label_filename
 
 LABEL_FILES = ("labels.txt", "classes.txt", "labels.json", "id2label.json", "data.yaml", "coco.yaml")
-"""Names of label files that are found beside a model, besides ``*.names`` and Triton's ``label_filename``."""
+"""Names of label files that are found beside a model, besides ``*.names`` and those that the configuration
+of another server names."""
 
 _MAX_BYTES = 4 * 1024 * 1024
 _NUMBERED = re.compile(r"(\d+)\s*[:,]?\s+(.+)")
@@ -39,7 +40,7 @@ def find_label_file(source: ModelSource, folder: Path) -> Path | None:
     """Return the label file of a model whose graph is in `folder`; None if there is none, or several ``*.names``."""
     folders = dict.fromkeys((folder, source.folder, *([source.root] if source.root else ())))
     candidates = (
-        *(directory / name for directory in folders if (name := label_filename(directory))),
+        *(directory / name for directory in folders if (name := label_file(directory))),
         *(directory / name for name in LABEL_FILES for directory in folders),
         *(files[0] for files in (sorted(directory.glob("*.names")) for directory in folders) if len(files) == 1),
     )

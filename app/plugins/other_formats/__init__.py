@@ -1,9 +1,10 @@
 """Model folders of Triton and MLflow, and advice for files that no runtime reads."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="other_formats",
     summary="Model folders of Triton and MLflow, and advice for files that no runtime reads.",
+    formats=Ref("app.plugins.other_formats.formats:FORMATS"),
 )

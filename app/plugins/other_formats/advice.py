@@ -51,16 +51,6 @@ def advice_for(file: Path) -> str:
     return _ADVICE.get(file.suffix.lower(), "").format(file=file)
 
 
-def advice_in(folder: Path) -> str:
-    """Return the end of an error about a folder: advice for its first file of another framework; "" if none has one."""
-    files = sorted(folder.iterdir()) if folder.is_dir() else ()
-    # A class that loads one of the other files needs only its settings.
-    for file in sorted(files, key=lambda file: file.name != _MODEL_FILE):
-        if advice := advice_for(file):
-            return f"; {file} {advice}"
-    return ""
-
-
 def _class_advice(file: Path) -> str:
     """Return which settings the first class with ``predict`` in a file needs; "" without one. The file is not run."""
     settings = file.with_name(SETTINGS_FILE)

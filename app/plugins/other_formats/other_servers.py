@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from app.core.proto import message_class
 from app.core.settings.model import (
+    SETTINGS_FILE,
     BatchingSettings,
     ImportedConfig,
     ModelError,
@@ -96,12 +97,13 @@ def _mapping(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def refuse_mlserver_runtime(path: Path) -> None:
-    """Reject settings for one of MLServer's own runtimes. Other settings are left to the usual checks.
+def refuse_mlserver_runtime(folder: Path) -> None:
+    """Reject a settings file for one of MLServer's own runtimes. Other settings are left to the usual checks.
 
     Raises:
         ModelError: with what to do instead.
     """
+    path = folder / SETTINGS_FILE
     try:
         declared = read_json_file(path, dict[str, object]).get("implementation") if path.is_file() else None
     except ModelError:

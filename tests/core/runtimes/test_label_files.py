@@ -70,14 +70,6 @@ def test_file_beside_model_is_found(tmp_path: Path, name: str) -> None:
     assert label_fact(classifier(tmp_path)) == expected
 
 
-def test_label_filename_of_triton_is_followed(tmp_path: Path) -> None:
-    config = 'name: "m"\noutput [ { name: "output0" data_type: TYPE_FP32 dims: [3] label_filename: "words.txt" } ]\n'
-    (tmp_path / "config.pbtxt").write_text(config)
-    (tmp_path / "words.txt").write_text("red\ngreen light\nblue\n")
-    (tmp_path / "labels.txt").write_text("a\nb\nc\n")
-    assert label_fact(classifier(tmp_path)).value == "3: red, green light, blue (words.txt)"
-
-
 def test_metadata_and_config_precede_found_file(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("a\nb\nc\n")
     file = classifier(tmp_path, names=str(list(NAMES)))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.core.runtimes.foreign_formats import advice_for
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.other_formats.advice import advice_for
 
 _SUFFIX = ".onnx"
 _DEFAULT_NAME = "model.onnx"
