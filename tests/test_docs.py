@@ -12,7 +12,6 @@ from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
 from app.core.protocols import PROTOCOLS
 from app.core.settings.model import ModelSettings, PreprocessingSettings
-from app.core.settings.server import ModelOptions
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -26,15 +25,16 @@ MODELS = (ROOT / "docs" / "models.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "name", [field.name for kind in (ModelOptions, registry().settings_class) for field in fields(kind)]
-)
+OPTIONS = (registry().model_options_class, registry().settings_class)
+
+
+@pytest.mark.parametrize("name", [field.name for kind in OPTIONS for field in fields(kind)])
 def test_every_option_is_documented(name: str) -> None:
     assert f"`--{name.replace('_', '-')}`" in CONFIGURATION
 
 
 def test_every_environment_variable_is_documented() -> None:
-    files = [*(ROOT / "app" / "core" / "settings").glob("*.py"), *(ROOT / "app" / "plugins").glob("*/settings.py")]
+    files = (*ROOT.glob("app/core/settings/*.py"), *ROOT.glob("app/plugins/*/settings.py"))
     sources = [file.read_text() for file in files]
     named = re.findall(r"\benvironment\(([^)]+)\)", "".join(sources))
     names = re.findall(r'"(\w+)"', "".join(named))

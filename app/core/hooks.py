@@ -181,6 +181,8 @@ class Plugin(Struct, frozen=True, kw_only=True):
         requires: names of the plugins that it imports. Without them it is skipped.
         extra: the extra of the distribution that its imports need.
         settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
+        model_options: options of every command that loads models, as frozen dataclasses. `ModelSource.of` returns their
+            values.
         commands: commands of ``charioteer``.
         runtimes: load models.
         loaders: load models elsewhere.
@@ -195,6 +197,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     requires: Sequence[str] = ()
     extra: str = ""
     settings: Sequence[type[Any]] = ()
+    model_options: Sequence[type[Any]] = ()
     commands: Sequence[Command] = ()
     runtimes: Ref[Sequence[Runtime]] | None = None
     loaders: Ref[Sequence[ModelLoader]] | None = None

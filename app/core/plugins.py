@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from app.core.api import Layout
-    from app.core.settings.server import ServerSettings
+    from app.core.settings.server import ModelOptions, ServerSettings
 
 GROUP = "charioteer.plugins"
 """The group of entry points of third-party plugins."""
@@ -63,6 +63,22 @@ class Registry:
 
         parts = [part for plugin in self.loaded.values() for part in plugin.settings]
         return dataclass(frozen=True, kw_only=True)(type("ServerSettings", (*reversed(parts), ServerSettings), {}))
+
+    @cached_property
+    def model_options_class(self) -> "type[ModelOptions]":
+        """Return the class of the options of commands that load models: those of core and of every plugin."""
+        from cyclopts import Parameter
+
+        from app.core.settings.environment import MODELS
+        from app.core.settings.server import ModelOptions
+
+        parts = [part for plugin in self.loaded.values() for part in plugin.model_options]
+        kind = type("ModelOptions", (*reversed(parts), ModelOptions), {})
+        return Parameter(name="*", group=MODELS)(dataclass(frozen=True, kw_only=True)(kind))
+
+    def model_options(self, **options: Any) -> "ModelOptions":
+        """Return options of core and of plugins for models."""
+        return self.model_options_class(**options)
 
     def settings(self, **options: Any) -> "ServerSettings":
         """Return the settings of a server with these options of core and of plugins."""
@@ -160,7 +176,7 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     yield "plugin", plugin.name
     for command in plugin.commands:
         yield "command", command.name
-    for settings in plugin.settings:
+    for settings in (*plugin.settings, *plugin.model_options):
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
 
@@ -241,6 +257,16 @@ def _checked(module: Any, name: str) -> Plugin:
 def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:
     """Return the names of the enabled third-party plugins."""
     return [name for part in environment.get(VARIABLE, "").split(",") if (name := part.strip())]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a composed class under its name, so that its objects can be pickled for other processes."""
+    if name in _COMPOSED:
+        return getattr(registry(), _COMPOSED[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_COMPOSED = {"ModelOptions": "model_options_class", "ServerSettings": "settings_class"}
 
 
 @cache

@@ -58,7 +58,7 @@ def on_ray() -> Iterator[int]:
     os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"})
     ray: Any = importlib.import_module("ray")
     serve: Any = importlib.import_module("ray.serve")
-    from app.plugins.ray import application
+    from app.plugins.ray.application import application
 
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:

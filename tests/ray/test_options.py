@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.core.settings.server import ModelOptions, SettingsError
+from app.core.plugins import registry
+from app.core.settings.server import SettingsError
 from app.plugins.ray.application import application
 from app.plugins.ray.options import model_options, read_options, server_settings
 from tests.support.servers.server_process import ROOT
@@ -17,12 +18,12 @@ from tests.support.servers.server_process import ROOT
 def test_arguments_may_be_text() -> None:
     options, choice = read_options({"model": "/m", "multiplexed": "4", "allow_code": "true", "score_threshold": "0.5"})
     assert options.multiplexed == 4
-    assert model_options(choice) == ModelOptions(model=Path("/m"), allow_code=True, score_threshold=0.5)
+    assert model_options(choice) == registry().model_options(model=Path("/m"), allow_code=True, score_threshold=0.5)
 
 
 def test_model_choice_has_the_options_of_the_command_line() -> None:
     choice = {"model_dir": "/models", "device": "cuda:0,cpu", "score_threshold": 0.4, "compile_cache": "/cache"}
-    expected = ModelOptions(
+    expected = registry().model_options(
         model_dir=Path("/models"), device="cuda:0,cpu", score_threshold=0.4, compile_cache=Path("/cache")
     )
     assert model_options(choice) == expected

@@ -59,8 +59,6 @@ def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, .
     if options.device is not None and settings.onnxruntime.devices is None:
         devices = tuple(device.strip() for device in options.device.split(","))
         changes["onnxruntime"] = msgspec.structs.replace(settings.onnxruntime, devices=devices)
-    if options.isolate:
-        changes["isolate"] = True
     if options.score_threshold is not None:
         changes["parameters"] = {"score_threshold": options.score_threshold, **settings.parameters}
     return msgspec.structs.replace(
@@ -70,7 +68,7 @@ def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, .
         require_manifest=options.require_manifest,
         signing_key=options.model_signing_key,
         links=links,
-        compile_cache=options.compile_cache,
+        options=tuple(options.of(kind) for plugin in registry().loaded.values() for kind in plugin.model_options),
         fallbacks=tuple(_configured(fallback, options, links) for fallback in source.fallbacks),
     )
 

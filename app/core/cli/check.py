@@ -13,6 +13,7 @@ from cyclopts.types import ExistingFile
 from rich.table import Table
 
 from app.core.cli.inputs import predict_records, read_image, sample_image
+from app.core.cli.model_options import takes_models
 from app.core.cli.suspicions import duplicate_keys, duplicate_labels, suspicious_answer
 from app.core.cli.terminal import console, counted, printable, progress, table
 from app.core.engine.models.registry import chariot_name_warning
@@ -141,6 +142,7 @@ def _table(source: ModelSource, description: ModelMetadata) -> Table:
     return facts
 
 
+@takes_models
 def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     """List the models that `serve` would load."""
     from app.core.assembly.models import describe, find_models

@@ -147,7 +147,8 @@ def _exit_unstarted(reason: str, *, logs_json: bool) -> NoReturn:
 def _with_plugin_settings() -> inspect.Signature:
     """Return the signature of `serve` with a parameter for each class of settings of a plugin."""
     signature = inspect.signature(serve)
-    *parameters, _ = signature.parameters.values()
+    models, *parameters, _ = signature.parameters.values()
+    parameters = [models.replace(annotation=registry().model_options_class | None), *parameters]
     kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
     parameters += [
         inspect.Parameter(kind.__name__, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
@@ -156,6 +157,7 @@ def _with_plugin_settings() -> inspect.Signature:
     return signature.replace(parameters=parameters)
 
 
+cast("Any", serve).__annotations__["models"] = registry().model_options_class | None
 cast("Any", serve).__signature__ = _with_plugin_settings()
 
 

@@ -231,7 +231,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         require_manifest: whether the operator requires a manifest with the digest of every file.
         signing_key: the operator's file of public keys; the manifest must be signed with one.
         links: folders to which links in the model's folder may lead.
-        compile_cache: the operator's folder for compiled graphs.
+        options: the operator's options of plugins; `of` returns those of one plugin.
         fault: why it cannot be served, if this is known before its files are opened.
         fallbacks: versions that are not served unless all that are served fail to load, the latest first.
     """
@@ -247,7 +247,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     require_manifest: bool = False
     signing_key: Path | None = None
     links: tuple[Path, ...] = ()
-    compile_cache: Path | None = None
+    options: tuple[object, ...] = ()
     fault: str | None = None
     fallbacks: "tuple[ModelSource, ...]" = ()
 
@@ -255,6 +255,10 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         """Return the source with changed fields, which its fallbacks share."""
         fallbacks = tuple(fallback.with_changes(**changes) for fallback in self.fallbacks)
         return msgspec.structs.replace(self, fallbacks=fallbacks, **changes)
+
+    def of(self, kind: type[T]) -> T:
+        """Return the operator's options of a plugin, of the class that it lists in `Plugin.model_options`."""
+        return next((part for part in self.options if isinstance(part, kind)), None) or kind()
 
 
 def read_settings(folder: Path) -> ModelSettings:

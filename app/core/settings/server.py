@@ -2,9 +2,9 @@
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -54,7 +54,7 @@ def check_url(url: str, option: str) -> None:
 @Parameter(name="*", group=MODELS)
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The models to serve."""
+    """The models to serve. The objects of commands also have the options of plugins."""
 
     demo: Annotated[bool, environment("CHARIOTEER_DEMO", show=True, negative="")] = False
     """Serve small models of coloured shapes, to try the server; the page has images for them."""
@@ -79,14 +79,8 @@ class ModelOptions:
     device: Annotated[str | None, environment("CHARIOTEER_DEVICE", show=True)] = None
     """Default devices of ONNX Runtime, separated by commas: auto, cpu, cuda:0, tensorrt:0 or openvino:GPU."""
 
-    compile_cache: Annotated[Path | None, environment("CHARIOTEER_COMPILE_CACHE")] = None
-    """Folder in which OpenVINO keeps compiled models, to load them faster; by default none."""
-
     allow_code: Annotated[bool, environment("CHARIOTEER_ALLOW_CODE", show=True)] = False
     """Whether to load models that are Python classes; their code runs with all rights of the server."""
-
-    isolate: Annotated[bool, environment("CHARIOTEER_ISOLATE")] = False
-    """Whether every model runs in its own process, so that a crash does not stop the server."""
 
     model_links: Annotated[str | None, environment("CHARIOTEER_MODEL_LINKS")] = None
     """Folders, separated by commas, to which links in models' folders may lead; by default only the model's own."""
@@ -100,6 +94,13 @@ class ModelOptions:
     model_signing_key: Annotated[Path | None, environment("CHARIOTEER_MODEL_SIGNING_KEY")] = None
     """File of Ed25519 public keys (PEM): load only models whose manifest is signed with one of them. Needs the extra
     signatures."""
+
+    def of(self, kind: type[T]) -> T:
+        """Return the options of a plugin, of the class that it lists in `Plugin.model_options`; by default its own."""
+        if not isinstance(self, kind):
+            return kind()
+        names = (field.name for field in fields(cast("Any", kind)))
+        return kind(**{name: getattr(self, name) for name in names})
 
 
 @Parameter(name="*", group=LIMITS)

@@ -12,6 +12,7 @@ from rich.table import Table
 from app.core.cli.drawing import check_image_path, colour_of, write_image
 from app.core.cli.drawing import draw as draw_records
 from app.core.cli.inputs import choose_model, predict_records, read_image
+from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.core.cli.terminal_image import graphics_of, show_image
 from app.core.engine.models.servable import Servable
@@ -31,6 +32,7 @@ _OPTIONS = {
 """The option of each parameter."""
 
 
+@takes_models
 def predict(
     image: ExistingFile,
     *,

@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import ExistingDirectory, ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
+from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import check_output, console, counted, error_console, printable, reject_unused, stop, table
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions, SettingsError
@@ -57,6 +58,7 @@ drift = App(name="drift", help="Detect drift in images and in a model's predicti
 
 
 @drift.command
+@takes_models
 def baseline(
     source: str,
     *,
@@ -110,6 +112,7 @@ def baseline(
 
 
 @drift.command
+@takes_models
 def check(
     baseline: ExistingFile,
     source: str,

@@ -14,6 +14,7 @@ from cyclopts.validators import Number
 from app import __version__
 from app.core.cli.client_options import CredentialsError, TlsOptions, read_headers
 from app.core.cli.interruption import exit_interrupted
+from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
@@ -47,6 +48,7 @@ _MAX_CURVE_THRESHOLD = 0.05
 """Above this score threshold, the report warns that average precision and recall are lower."""
 
 
+@takes_models
 def evaluate(
     dataset: Path,
     *,

@@ -13,6 +13,7 @@ from rich.table import Table
 from app.core.cli.drawing import check_image_path, overlay_heat_map, write_image
 from app.core.cli.drawing import draw as draw_records
 from app.core.cli.inputs import choose_model, input_tensor, read_image
+from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, error_console, printable, progress, table
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
@@ -31,6 +32,7 @@ _MAX_OBJECTS = 100
 """The maximum that `ExplanationParameters` accepts."""
 
 
+@takes_models
 def explain(
     image: ExistingFile | None = None,
     *,

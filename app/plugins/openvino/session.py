@@ -20,6 +20,7 @@ from app.core.runtimes.onnxruntime.loading import open_session
 from app.core.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ServerSettings
+from app.plugins.openvino.settings import OpenVinoOptions
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import Datatype
@@ -45,7 +46,7 @@ class OpenVinoSession:
     """
 
     def __init__(self, source: ModelSource) -> None:
-        core = _core(source.compile_cache)
+        core = _core(source.of(OpenVinoOptions).compile_cache)
         plain = open_session(source)
         self.copies = 1
         self.file, self.inputs, self.outputs, self.metadata = plain.file, plain.inputs, plain.outputs, plain.metadata

@@ -9,12 +9,13 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 from cyclopts import App
 
+from app.core.plugins import registry
 from app.core.settings.network import TransportSettings
 from app.core.settings.server import ModelOptions, ServerSettings, SettingsError
 
 T = TypeVar("T")
 
-_MODEL_OPTIONS = tuple(field.name for field in fields(ModelOptions) if field.name != "demo")
+_MODEL_OPTIONS = tuple(field.name for field in fields(registry().model_options_class) if field.name != "demo")
 """The user config of the ingress, which applies without a restart. Every path must exist on every node."""
 _NOT_BEHIND_RAY: Mapping[str, object] = {
     "grpc": False,
@@ -79,7 +80,7 @@ def model_options(user_config: Mapping[str, object], subject: str = "user_config
         if name not in _MODEL_OPTIONS:
             expected = ", ".join(_MODEL_OPTIONS)
             raise SettingsError(f"{subject}: Object contains unknown field `{name}`; expected {expected}")
-    return _convert(user_config, ModelOptions, subject, _MODEL_OPTIONS)
+    return _convert(user_config, registry().model_options_class, subject, _MODEL_OPTIONS)
 
 
 def server_settings(settings: Mapping[str, object]) -> ServerSettings:

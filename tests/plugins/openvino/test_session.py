@@ -22,6 +22,7 @@ from app.core.assembly.in_process import InProcessModel
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError
 from app.plugins.openvino.session import OpenVinoSession
+from app.plugins.openvino.settings import OpenVinoOptions
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
@@ -147,7 +148,7 @@ def test_order_of_inputs_does_not_select_the_graph_for_usual_shapes(tmp_path: Pa
 def test_compiled_graphs_are_kept_in_the_operators_folder(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     source = graphs.source(graphs.channel_means(tmp_path / "model.onnx"))
-    OpenVinoSession(msgspec.structs.replace(source, compile_cache=tmp_path / "cache"))
+    OpenVinoSession(msgspec.structs.replace(source, options=(OpenVinoOptions(compile_cache=tmp_path / "cache"),)))
     assert list((tmp_path / "cache").iterdir())
 
 
