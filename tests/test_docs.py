@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
 from app.core.protocols import PROTOCOLS
-from app.core.settings.model import ModelSettings, PreprocessingSettings
+from app.core.settings.model import PreprocessingSettings
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -71,7 +71,7 @@ def test_every_request_parameter_is_documented(kind: type[msgspec.Struct]) -> No
     assert [name for name in names if f"`{name}`" not in CHARIOT] == []
 
 
-@pytest.mark.parametrize("kind", [ModelSettings, PreprocessingSettings])
+@pytest.mark.parametrize("kind", [registry().model_settings_class, PreprocessingSettings])
 def test_every_model_setting_is_documented(kind: type[msgspec.Struct]) -> None:
     names = [field.name for field in msgspec.structs.fields(kind)]
     assert [name for name in names if f"`{name}`" not in MODELS] == []

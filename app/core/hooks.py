@@ -60,6 +60,16 @@ class Command(Struct, frozen=True, kw_only=True):
     run: str
 
 
+class ModelSection(Struct, frozen=True, kw_only=True):
+    """Settings of one model: the object `name` in model-settings.json, or fields at its top level without a name.
+
+    Every field of the type needs a default. `ModelSettings.of` returns the values.
+    """
+
+    type: Ref[type[Struct]]
+    name: str = ""
+
+
 class Runtime(Protocol):
     """Loads models. Of the runtimes that recognise a model, the one with the highest `priority` loads it.
 
@@ -183,6 +193,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
         model_options: options of every command that loads models, as frozen dataclasses. `ModelSource.of` returns their
             values.
+        model_settings: settings of one model.
         commands: commands of ``charioteer``.
         runtimes: load models.
         loaders: load models elsewhere.
@@ -198,6 +209,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     extra: str = ""
     settings: Sequence[type[Any]] = ()
     model_options: Sequence[type[Any]] = ()
+    model_settings: Sequence[ModelSection] = ()
     commands: Sequence[Command] = ()
     runtimes: Ref[Sequence[Runtime]] | None = None
     loaders: Ref[Sequence[ModelLoader]] | None = None

@@ -4,18 +4,20 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, defstruct, structs
 
-from app.core.hooks import API, ForeignFormat, ModelLoader, Plugin, Ref, Runtime
+from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin, Ref, Runtime
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from app.core.api import Layout
+    from app.core.settings.model import ModelSettings
     from app.core.settings.server import ModelOptions, ServerSettings
 
 GROUP = "charioteer.plugins"
@@ -80,6 +82,37 @@ class Registry:
         """Return options of core and of plugins for models."""
         return self.model_options_class(**options)
 
+    @cached_property
+    def model_settings_class(self) -> "type[ModelSettings]":
+        """Return the class of the settings of a model: those of core and of every plugin.
+
+        Raises:
+            PluginError: as `layouts`.
+        """
+        from app.core.settings.model import ModelSettings
+
+        self._owners |= {("model setting", name): "core" for name in ModelSettings.__struct_fields__}
+        added: list[tuple[str, Any, Any]] = []
+        for plugin in self.loaded.values():
+            for section in plugin.model_settings:
+                kind = section.type.load()
+                self._own(plugin, _section_names(section))
+                added += [(section.name, kind, kind())] if section.name else _defaults(kind)
+        composed = defstruct(
+            "ModelSettings",
+            added,
+            bases=(ModelSettings,),
+            module=__name__,
+            frozen=True,
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
+        return cast("type[ModelSettings]", composed)
+
+    def model_settings(self, **values: Any) -> "ModelSettings":
+        """Return settings of core and of plugins for a model."""
+        return self.model_settings_class(**values)
+
     def settings(self, **options: Any) -> "ServerSettings":
         """Return the settings of a server with these options of core and of plugins."""
         return self.settings_class(**options)
@@ -137,6 +170,14 @@ class Registry:
             found += items
         return found
 
+    def advice(self, kind: str, name: str) -> str:
+        """Return the end of an error about an unknown name: which plugin would have it; "" if none may."""
+        for skipped in self.skipped.values():
+            if (kind, name) in _all_names(skipped.plugin):
+                return f"; the plugin {skipped.plugin.name} has it, but is not loaded: {skipped.reason}"
+        disabled = sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
+        return f"; plugins that are installed, but not enabled by --plugins: {', '.join(disabled)}" if disabled else ""
+
     def owner(self, kind: str, name: str) -> str | None:
         """Return the plugin that has a name of a kind (such as ``command``), or None."""
         return self._owners.get((kind, name))
@@ -179,6 +220,26 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     for settings in (*plugin.settings, *plugin.model_options):
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
+
+
+def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
+    """Yield the names of a plugin that is not loaded, also those that need an import, unless it fails."""
+    yield from _names(plugin)
+    for section in plugin.model_settings:
+        with suppress(Exception):
+            yield from _section_names(section)
+    with suppress(Exception):
+        yield from (("runtime", runtime.name) for runtime in (plugin.runtimes.load() if plugin.runtimes else ()))
+
+
+def _section_names(section: ModelSection) -> Iterable[tuple[str, str]]:
+    names = [section.name] if section.name else section.type.load().__struct_fields__
+    return [("model setting", name) for name in names]
+
+
+def _defaults(kind: type[Struct]) -> Sequence[tuple[str, Any, Any]]:
+    """Return the name, type and default of each field."""
+    return [(item.name, item.type, item.default) for item in structs.fields(kind)]
 
 
 def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
@@ -266,7 +327,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_COMPOSED = {"ModelOptions": "model_options_class", "ServerSettings": "settings_class"}
+_COMPOSED = {
+    "ModelOptions": "model_options_class",
+    "ModelSettings": "model_settings_class",
+    "ServerSettings": "settings_class",
+}
 
 
 @cache

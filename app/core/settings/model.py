@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from app.core.plugins import registry
 from tasks.inference.request import validation_error
 from tasks.task import TaskType
 
 T = TypeVar("T")
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 SETTINGS_FILE = "model-settings.json"
 MAX_JSON_BYTES = 64 * 1024 * 1024
@@ -21,6 +24,9 @@ MAX_JSON_BYTES = 64 * 1024 * 1024
 Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(\w*)`")
 
 
 class ModelError(Exception):
@@ -80,21 +86,6 @@ class CtcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     blank: Literal["first", "last"] = "first"
 
 
-class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the `transformers` runtime runs a model.
-
-    Attributes:
-        device: the device in torch's notation, such as `cpu` or `cuda:1`; `auto` is a GPU if there is one.
-        dtype: of the weights and the computation; `auto` is float32 on a CPU, and that of the files on a GPU.
-        compile: whether to compile the model with torch.compile when it is loaded; needs a C++ compiler. A compiled
-            model runs one call at a time.
-    """
-
-    device: Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
-    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
-    compile: bool = False
-
-
 class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how the `onnxruntime` runtime runs a model's graphs.
 
@@ -108,20 +99,6 @@ class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
     devices: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=64)] | None = None
     instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
-    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
-
-
-class OpenVinoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how the `openvino` runtime runs a model's graph.
-
-    Attributes:
-        device: `cpu`, or an Intel `gpu`, `gpu:1` or `npu`.
-        streams: number of calls that run side by side on a CPU; by default the number of the server's workers.
-        threads: threads of one call on a CPU. More than one helps with few parallel requests, and slows down many.
-    """
-
-    device: Annotated[str, msgspec.Meta(pattern=r"^(cpu|npu|gpu(:\d+)?)$")] = "cpu"
-    streams: Annotated[int, msgspec.Meta(ge=1, le=256)] | None = None
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
 
 
@@ -140,6 +117,8 @@ class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a model by its owner. Unknown names are refused, to catch typos.
 
+    The objects that `read_settings` returns also have the settings of plugins.
+
     Attributes:
         name: the model's name; by default its folder's name.
         versions: the versions of a folder that are served: "all", "latest", or a list.
@@ -156,10 +135,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ctc: how the output of a text recogniser is read.
         parameters: defaults of request parameters, such as score_threshold.
         onnxruntime: where and how ONNX Runtime runs it.
-        openvino: where and how OpenVINO runs it.
         precision: of the computation; bf16 needs the runtime openvino, and int8 a quantised graph. Both change answers
             slightly.
-        transformers: where and how torch runs it.
         implementation: the class of a Python model, as ``module:Class``.
         arguments: keyword arguments of the constructor of that class.
         instances: number of objects of the class, each with its own thread.
@@ -167,8 +144,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         max_waiting: requests for it that may wait for a worker; further ones are refused at once.
         timeout_seconds: timeout of a call of ``predict``; for an isolated model, of any call.
         load_timeout_seconds: timeout of constructing such an object and loading its model.
-        isolate: whether it runs in its own process, with any runtime.
-        memory_limit_bytes: memory that this process may reserve (RLIMIT_DATA of setrlimit(2)).
     """
 
     name: str | None = None
@@ -187,9 +162,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ctc: CtcSettings = CtcSettings()
     parameters: Mapping[str, object] = {}
     onnxruntime: OnnxRuntimeSettings = OnnxRuntimeSettings()
-    openvino: OpenVinoSettings = OpenVinoSettings()
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
-    transformers: TransformersSettings = TransformersSettings()
     implementation: str | None = None
     arguments: Mapping[str, object] = {}
     instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
@@ -197,8 +170,16 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_waiting: Annotated[int, msgspec.Meta(ge=0)] | None = None
     timeout_seconds: Seconds = 60.0
     load_timeout_seconds: Seconds = 600.0
-    isolate: bool = False
-    memory_limit_bytes: Annotated[int, msgspec.Meta(ge=256 * 1024 * 1024)] | None = None
+
+    def of(self, kind: type[StructT]) -> StructT:
+        """Return the settings of a plugin, of the type that it lists in `Plugin.model_settings`.
+
+        Settings that were not read from a file may lack them; the result then has their defaults.
+        """
+        section = next((value for name in self.__struct_fields__ if type(value := getattr(self, name)) is kind), None)
+        if section is not None:
+            return section
+        return kind(**{name: getattr(self, name) for name in kind.__struct_fields__ if hasattr(self, name)})
 
 
 class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,17 +248,18 @@ def read_settings(folder: Path) -> ModelSettings:
     Raises:
         ModelError: naming the file and the invalid field.
     """
-    path = folder / SETTINGS_FILE
+    path, kind = folder / SETTINGS_FILE, registry().model_settings_class
     try:
-        return read_json_file(path, ModelSettings) if path.is_file() else ModelSettings()
+        return read_json_file(path, kind) if path.is_file() else kind()
     except ModelError as error:
         raise ModelError(f"{error}{_known_names(str(error).removeprefix(f'{path}: '))}") from None
 
 
 def _known_names(error_text: str) -> str:
     """Return the known names if `error_text` is about an unknown one, else ""."""
-    if error_text.startswith("Object contains unknown field"):
-        return f"; known are {', '.join(ModelSettings.__struct_fields__)}"
+    if unknown := _UNKNOWN.match(error_text):
+        known = ", ".join(registry().model_settings_class.__struct_fields__)
+        return f"; known are {known}{registry().advice('model setting', unknown[1])}"
     return f"; known are {', '.join(TaskType)}" if error_text.startswith("task_type: Invalid enum value") else ""
 
 

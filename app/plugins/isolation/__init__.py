@@ -1,6 +1,6 @@
 """Models in processes of their own."""
 
-from app.core.hooks import Plugin, Ref
+from app.core.hooks import ModelSection, Plugin, Ref
 from app.plugins.isolation.settings import IsolationOptions
 
 plugin = Plugin(
@@ -8,6 +8,7 @@ plugin = Plugin(
     name="isolation",
     summary="Models in processes of their own.",
     model_options=(IsolationOptions,),
+    model_settings=(ModelSection(type=Ref("app.plugins.isolation.settings:IsolationSettings")),),
     loaders=Ref("app.plugins.isolation.loader:LOADERS"),
     start=Ref("app.plugins.isolation.restarts:start"),
 )

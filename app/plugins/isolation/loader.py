@@ -5,7 +5,7 @@ from functools import partial
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
-from app.plugins.isolation.settings import IsolationOptions
+from app.plugins.isolation.settings import IsolationOptions, IsolationSettings
 from metadata.model import ModelMetadata
 
 # The methods import late: few models are isolated, and the server starts faster.
@@ -20,7 +20,7 @@ class SubprocessLoader:
         Raises:
             ModelError: if the settings limit the memory of a model that is not.
         """
-        settings = source.settings
+        settings = source.settings.of(IsolationSettings)
         isolate = settings.isolate or source.of(IsolationOptions).isolate
         if settings.memory_limit_bytes is not None and not isolate:
             raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')

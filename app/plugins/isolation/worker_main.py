@@ -28,6 +28,7 @@ from app.core.engine.models.servable import HealthReporting, Servable
 from app.core.runtimes.remote import Binding, Failure, ModelUnavailable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.isolation.messages import Call, MissingMemoryError, receive, send
+from app.plugins.isolation.settings import IsolationSettings
 from tasks.inference.error import ErrorKind, InferenceError
 
 _logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def _bind_to_server(name: str) -> None:
 
 
 def _run_job(job: Callable[[ModelSource], object], source: ModelSource) -> object:
-    max_bytes, limit = source.settings.memory_limit_bytes, ""
+    max_bytes, limit = source.settings.of(IsolationSettings).memory_limit_bytes, ""
     if max_bytes is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
         limit = f" (the memory limit of its process is {max_bytes:,} bytes)"

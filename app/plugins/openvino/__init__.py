@@ -1,6 +1,6 @@
 """ONNX models on OpenVINO."""
 
-from app.core.hooks import Plugin, Ref
+from app.core.hooks import ModelSection, Plugin, Ref
 from app.plugins.openvino.settings import OpenVinoOptions
 
 plugin = Plugin(
@@ -9,5 +9,6 @@ plugin = Plugin(
     summary="ONNX models on OpenVINO.",
     extra="openvino",
     model_options=(OpenVinoOptions,),
+    model_settings=(ModelSection(type=Ref("app.plugins.openvino.settings:OpenVinoSettings"), name="openvino"),),
     runtimes=Ref("app.plugins.openvino.runtime:RUNTIMES"),
 )

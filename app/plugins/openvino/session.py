@@ -20,7 +20,7 @@ from app.core.runtimes.onnxruntime.loading import open_session
 from app.core.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ServerSettings
-from app.plugins.openvino.settings import OpenVinoOptions
+from app.plugins.openvino.settings import OpenVinoOptions, OpenVinoSettings
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import Datatype
@@ -120,13 +120,13 @@ class _CompiledGraph:
 
 
 def _device(core: Any, source: ModelSource) -> str:
-    kind, _, index = source.settings.openvino.device.partition(":")
+    name = source.settings.of(OpenVinoSettings).device
+    kind, _, index = name.partition(":")
     device = kind.upper() + (f".{index}" if index else "")
     available = [name.lower().replace(".", ":") for name in core.available_devices]
     if device not in core.available_devices and f"{device}.0" not in core.available_devices:
         raise ModelError(
-            f"{source.folder}: openvino.device: OpenVINO finds no {source.settings.openvino.device} on this machine, "
-            f"only {', '.join(available)}"
+            f"{source.folder}: openvino.device: OpenVINO finds no {name} on this machine, only {', '.join(available)}"
         )
     return device
 
@@ -135,7 +135,7 @@ def _configuration(
     core: Any, device: str, source: ModelSource, file: Path
 ) -> tuple[Mapping[str, object], Sequence[Fact]]:
     """Return OpenVINO's properties for a device, and facts about them."""
-    settings, precision = source.settings.openvino, source.settings.precision
+    settings, precision = source.settings.of(OpenVinoSettings), source.settings.precision
     streams = settings.streams or ServerSettings().worker_count
     # Without this hint OpenVINO chooses bf16 or fp16 where they are faster.
     config: dict[str, object] = {"INFERENCE_PRECISION_HINT": _HINTS[precision], "PERFORMANCE_HINT": "LATENCY"}

@@ -1,6 +1,6 @@
 """Hugging Face and timm models on torch, and their export to ONNX."""
 
-from app.core.hooks import Command, Plugin, Ref
+from app.core.hooks import Command, ModelSection, Plugin, Ref
 
 plugin = Plugin(
     api=1,
@@ -14,5 +14,6 @@ plugin = Plugin(
             help="Export a transformers model to ONNX and compare both.",
         ),
     ),
+    model_settings=(ModelSection(type=Ref("app.plugins.torch.settings:TransformersSettings"), name="transformers"),),
     runtimes=Ref("app.plugins.torch.runtime:RUNTIMES"),
 )

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.engine.error_text import needs_extra
-from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, TransformersSettings, read_json_file
+from app.core.plugins import registry
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.plugins.torch.architecture import ModelSpec, read_model_spec
 from app.plugins.torch.framework import first_line, framework
 from app.plugins.torch.images import load_image_processor
 from app.plugins.torch.network import Network, load_network
+from app.plugins.torch.settings import TransformersSettings
 from tasks.vision.image import Image
 
 _OUTPUTS: dict[str, Sequence[str]] = {
@@ -48,7 +50,8 @@ class Exporter:
         with needs_extra("charioteer export", "torch", ModelError):
             self._onnx: Any = importlib.import_module("onnx")
         exact = TransformersSettings(device="cpu", dtype="float32")
-        settings = msgspec.structs.replace(source.settings, runtime="transformers", transformers=exact)
+        values = msgspec.structs.asdict(source.settings)
+        settings = registry().model_settings(**{**values, "runtime": "transformers", "transformers": exact})
         self.source = msgspec.structs.replace(source, file=None, settings=settings)
         self._spec: ModelSpec = read_model_spec(self.source)
         if self._spec.kind not in _OUTPUTS:

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from app.core.settings.model import ModelError, TransformersSettings
+from app.core.settings.model import ModelError
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.framework import first_line, framework
+from app.plugins.torch.settings import TransformersSettings
 from metadata.model import Fact, Origin
 
 _MAX_NAMED = 3
@@ -69,7 +70,7 @@ def load_network(spec: ModelSpec) -> Network:
         ModelError: if the weights cannot be loaded, are missing, or have other shapes.
     """
     torch, transformers = framework().torch, framework().transformers
-    folder, settings = spec.source.folder, spec.source.settings.transformers
+    folder, settings = spec.source.folder, spec.source.settings.of(TransformersSettings)
     device = _device(torch, settings, folder.name)
     dtype = _dtype(torch, settings, device)
     try:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from app.core.plugins import registry
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
-from app.core.settings.model import SETTINGS_FILE, ModelSettings, ModelSource
+from app.core.settings.model import SETTINGS_FILE, ModelSource
 from app.plugins.tuning.quantization import read_own_settings
 
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
@@ -53,7 +54,7 @@ def current_candidate(source: ModelSource, *, is_graph: bool) -> Candidate:
     return Candidate(
         batch=batch,
         delay_ms=settings.batching.max_delay_ms if batch > 1 else 0.0,
-        threads=(settings.openvino if runtime == OPENVINO else settings.onnxruntime).threads,
+        threads=getattr(settings, runtime or ONNXRUNTIME).threads,
         runtime=runtime,
         precision=settings.precision,
         reduced_decode=settings.preprocessing.reduced_decode,
@@ -82,7 +83,7 @@ def variants(
 def with_candidate(source: ModelSource, candidate: Candidate, workers: int) -> ModelSource:
     """Return the model with the settings of a candidate."""
     settings = _merged(msgspec.to_builtins(source.settings), candidate, workers)
-    return msgspec.structs.replace(source, settings=msgspec.convert(settings, ModelSettings))
+    return msgspec.structs.replace(source, settings=msgspec.convert(settings, registry().model_settings_class))
 
 
 def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSettings, read_settings
 from tasks.task import TaskType
 
@@ -14,7 +15,7 @@ def settings(folder: Path, content: bytes) -> ModelSettings:
 
 
 def test_missing_file_gives_defaults(tmp_path: Path) -> None:
-    assert read_settings(tmp_path) == ModelSettings()
+    assert read_settings(tmp_path) == registry().model_settings()
 
 
 def test_fields_are_read(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ import pytest
 
 from app.core.assembly.discovery import discover
 from app.core.assembly.models import describe, load
-from app.core.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings, TransformersSettings
+from app.core.plugins import registry
+from app.core.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings
 from app.plugins.torch.files import check_files
 from app.plugins.torch.runtime import TRANSFORMERS
+from app.plugins.torch.settings import TransformersSettings
 from metadata.model import Origin
 from tasks.task import TaskType
 from tests.plugins.torch.asking import answers, image_input, scene
@@ -25,7 +27,7 @@ RUNTIME = TRANSFORMERS
 
 
 def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSource:
-    return ModelSource(name="m", version="1", folder=folder, file=file, settings=ModelSettings(**settings))
+    return ModelSource(name="m", version="1", folder=folder, file=file, settings=registry().model_settings(**settings))
 
 
 def test_config_beside_weights_is_recognised(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.settings.model import ModelSettings, ModelSource, TransformersSettings
+from app.core.plugins import registry
+from app.core.settings.model import ModelSource
 from app.plugins.torch.architecture import read_model_spec
 from app.plugins.torch.heads.text_classification import TOLERANCE, TextScorer
 from app.plugins.torch.network import load_network
+from app.plugins.torch.settings import TransformersSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.request import TextItem
 
@@ -80,7 +82,7 @@ def test_model_affected_by_padding_answers_one_by_one(texts_of: Callable[..., An
 
 
 def test_16_bit_models_answer_one_by_one(folder_of: Callable[[str], Path]) -> None:
-    settings = ModelSettings(transformers=TransformersSettings(dtype="bfloat16"))
+    settings = registry().model_settings(transformers=TransformersSettings(dtype="bfloat16"))
     folder = folder_of("text_classifier")
     known = read_model_spec(ModelSource(name="m", version="1", folder=folder, settings=settings))
     assert not TextScorer(known, load_network(known), softmax).is_batched

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.core.engine.models.servable import Servable
-from app.core.settings.model import ModelSettings, ModelSource, TransformersSettings
+from app.core.plugins import registry
+from app.core.settings.model import ModelSource
 from app.plugins.torch.runtime import TRANSFORMERS
+from app.plugins.torch.settings import TransformersSettings
 from tests.plugins.torch.asking import answers, image_input, scene, text_input
 
 pytestmark = pytest.mark.slow
@@ -21,7 +23,7 @@ def test_models_loaded_concurrently_keep_their_dtype(folder_of: Callable[[str], 
         # transformers sets the dtype for the entire process while it reads weights.
         settings = TransformersSettings(dtype="bfloat16" if name in ("vit", "clip") else "float32")
         source = ModelSource(
-            name=name, version="1", folder=folder_of(name), settings=ModelSettings(transformers=settings)
+            name=name, version="1", folder=folder_of(name), settings=registry().model_settings(transformers=settings)
         )
         return TRANSFORMERS.load(source)
 

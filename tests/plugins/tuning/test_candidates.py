@@ -11,10 +11,10 @@ from app.core.settings.model import (
     ModelError,
     ModelSource,
     OnnxRuntimeSettings,
-    OpenVinoSettings,
     PreprocessingSettings,
     read_settings,
 )
+from app.plugins.openvino.settings import OpenVinoSettings
 from app.plugins.tuning.candidates import (
     Candidate,
     all_candidates,
@@ -70,7 +70,7 @@ def test_written_settings_are_those_that_were_measured_and_keep_the_others(tmp_p
     settings = read_settings(tmp_path)
     assert (settings.runtime, settings.precision) == ("openvino", "bf16")
     assert settings.batching == BatchingSettings(max_size=8, max_delay_ms=2.5)
-    assert settings.openvino == OpenVinoSettings(threads=2, streams=2)
+    assert settings.of(OpenVinoSettings) == OpenVinoSettings(threads=2, streams=2)
     assert settings.onnxruntime == OnnxRuntimeSettings(instances=2)
     assert settings.preprocessing == PreprocessingSettings(scale=1.0, reduced_decode=True)
     assert settings.labels == ("a", "b")

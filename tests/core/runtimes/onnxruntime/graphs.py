@@ -12,7 +12,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from app.core.settings.model import ModelSettings, ModelSource
+from app.core.plugins import registry
+from app.core.settings.model import ModelSource
 
 OPSET = 17
 Floats = NDArray[np.float32]
@@ -194,7 +195,7 @@ def logit(probability: float) -> float:
 
 def source(file: Path, **settings: Any) -> ModelSource:
     """Return the source of a one-file model, with settings validated like a settings file."""
-    checked = msgspec.json.decode(json.dumps(settings), type=ModelSettings)
+    checked = msgspec.json.decode(json.dumps(settings), type=registry().model_settings_class)
     return ModelSource(name="model", version="1", folder=file.parent, file=file, settings=checked)
 
 

@@ -1,0 +1,78 @@
+"""Settings of one model, composed of those of core and of plugins."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.core.hooks import ModelSection, Plugin, Ref
+from app.core.plugins import PluginError, Registry, registry
+from app.core.settings.model import ModelError, ModelSettings, read_settings
+from app.plugins.isolation.settings import IsolationSettings
+from app.plugins.openvino.settings import OpenVinoSettings
+
+
+class Ring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    radius: int = 3
+
+
+def plugin(name: str, section: str, **fields: Any) -> Plugin:
+    sections = (ModelSection(type=Ref(f"{__name__}:Ring"), name=section),)
+    return Plugin(api=1, name=name, summary="For a test.", model_settings=sections, **fields)
+
+
+def read(folder: Path, content: str) -> ModelSettings:
+    (folder / "model-settings.json").write_text(content)
+    return read_settings(folder)
+
+
+def test_sections_and_fields_of_plugins_are_read(tmp_path: Path) -> None:
+    settings = read(tmp_path, '{"openvino": {"streams": 2}, "isolate": true, "labels": ["a"]}')
+    assert settings.of(OpenVinoSettings) == OpenVinoSettings(streams=2)
+    assert settings.of(IsolationSettings) == IsolationSettings(isolate=True)
+    assert settings.labels == ("a",)
+
+
+def test_settings_of_core_alone_have_the_defaults_of_plugins() -> None:
+    assert ModelSettings().of(OpenVinoSettings) == OpenVinoSettings()
+    assert ModelSettings().of(IsolationSettings) == IsolationSettings()
+
+
+def test_invalid_field_of_a_plugin_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"openvino\.streams: Expected"):
+        read(tmp_path, '{"openvino": {"streams": 0}}')
+    with pytest.raises(ModelError, match="memory_limit_bytes: Expected"):
+        read(tmp_path, '{"memory_limit_bytes": 1}')
+
+
+def test_composed_settings_can_be_pickled(tmp_path: Path) -> None:
+    settings = read(tmp_path, '{"transformers": {"device": "cpu"}, "isolate": true}')
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_section_is_an_object_and_without_a_name_its_fields_are_top_level() -> None:
+    named, flat = Registry([plugin("a", "ring")]), Registry([plugin("a", "")])
+    assert named.model_settings(ring=Ring(radius=4)).of(Ring) == Ring(radius=4)
+    assert flat.model_settings(radius=5).of(Ring) == Ring(radius=5)
+
+
+@pytest.mark.parametrize(("section", "name"), [("labels", "labels"), ("", "radius")])
+def test_setting_that_exists_already_is_rejected(section: str, name: str) -> None:
+    plugins = Registry([plugin("a", section), plugin("b", section)])
+    with pytest.raises(PluginError, match=f"already has the model setting {name}"):
+        assert plugins.model_settings_class
+
+
+def test_unknown_setting_names_the_skipped_plugin_that_has_it() -> None:
+    plugins = Registry([plugin("a", "ring", requires=("absent",))])
+    expected = "; the plugin a has it, but is not loaded: it requires the plugin absent, which is not loaded"
+    assert plugins.advice("model setting", "ring") == expected
+    assert plugins.advice("model setting", "rang") == ""
+
+
+def test_unknown_setting_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"unknown field `no_such`; known are name, version, .*openvino"):
+        read(tmp_path, '{"no_such": {}}')
+    assert registry().advice("model setting", "no_such") == ""
