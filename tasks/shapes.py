@@ -10,15 +10,10 @@ from numpy.typing import NDArray
 from tasks.image_segmentation import SegmentedObject
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
-from tasks.task import Geometry, TaskType
+from tasks.task import Geometry
 from tasks.vision.contours import MAX_PIXELS, contours_inside
 
 Shape = DetectedObject | OrientedObject | SegmentedObject
-
-GEOMETRIES: Mapping[str, Geometry] = {
-    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
-}
-"""The geometry of each task type with objects."""
 
 _RECORDS: Mapping[Geometry, type[Shape]] = {
     "box": DetectedObject,

@@ -32,6 +32,8 @@ class TaskType(StrEnum):
 
     Commands, page, export, evaluation, metrics and drift read what a task type takes and returns. Explanations measure
     how important the `explains` of an input are for a score; for models that return texts, for the answer's likelihood.
+
+    Plugins add others (`add`): ``TaskType(name)`` returns them, iteration does not.
     """
 
     _value_: str
@@ -53,6 +55,37 @@ class TaskType(StrEnum):
         member.takes, member.returns, member.explains, member.geometry = takes, returns, explains, geometry
         return member
 
+    @classmethod
+    def add(
+        cls, name: str, takes: InputKind, returns: ResultKind, explains: ExplainedPart, geometry: Geometry | None = None
+    ) -> "TaskType":
+        """Add the task type of a plugin, and return it. A second call with the same values returns the same object.
+
+        Raises:
+            ValueError: if another task type has the name.
+        """
+        properties = takes, returns, explains, geometry
+        if (existing := _added.get(name)) is not None:
+            found = existing.takes, existing.returns, existing.explains, existing.geometry
+            if found == properties:
+                return existing
+        if existing is not None or name in cls.__members__:
+            raise ValueError(f"the task type {name} exists already")
+        # Flags of the standard library make members that are not declared in the same way.
+        member = _added[name] = str.__new__(cls, name)
+        member._name_ = member._value_ = name
+        member.takes, member.returns, member.explains, member.geometry = properties
+        if returns == "classes":
+            BEST_ONLY.add(name)
+        if geometry is not None:
+            GEOMETRIES[name] = geometry
+        return member
+
+    @classmethod
+    def _missing_(cls, value: object) -> "TaskType | None":
+        """Return the task type of a plugin. Decoding and unpickling come here, too."""
+        return _added.get(str(value))
+
     IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION", "image", "classes", "pixels"
     OBJECT_DETECTION = "OBJECT_DETECTION", "image", "objects", "pixels", "box"
     ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION", "image", "objects", "pixels", "oriented"
@@ -64,8 +97,20 @@ class TaskType(StrEnum):
     TENSOR = "TENSOR", "tensor", "tensors", "numbers"
 
 
-BEST_ONLY = frozenset(task_type for task_type in TaskType if task_type.returns == "classes")
+BEST_ONLY: set[str] = {task_type.value for task_type in TaskType if task_type.returns == "classes"}
 """Tasks whose answers contain every class, the best first: statistics count only the best."""
+
+GEOMETRIES: dict[str, Geometry] = {
+    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
+}
+"""The geometry of each task type with objects."""
+
+_added: dict[str, TaskType] = {}
+
+
+def all_task_types() -> Sequence[TaskType]:
+    """Return the built-in task types and those of plugins."""
+    return (*TaskType, *_added.values())
 
 
 InputT = TypeVar("InputT")

@@ -10,9 +10,11 @@ from app.core.engine.request_context import RequestContext
 from app.core.protocols.protocol import Endpoint
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.server.auth.http_access import requires
+from app.core.runtimes.python.task_adapters import TaskAdapter
 from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
 from metadata.model import ModelMetadata
+from tasks.task import TaskType
 
 __all__ = (
     "CollectorRegistry",
@@ -30,4 +32,6 @@ __all__ = (
     "Servable",
     "ServerSettings",
     "requires",
+    "TaskAdapter",
+    "TaskType",
 )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         RecordSink,
         Servable,
         ServerSettings,
+        TaskAdapter,
+        TaskType,
     )
 
 API = 1
@@ -68,6 +70,13 @@ class ModelSection(Struct, frozen=True, kw_only=True):
 
     type: Ref[type[Struct]]
     name: str = ""
+
+
+class TaskSupport(Struct, frozen=True, kw_only=True):
+    """A task type that `TaskType.add` returned, and how a Python class answers it; None if no class can."""
+
+    task_type: TaskType
+    adapter: Ref[TaskAdapter] | None = None
 
 
 class Runtime(Protocol):
@@ -195,6 +204,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
             values.
         model_settings: settings of one model.
         commands: commands of ``charioteer``.
+        task_types: what models can answer, beside the tasks of core.
         runtimes: load models.
         loaders: load models elsewhere.
         formats: read files of other servers and frameworks.
@@ -211,6 +221,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     model_options: Sequence[type[Any]] = ()
     model_settings: Sequence[ModelSection] = ()
     commands: Sequence[Command] = ()
+    task_types: Ref[Sequence[TaskSupport]] | None = None
     runtimes: Ref[Sequence[Runtime]] | None = None
     loaders: Ref[Sequence[ModelLoader]] | None = None
     formats: Ref[Sequence[ForeignFormat]] | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, defstruct, structs
 
-from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin, Ref, Runtime
+from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin, Ref, Runtime, TaskSupport
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -91,6 +91,8 @@ class Registry:
         """
         from app.core.settings.model import ModelSettings
 
+        # Settings name task types, so that these must exist before the first settings are read.
+        _ = self.task_types
         self._owners |= {("model setting", name): "core" for name in ModelSettings.__struct_fields__}
         added: list[tuple[str, Any, Any]] = []
         for plugin in self.loaded.values():
@@ -135,6 +137,15 @@ class Registry:
         """
         found = self._imported("runtimes", lambda item: [("runtime", f"{item.name} of priority {item.priority}")])
         return sorted(found, key=lambda runtime: runtime.priority, reverse=True)
+
+    @cached_property
+    def task_types(self) -> "Sequence[TaskSupport]":
+        """Return the task types of plugins.
+
+        Raises:
+            PluginError: as `layouts`.
+        """
+        return self._imported("task_types", lambda support: [("task", str(support.task_type))])
 
     @cached_property
     def loaders(self) -> "Sequence[ModelLoader]":
@@ -229,7 +240,9 @@ def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
         with suppress(Exception):
             yield from _section_names(section)
     with suppress(Exception):
-        yield from (("runtime", runtime.name) for runtime in (plugin.runtimes.load() if plugin.runtimes else ()))
+        yield from (("task", str(item.task_type)) for item in (plugin.task_types.load() if plugin.task_types else ()))
+    with suppress(Exception):
+        yield from (("runtime", item.name) for item in (plugin.runtimes.load() if plugin.runtimes else ()))
 
 
 def _section_names(section: ModelSection) -> Iterable[tuple[str, str]]:

@@ -12,7 +12,7 @@ import msgspec
 
 from app.core.plugins import registry
 from tasks.inference.request import validation_error
-from tasks.task import TaskType
+from tasks.task import TaskType, all_task_types
 
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -27,6 +27,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(\w*)`")
+_UNKNOWN_TASK = re.compile(r"task_type: Invalid enum value '?([^']*)'?")
 
 
 class ModelError(Exception):
@@ -260,7 +261,9 @@ def _known_names(error_text: str) -> str:
     if unknown := _UNKNOWN.match(error_text):
         known = ", ".join(registry().model_settings_class.__struct_fields__)
         return f"; known are {known}{registry().advice('model setting', unknown[1])}"
-    return f"; known are {', '.join(TaskType)}" if error_text.startswith("task_type: Invalid enum value") else ""
+    if unknown := _UNKNOWN_TASK.match(error_text):
+        return f"; known are {', '.join(all_task_types())}{registry().advice('task', unknown[1])}"
+    return ""
 
 
 def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False) -> T:

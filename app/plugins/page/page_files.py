@@ -10,7 +10,7 @@ from litestar import Response
 
 from app.core.protocols.protocol import HttpRequest
 from app.core.settings.server import DEMO_IMAGES
-from tasks.task import Geometry, TaskType
+from tasks.task import Geometry, TaskType, all_task_types
 
 # Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
 # from dropped files are blobs.
@@ -70,7 +70,7 @@ def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: st
     """
     tasks = {
         task_type: {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
-        for task_type in TaskType
+        for task_type in all_task_types()
     }
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
     html = html.replace("{root}", root).replace("{views}", " ".join(views)).replace("{opens}", initial_view)

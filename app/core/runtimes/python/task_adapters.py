@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
+from app.core.plugins import registry
 from app.core.runtimes.python.outputs.image_objects import read_detections, read_oriented_detections, read_segments
 from app.core.runtimes.python.outputs.labelled_scores import read_classification
 from app.core.runtimes.python.outputs.tensor import read_tensors
@@ -105,11 +106,13 @@ def task_adapter(task_type: object, target: object) -> TaskAdapter:
     Raises:
         ModelError: if the task type is unknown, or the declaration is missing or invalid.
     """
-    known = ", ".join((*TASK_ADAPTERS, TaskType.TENSOR))
+    added = {support.task_type: support.adapter for support in registry().task_types if support.adapter is not None}
+    known = ", ".join((*TASK_ADAPTERS, *added, TaskType.TENSOR))
     if task_type is None:
         raise ModelError(f'a Python model must declare its "task_type", one of {known}')
     if task_type != TaskType.TENSOR:
-        adapter = TASK_ADAPTERS.get(cast("TaskType", str(task_type)))
+        name = cast("TaskType", str(task_type))
+        adapter = added[name].load() if name in added else TASK_ADAPTERS.get(name)
         if adapter is None:
             raise ModelError(f"task_type: Expected one of {known}, got {str(task_type)!r}")
         return adapter

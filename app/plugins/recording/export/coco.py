@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.plugins.recording.inference import Batches, Exported, RecordedImage, RecordedInference, format_timestamp
-from tasks.shapes import GEOMETRIES, read_outlines
-from tasks.task import Geometry
+from tasks.shapes import read_outlines
+from tasks.task import GEOMETRIES, Geometry
 from tasks.vision.contours import mask_of_contours
 
 _HALF_PIXEL = 0.5

@@ -15,8 +15,8 @@ import yaml
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import read_image
 from app.plugins.recording.inference import Batches, Exported, RecordedImage
-from tasks.shapes import GEOMETRIES, read_outlines
-from tasks.task import Geometry
+from tasks.shapes import read_outlines
+from tasks.task import GEOMETRIES, Geometry
 
 _ENDINGS = {"jpeg2000": "jp2", "mpo": "jpg"}
 """The usual endings of Pillow's formats with other names. Phones write JPEGs with several images (MPO)."""
