@@ -89,17 +89,23 @@ def server_settings(settings: Mapping[str, object]) -> ServerSettings:
     Raises:
         SettingsError: naming the setting that is unknown, not available behind Ray, or out of its range.
     """
-    known = {field.name for field in fields(ServerSettings)} - _NOT_BEHIND_RAY.keys()
+    kind = registry().settings_class
+    known = {field.name for field in fields(kind)} - _NOT_BEHIND_RAY.keys()
     for name in settings:
         if name in _CONNECTION_SETTINGS:
             raise SettingsError(f"settings.{name}: this has no effect, because Ray's proxy accepts the connections")
         if name not in known:
             raise SettingsError(f"settings.{name}: Expected one of {', '.join(sorted(known))}")
     try:
-        converted = msgspec.convert({**settings, **_NOT_BEHIND_RAY}, ServerSettings, strict=False, dec_hook=_path)
+        converted = msgspec.convert({**settings, **_NOT_BEHIND_RAY}, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}") from None
-    for argument in App(default_command=_take_settings).assemble_argument_collection():
+
+    def take_settings(_: Any = kind()) -> None:  # noqa: B008
+        """Take the settings as a command does, so that they have the validators of options."""
+
+    take_settings.__annotations__["_"] = kind
+    for argument in App(default_command=take_settings).assemble_argument_collection():
         name = argument.field_info.name
         if name in settings:
             value = getattr(converted, name)
@@ -111,10 +117,6 @@ def server_settings(settings: Mapping[str, object]) -> ServerSettings:
             if isinstance(value, float) and not math.isfinite(value):
                 raise SettingsError(f"settings.{name}: Expected a finite number, got {value}")
     return converted
-
-
-def _take_settings(_: ServerSettings = ServerSettings()) -> None:  # noqa: B008
-    """Take the settings as a command does, so that they have the validators of options."""
 
 
 def _path(kind: type, value: object) -> object:
