@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
-from app.core.protocols import PROTOCOLS
 from app.core.settings.model import PreprocessingSettings
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
 from tasks.task import TaskType
 from tests.installed.environments import DEVELOPER_EXTRAS, EXTRAS
+from tests.support.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.protocols import LISTENERS, PROTOCOLS
+from tests.support.protocols import LISTENERS, PROTOCOLS
 
 PROTOCOL_MODULES = Path(__file__).parents[1] / "app" / "core" / "protocols"
 PROTOCOL_FOLDERS = sorted(path.parent.name for path in PROTOCOL_MODULES.glob("*/__init__.py"))

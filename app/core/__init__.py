@@ -27,4 +27,5 @@ plugin = Plugin(
     ),
     runtimes=Ref("app.core.runtimes.runtime:RUNTIMES"),
     layouts=Ref("app.core.runtimes.onnxruntime.layouts.families:LAYOUTS"),
+    protocols=Ref("app.core.protocols:core_protocols"),
 )

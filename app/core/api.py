@@ -7,10 +7,11 @@ from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.protocol import Endpoint
+from app.core.protocols.grpc_protocol import GrpcProtocol
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
-from app.core.server.auth.http_access import requires
 from app.core.runtimes.python.task_adapters import TaskAdapter
+from app.core.server.auth.http_access import requires
 from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
 from metadata.model import ModelMetadata
@@ -20,7 +21,10 @@ __all__ = (
     "CollectorRegistry",
     "Endpoint",
     "Engine",
+    "GrpcProtocol",
     "HTTPRouteHandler",
+    "HttpListener",
+    "HttpProtocol",
     "ImportedConfig",
     "InferenceObserver",
     "Layout",
@@ -31,7 +35,7 @@ __all__ = (
     "RequestContext",
     "Servable",
     "ServerSettings",
-    "requires",
     "TaskAdapter",
     "TaskType",
+    "requires",
 )

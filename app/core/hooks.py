@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         CollectorRegistry,
         Endpoint,
         Engine,
+        GrpcProtocol,
+        HttpListener,
+        HttpProtocol,
         HTTPRouteHandler,
         ImportedConfig,
         InferenceObserver,
@@ -143,6 +146,30 @@ class ForeignFormat(Struct, frozen=True, kw_only=True):
     advice: Callable[[Path], str] = lambda _: ""
 
 
+class Port(Struct, frozen=True, kw_only=True):
+    """A protocol with an HTTP port of its own. Pages of `origins` may send requests to it; ``*`` is any origin."""
+
+    protocol: HttpListener
+    port: int
+    origins: Sequence[str] = ()
+
+
+class Protocols(Struct, frozen=True, kw_only=True):
+    """Wire protocols.
+
+    Attributes:
+        http: protocols of the main port.
+        ports: protocols with ports of their own.
+        grpc: gRPC services.
+        grpc_ports: further ports of the gRPC server, by the name in the start message.
+    """
+
+    http: Sequence[HttpProtocol] = ()
+    ports: Sequence[Port] = ()
+    grpc: Sequence[GrpcProtocol] = ()
+    grpc_ports: Mapping[str, int] = {}
+
+
 class Host(Protocol):
     """The server that `Plugin.start` extends, before its first request."""
 
@@ -209,6 +236,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         loaders: load models elsewhere.
         formats: read files of other servers and frameworks.
         layouts: how outputs of ONNX models are recognised and decoded.
+        protocols: returns the enabled protocols of a server.
         start: called once for each server; returns what the plugin adds to it.
     """
 
@@ -226,4 +254,5 @@ class Plugin(Struct, frozen=True, kw_only=True):
     loaders: Ref[Sequence[ModelLoader]] | None = None
     formats: Ref[Sequence[ForeignFormat]] | None = None
     layouts: Ref[Sequence[Layout]] | None = None
+    protocols: Ref[Callable[[ServerSettings], Protocols]] | None = None
     start: Ref[Callable[[Host], Parts]] | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, defstruct, structs
 
-from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin, Ref, Runtime, TaskSupport
+from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin, Protocols, Ref, Runtime, TaskSupport
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -189,6 +189,25 @@ class Registry:
         disabled = sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
         return f"; plugins that are installed, but not enabled by --plugins: {', '.join(disabled)}" if disabled else ""
 
+    def protocols(self, settings: "ServerSettings") -> Protocols:
+        """Return the enabled protocols of a server.
+
+        Raises:
+            PluginError: if a name exists twice.
+        """
+        found: list[Protocols] = []
+        for plugin in self.loaded.values():
+            if plugin.protocols is not None:
+                protocols = plugin.protocols.load()(settings)
+                self._own(plugin, _protocol_names(protocols))
+                found.append(protocols)
+        return Protocols(
+            http=[protocol for protocols in found for protocol in protocols.http],
+            ports=[port for protocols in found for port in protocols.ports],
+            grpc=[protocol for protocols in found for protocol in protocols.grpc],
+            grpc_ports={name: port for protocols in found for name, port in protocols.grpc_ports.items()},
+        )
+
     def owner(self, kind: str, name: str) -> str | None:
         """Return the plugin that has a name of a kind (such as ``command``), or None."""
         return self._owners.get((kind, name))
@@ -255,13 +274,20 @@ def _defaults(kind: type[Struct]) -> Sequence[tuple[str, Any, Any]]:
     return [(item.name, item.type, item.default) for item in structs.fields(kind)]
 
 
+def _protocol_names(protocols: Protocols) -> Iterable[tuple[str, str]]:
+    for protocol in (*protocols.http, *(port.protocol for port in protocols.ports), *protocols.grpc):
+        yield "protocol", protocol.name
+    for name in protocols.grpc_ports:
+        yield "gRPC port", name
+
+
 def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
-    """Return plugins by name, each after those that it requires.
+    """Return core, and then plugins by name, each after those that it requires.
 
     Raises:
         PluginError: if plugins require each other in a circle.
     """
-    pending = sorted(plugins, key=lambda plugin: plugin.name)
+    pending = sorted(plugins, key=lambda plugin: (plugin.name != "core", plugin.name))
     names = {plugin.name for plugin in pending}
     ordered: list[Plugin] = []
     while pending:

@@ -23,7 +23,7 @@ import httpx
 import pytest
 from litestar.testing import TestClient
 
-from app.core.protocols import LISTENERS, PROTOCOLS
+from tests.support.protocols import LISTENERS, PROTOCOLS
 from tests.support.servers.apps import app_with_models
 from tests.support.servers.http_connections import run_replaceable_app
 

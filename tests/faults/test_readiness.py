@@ -20,7 +20,6 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.observers.metrics import StateMetrics
-from app.core.protocols import LISTENERS, main_port_protocols
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSource
 from metadata.model import ModelMetadata
@@ -29,6 +28,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.protocols import LISTENERS, main_port_protocols
 from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import GrpcTestClient, message, run_grpc_server
 

@@ -16,11 +16,11 @@ from app.core.engine.events import InferenceObserver
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.hooks import Protocols
 from app.core.observers.metrics import Metrics, StateMetrics
 from app.core.observers.prediction_metrics import PredictionMetrics
 from app.core.observers.request_log import RequestLog
 from app.core.plugins import registry
-from app.core.protocols import grpc_protocols, listeners_on_ports, main_port_protocols
 from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.server.auth.grpc_access import GrpcAccess
@@ -33,7 +33,6 @@ from app.core.server.http.cross_site import (
     allowed_hosts,
     cors_origins,
     reject_cross_site,
-    tensorflow_serving_origins,
 )
 from app.core.server.http.direct_request import DirectRoutes
 from app.core.server.http.errors import refusal_body_builder
@@ -97,23 +96,23 @@ class Service:
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load)
-        protocols = main_port_protocols(settings.chariot_protocol)
-        self.grpc = self._create_grpc(access_control) if settings.grpc else None
-        listeners = listeners_on_ports(settings)
+        enabled = registry().protocols(settings)
+        protocols, listeners = enabled.http, [port.protocol for port in enabled.ports]
+        self.grpc = self._create_grpc(enabled, access_control) if settings.grpc else None
         requires_auth = access_control is not None
         max_bytes = settings.max_request_bytes
         guard = partial(reject_cross_site, hosts=allowed_hosts(settings))
         self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
-        listener_origins = tensorflow_serving_origins(settings)
         secondary_listeners: list[Listener] = []
-        for listener, port in listeners.items():
+        for port in enabled.ports:
+            listener = port.protocol
             # With any origin, the protocol writes its own CORS headers.
-            named_origins = [] if ANY_ORIGIN in listener_origins else listener_origins
+            named_origins = [] if ANY_ORIGIN in port.origins else port.origins
             app = create_listener_app(self.engine, listener, max_bytes, access, named_origins)
             refusal = refusal_body_builder([listener], self.engine)
-            guarded_app = guard(app, origins=listener_origins, refusal=refusal)
+            guarded_app = guard(app, origins=port.origins, refusal=refusal)
             routes = RouteTable(inference_routes(self.engine, [listener], secured=requires_auth), end="")
-            secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port))
+            secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port.port))
         is_local = is_loopback_host(settings.host)
         self._page = WebPage(
             self.engine,
@@ -133,7 +132,7 @@ class Service:
             metrics,
             max_bytes,
             self._lifespan,
-            list(listeners),
+            listeners,
             self._page,
             access,
             origins,
@@ -145,13 +144,20 @@ class Service:
         main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
         self.listeners = [main_listener, *secondary_listeners]
 
-    def _create_grpc(self, access_control: AccessControl | None) -> GrpcServer:
-        services = grpc_protocols(self.settings)
+    def _create_grpc(self, protocols: Protocols, access_control: AccessControl | None) -> GrpcServer:
+        services = protocols.grpc
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, services)]
         if access_control is not None:
             interceptors.append(GrpcAccess(access_control, services))
         certificates = self.connections.certificates
-        return GrpcServer(self.engine, services, self.settings, interceptors=interceptors, certificates=certificates)
+        return GrpcServer(
+            self.engine,
+            services,
+            self.settings,
+            more_ports=protocols.grpc_ports,
+            interceptors=interceptors,
+            certificates=certificates,
+        )
 
     @property
     def shutdown_hooks(self) -> ShutdownHooks:

@@ -14,6 +14,7 @@ import threading
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -121,8 +122,8 @@ def serve(
             service.app.lifespan(),
         )
     except ListenError as error:
-        fields = ("port", "grpc_port", "tensorflow_serving_port", "tensorflow_grpc_port")
-        options = [f"--{field.replace('_', '-')}" for field in fields if getattr(settings, field) == error.port]
+        names = [field.name for field in fields(settings) if field.name == "port" or field.name.endswith("_port")]
+        options = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) == error.port]
         advice = f"Choose another port with {' or '.join(options)}, or 0 for any free one"
         _exit_unstarted(f"{error}. {advice}", logs_json=logs_json)
     if service.engine.busy or service.loading.busy or (has_models and _threads_left()):

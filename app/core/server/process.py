@@ -138,8 +138,8 @@ def run(
         addresses_by_name = {listener.name: f"{address}:{listener.port}" for listener in listeners[1:]}
         if grpc is not None:
             addresses_by_name = {"gRPC": f"{connectable_host(host)}:{grpc.port}", **addresses_by_name}
-            if grpc.second_port is not None:
-                addresses_by_name["TensorFlow Serving gRPC"] = f"{connectable_host(host)}:{grpc.second_port}"
+            for name, port in grpc.more_ports.items():
+                addresses_by_name[name] = f"{connectable_host(host)}:{port}"
         announce(f"{address}:{listeners[0].port}", addresses_by_name)
 
     loading.when_finished = on_models_loaded

@@ -31,23 +31,6 @@ class ListeningSettings:
     grpc_port: Annotated[Port, environment("CHARIOTEER_GRPC_PORT", show=True)] = 8081
     """Port for gRPC; 0 for any free one."""
 
-    tensorflow_serving: Annotated[bool, environment("CHARIOTEER_TENSORFLOW_SERVING")] = True
-    """Whether to serve TensorFlow Serving's protocol: its REST API, and gRPC unless that is off."""
-
-    tensorflow_serving_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_SERVING_PORT")] = 8501
-    """Port for the REST API of TensorFlow Serving; 0 for any free one."""
-
-    tensorflow_grpc_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_GRPC_PORT")] = 8500
-    """Second gRPC port, where TensorFlow Serving's clients expect it; 0 for any free one."""
-
-    tensorflow_serving_cors: Annotated[str, environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = ""
-    """Origins whose web pages may send requests to the REST API of TensorFlow Serving and read responses, separated by
-    commas; * for any."""
-
-    loading_status: Annotated[Literal[404, 503], environment("CHARIOTEER_LOADING_STATUS")] = 404
-    """Status on TensorFlow Serving's port while a model is loading: 404, as TensorFlow Serving does, or 503, which
-    clients and gateways retry."""
-
     chariot_protocol: Annotated[
         Literal["chariot-v2-kserve", "chariot-v2"],
         environment("CHARIOTEER_CHARIOT_PROTOCOL", "CHARIOT_INFERENCE_PROTOCOL"),

@@ -1,9 +1,10 @@
 """The GRPS protocol over HTTP and gRPC."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="grps",
     summary="The GRPS protocol over HTTP and gRPC.",
+    protocols=Ref("app.plugins.grps.protocols:protocols"),
 )

@@ -11,12 +11,14 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
+from app.core.hooks import Protocols
 from app.core.protocols.http_inference import EVENT_STREAM, answer_call, read_inference_body, stream_call
 from app.core.protocols.inference_call import InferenceHead
 from app.core.protocols.kserve_v1.model_list import WireModel, is_listed, listed_models
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.protocols.request_info import read_request_info
 from app.core.protocols.status import http_status
+from app.core.settings.server import ServerSettings
 from app.core.wire.json_body import event
 from app.plugins.openai.codec import ChatCodec, CompletionCodec, find_model
 from app.plugins.openai.embeddings import EmbeddingsCall
@@ -141,6 +143,11 @@ class OpenAI(HttpProtocol):
         return await stream_call(
             codec, events, lambda error: event(_error_body(error)) + _DONE, lambda: codec.last_events + _DONE
         )
+
+
+def protocols(_: ServerSettings) -> Protocols:
+    """Return the protocol of the main port."""
+    return Protocols(http=(OpenAI(),))
 
 
 def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:

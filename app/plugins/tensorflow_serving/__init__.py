@@ -1,9 +1,12 @@
 """TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
+from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
 plugin = Plugin(
     api=1,
     name="tensorflow_serving",
     summary="TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own.",
+    settings=(TensorFlowServingSettings,),
+    protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
 )

@@ -11,10 +11,10 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols import LISTENERS, PROTOCOLS
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.protocol_cases import PROTOCOL_CASES
+from tests.support.protocols import LISTENERS, PROTOCOLS
 from tests.support.servers.apps import app_of_protocol
 from tests.support.servers.low_limits import MAX_BYTES, engine_with_low_limits
 

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.proto import message_class
-from app.core.protocols import main_port_protocols
 from app.core.server.http.asgi import create_app
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.protocols import main_port_protocols
 from tests.support.servers.apps import load_test_model
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 

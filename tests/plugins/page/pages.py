@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
-from app.core.protocols import main_port_protocols
 from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.page.page import WebPage
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.protocols import main_port_protocols
 
 NAMES = ("classifier", "detector")
 

@@ -12,7 +12,6 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
-from app.core.protocols import main_port_protocols
 from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from app.core.settings.server import DEMO_IMAGES
@@ -24,6 +23,7 @@ from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.protocols import main_port_protocols
 
 
 def source(name: str, version: str = "1", **settings: Any) -> ModelSource:

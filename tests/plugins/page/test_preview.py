@@ -16,12 +16,12 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
-from app.core.protocols import main_port_protocols
 from app.core.server.http.asgi import create_app
 from app.plugins.page.page import MAX_SIDE, PREVIEW_PATH, WebPage
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import load_fake_model
+from tests.support.protocols import main_port_protocols
 
 
 def create_preview_app() -> Litestar:

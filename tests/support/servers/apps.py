@@ -14,7 +14,6 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
-from app.core.protocols import LISTENERS, main_port_protocols
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
 from app.core.settings.server import DEMO_MODELS
@@ -24,6 +23,7 @@ from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.protocols import LISTENERS, main_port_protocols
 
 MAX_REQUEST_BYTES = 2_000_000
 

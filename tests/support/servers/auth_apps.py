@@ -10,7 +10,6 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
 from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
 from app.core.server.auth.audit import RejectionLog
@@ -27,6 +26,7 @@ from app.plugins.page.trends import Trends
 from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
 
 INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY = (

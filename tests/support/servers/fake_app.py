@@ -10,11 +10,11 @@ from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.observers.metrics import Metrics
 from app.core.observers.request_log import RequestLog
-from app.core.protocols import main_port_protocols
 from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.protocols import main_port_protocols
 
 MAX_REQUEST_BYTES = 2_000_000
 

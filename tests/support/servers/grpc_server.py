@@ -16,12 +16,12 @@ from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.proto import message_class
-from app.core.protocols import GRPC_PROTOCOLS
 from app.core.protocols.grpc_protocol import GrpcProtocol
 from app.core.server.grpc.server import GrpcServer
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.apps import load_test_model, model_source
 
 MAX_REQUEST_BYTES = 2_000_000
@@ -31,13 +31,11 @@ SERVICE = "inference.GRPCInferenceService"
 Metadata = Sequence[tuple[str, str]]
 
 
-def local_settings(port: int = 0, second_port: int | None = None, drain_timeout: int = 1) -> ServerSettings:
+def local_settings(port: int = 0, drain_timeout: int = 1) -> ServerSettings:
     """Return the settings of a gRPC server on this machine."""
     return ServerSettings(
         host="127.0.0.1",
         grpc_port=port,
-        tensorflow_serving=second_port is not None,
-        tensorflow_grpc_port=second_port or 0,
         max_request_bytes=MAX_REQUEST_BYTES,
         drain_timeout=drain_timeout,
     )
@@ -94,7 +92,7 @@ class GrpcTestClient:
 
     def __init__(self, server: GrpcServer, loop: asyncio.AbstractEventLoop) -> None:
         self.port = server.port
-        self.second_port = server.second_port
+        self.second_port = server.more_ports.get("second")
         self.channel: Any = grpc.insecure_channel(f"127.0.0.1:{server.port}")
         self._server = server
         self._loop = loop
@@ -149,7 +147,8 @@ def run_grpc_server(
     server = GrpcServer(
         engine,
         protocols,
-        local_settings(port, second_port, drain_timeout),
+        local_settings(port, drain_timeout),
+        more_ports={} if second_port is None else {"second": second_port},
         interceptors=interceptors,
     )
     loop = asyncio.new_event_loop()

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, cast
 
@@ -50,7 +50,7 @@ class GrpcServer:
 
     Attributes:
         port: the port it listens on; the actual one after the start.
-        second_port: a further port with the same services, for clients of TensorFlow Serving; None without one.
+        more_ports: further ports with the same services, by name; as `port`.
         failure: the reason why the start failed; None otherwise.
     """
 
@@ -60,11 +60,12 @@ class GrpcServer:
         protocols: Sequence[GrpcProtocol],
         settings: ServerSettings,
         *,
+        more_ports: Mapping[str, int] = {},
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         certificates: Certificates | None = None,
     ) -> None:
         self.port = settings.grpc_port
-        self.second_port = settings.tensorflow_grpc_port if settings.tensorflow_serving else None
+        self.more_ports = dict(more_ports)
         self.failure: ListenError | None = None
         self._engine = engine
         self._protocols = protocols
@@ -90,7 +91,7 @@ class GrpcServer:
     @property
     def ports(self) -> Sequence[int]:
         """Return all its ports."""
-        return [self.port] if self.second_port is None else [self.port, self.second_port]
+        return [self.port, *self.more_ports.values()]
 
     def check_addresses(self) -> None:
         """Check that its addresses are free, before anything starts.
@@ -170,8 +171,8 @@ class GrpcServer:
             with suppress(OSError):
                 self._private_folder = _bind_private_socket(server)
         self.port = self._bind_port(server, self.port)
-        if self.second_port is not None:
-            self.second_port = self._bind_port(server, self.second_port)
+        for name, port in self.more_ports.items():
+            self.more_ports[name] = self._bind_port(server, port)
 
     def _bind_port(self, server: grpc.aio.Server, port: int) -> int:
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host

@@ -93,21 +93,15 @@ def cors_origins(settings: ServerSettings) -> list[str]:
     Raises:
         SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
     """
-    return _parse_origins("--cors-origins", settings.cors_origins)
+    return parse_origins("--cors-origins", settings.cors_origins)
 
 
-def tensorflow_serving_origins(settings: ServerSettings) -> list[str]:
-    """Return the origins whose pages may send requests to TensorFlow Serving's port, or only ``*`` for any.
+def parse_origins(option: str, text: str, alternative: str = "") -> list[str]:
+    """Return the origins in the value of an option, separated by commas.
 
     Raises:
-        SettingsError: if an origin is invalid.
+        SettingsError: if one is invalid; `alternative` ends what was expected.
     """
-    if settings.tensorflow_serving_cors.strip() == ANY_ORIGIN:
-        return [ANY_ORIGIN]
-    return _parse_origins("--tensorflow-serving-cors", settings.tensorflow_serving_cors, ", or * for any")
-
-
-def _parse_origins(option: str, text: str, alternative: str = "") -> list[str]:
     origins = [origin.strip() for origin in text.split(",") if origin.strip()]
     for origin in origins:
         scheme, _, authority = origin.partition("://")

@@ -11,7 +11,6 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from app.core.protocols import GRPC_PROTOCOLS
 from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys, remove_key
 from app.core.server.auth.audit import RejectionLog
@@ -20,6 +19,7 @@ from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.network import AccessSettings
 from tests.support.models.scripted_model import EventRecorder
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys
 from tests.support.servers.grpc_server import GrpcTestClient, Metadata, build_engine, message, run_grpc_server
 

@@ -10,7 +10,6 @@ from litestar.testing import TestClient
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
-from app.core.protocols import LISTENERS
 from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.api_keys import ApiKey, add_key
 from app.core.server.auth.credentials import ACCESS_RESULT, AccessError
@@ -18,6 +17,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_listener_app
 from app.core.settings.network import AccessSettings
 from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
+from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import (
     INFER_KEY,
     READ_KEY,

@@ -13,7 +13,6 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols import GRPC_PROTOCOLS
 from app.core.protocols.protocol import PERMISSIONS, Endpoint, HttpProtocol, HttpRequest, Permission, json_response
 from app.core.server.auth.grpc_access import GrpcAccess, required_permissions
 from app.core.server.auth.http_access import HttpAccess
@@ -23,6 +22,7 @@ from app.plugins.page.admin_api import PAGE_HEADER
 from app.plugins.triton.extensions import UNSUPPORTED_CALLS
 from tasks.inference.error import InferenceError
 from tests.support.protocol_cases import PROTOCOL_CASES
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.auth_apps import ADMIN_KEY as ADMIN_KEY
 from tests.support.servers.auth_apps import INFER_KEY as INFER_KEY
 from tests.support.servers.auth_apps import READ_KEY as READ_KEY

@@ -8,7 +8,6 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.core.protocols import main_port_protocols
 from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.credentials import Identity, unauthenticated
@@ -19,6 +18,7 @@ from app.core.server.transport.acceptor import open_listen_socket
 from app.core.server.transport.connection_table import ConnectionTable, Listener
 from app.core.server.transport.load_shedding import RouteTable, inference_routes
 from app.core.settings.network import TransportSettings
+from tests.support.protocols import main_port_protocols
 from tests.support.servers.auth_apps import authenticated_app, bearer_header, inference_body
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 from tests.support.servers.http_connections import MAX_FILES, run_app

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.core.protocols import GRPC_PROTOCOLS
 from app.core.server.grpc.server import GrpcServer, connection_options
 from app.core.server.tls import Certificates
 from app.core.settings.network import TransportSettings
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.certificate_authority import CertificateAuthority
 from tests.support.servers.grpc_server import build_engine, local_settings
 

@@ -8,8 +8,8 @@ import grpc
 import pytest
 import structlog
 
-from app.core.protocols import GRPC_PROTOCOLS
 from app.core.server.auth.grpc_access import GrpcAccess
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.auth_apps import READ_KEY, access_with_keys
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 

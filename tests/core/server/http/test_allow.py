@@ -8,9 +8,9 @@ from litestar import Litestar
 from litestar.routes import HTTPRoute
 from litestar.testing import TestClient
 
-from app.core.protocols import LISTENERS
 from app.core.server.http.asgi import create_listener_app
 from app.core.server.transport.request_parser import raw_response
+from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import authenticated_app
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 

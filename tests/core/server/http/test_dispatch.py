@@ -10,7 +10,6 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols import main_port_protocols
 from app.core.protocols.inference_call import HttpAnswer
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission, json_response
 from app.core.server.http.asgi import create_app, create_listener_app
@@ -21,6 +20,7 @@ from app.core.settings.network import TransportSettings
 from tasks.inference.error import InferenceError
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.protocols import main_port_protocols
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 from tests.support.servers.http_connections import run_app
 

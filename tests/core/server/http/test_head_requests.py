@@ -7,8 +7,8 @@ from litestar import Litestar, get
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.core.protocols import LISTENERS, main_port_protocols
 from app.core.server.http.asgi import HeadSupport, create_app, create_listener_app
+from tests.support.protocols import LISTENERS, main_port_protocols
 from tests.support.servers.apps import ECHO_MODELS
 from tests.support.servers.grpc_server import build_engine
 

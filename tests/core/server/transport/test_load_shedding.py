@@ -18,7 +18,6 @@ from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.observers.metrics import Metrics
-from app.core.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from app.core.protocols.protocol import HttpProtocol
 from app.core.server.transport.load_shedding import LoadShedder, Route, RouteTable, inference_routes
 from app.core.settings.model import ModelSettings, ModelSource
@@ -27,6 +26,7 @@ from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.models.fake_models import load_fake_model
 from tests.support.models.scripted_model import EventRecorder
+from tests.support.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 MIB = 1024 * 1024

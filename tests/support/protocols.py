@@ -1,0 +1,34 @@
+"""The protocols of core and of all plugins, as they are by default."""
+
+from collections.abc import Sequence
+
+from app.core.hooks import Protocols
+from app.core.plugins import registry
+from app.core.protocols import CHARIOT_PROTOCOLS
+from app.core.protocols.grpc_protocol import GrpcProtocol
+from app.core.protocols.protocol import HttpListener, HttpProtocol
+
+
+def _enabled(chariot_protocol: str) -> Protocols:
+    return registry().protocols(registry().settings(chariot_protocol=chariot_protocol))
+
+
+PROTOCOLS: Sequence[HttpProtocol] = list(
+    {protocol.name: protocol for name in CHARIOT_PROTOCOLS for protocol in _enabled(name).http}.values()
+)
+"""The protocols of the main port, with both of Chariot's."""
+
+LISTENERS: Sequence[HttpListener] = [port.protocol for port in _enabled("chariot-v2-kserve").ports]
+"""The protocols with a port of their own."""
+
+GRPC_PROTOCOLS: Sequence[GrpcProtocol] = _enabled("chariot-v2-kserve").grpc
+"""The gRPC services, which share all gRPC ports."""
+
+
+def main_port_protocols(chariot_protocol: str) -> Sequence[HttpProtocol]:
+    """Return the protocols of the main port; of Chariot's, which share paths, only `chariot_protocol`."""
+    return [
+        protocol
+        for protocol in PROTOCOLS
+        if protocol.name == chariot_protocol or protocol.name not in CHARIOT_PROTOCOLS
+    ]
