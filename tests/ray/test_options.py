@@ -12,6 +12,7 @@ from app.core.plugins import registry
 from app.core.settings.server import SettingsError
 from app.plugins.ray.application import application
 from app.plugins.ray.options import model_options, read_options, server_settings
+from app.plugins.recording.settings import RecordingSettings
 from tests.support.servers.server_process import ROOT
 
 
@@ -68,7 +69,7 @@ def test_user_config_accepts_only_model_options() -> None:
 def test_server_settings_are_read_by_name() -> None:
     assert server_settings({"max_request_bytes": 1000}).max_request_bytes == 1000
     assert not server_settings({}).grpc
-    assert server_settings({"record_images": "/pictures"}).record_images == Path("/pictures")
+    assert server_settings({"record_images": "/pictures"}).of(RecordingSettings).record_images == Path("/pictures")
     with pytest.raises(SettingsError, match=re.escape("settings.grpc: Expected one of")):
         server_settings({"grpc": True})
     with pytest.raises(SettingsError, match=re.escape("settings: Expected `int`, got `str` - at `$.max_inputs`")):

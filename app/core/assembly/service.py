@@ -32,6 +32,7 @@ from app.core.server.http.cross_site import (
     ANY_ORIGIN,
     allowed_hosts,
     cors_origins,
+    find_state_changing_paths,
     reject_cross_site,
 )
 from app.core.server.http.direct_request import DirectRoutes
@@ -101,13 +102,16 @@ class Service:
         self.grpc = self._create_grpc(enabled, access_control) if settings.grpc else None
         requires_auth = access_control is not None
         max_bytes = settings.max_request_bytes
-        guard = partial(reject_cross_site, hosts=allowed_hosts(settings))
+        self.state_changing_paths = find_state_changing_paths(protocols, self.engine)
+        guard = partial(
+            reject_cross_site, state_changing_paths=self.state_changing_paths, hosts=allowed_hosts(settings)
+        )
         self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
         secondary_listeners: list[Listener] = []
         for port in enabled.ports:
             listener = port.protocol
             # With any origin, the protocol writes its own CORS headers.
-            named_origins = [] if ANY_ORIGIN in port.origins else port.origins
+            named_origins: Sequence[str] = () if ANY_ORIGIN in port.origins else port.origins
             app = create_listener_app(self.engine, listener, max_bytes, access, named_origins)
             refusal = refusal_body_builder([listener], self.engine)
             guarded_app = guard(app, origins=port.origins, refusal=refusal)

@@ -58,6 +58,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
         body_required: whether a request with `body` must have one.
         failures: HTTP statuses of errors.
         permission: the permission that a client needs; ``admin`` by default.
+        changes_state: whether it changes the server's state although its method is GET.
         handle: returns the response or an object to send as JSON, or awaits one of them. Raises an
             `InferenceError`, which the server formats for the protocol. None for an inference that only `start`
             answers, and for a protocol with its own port.
@@ -81,6 +82,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     body_required: bool = True
     failures: Sequence[int] = ()
     permission: Permission = "admin"
+    changes_state: bool = False
     handle: Callable[[HttpRequest], object] | None = None
     start: StartCall | None = None
     accepts_target: Callable[[str], bool] | None = None

@@ -95,6 +95,7 @@ class Grps(HttpProtocol):
                 refusal=WireRefusal,
                 failures=call.failures,
                 permission=call.permission,
+                changes_state=call.permission == "admin",
             )
             for call in PLAIN_CALLS.values()
             for method in _METHODS[call.reads_message]

@@ -62,7 +62,8 @@ class Ingress:
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return reject_cross_site(self._service.app, origins=self._origins)
+        service = self._service
+        return reject_cross_site(service.app, state_changing_paths=service.state_changing_paths, origins=self._origins)
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.

@@ -1,19 +1,19 @@
 """Reject requests that pages of other sites send through a browser, and requests for foreign hosts."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
+from app.core.engine.engine import Engine
+from app.core.protocols.protocol import HttpProtocol
 from app.core.server.auth.bind_policy import hostname_of, is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
 
 _CROSS_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SIMPLE_MEDIA_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
-_STATE_CHANGING_PATHS = frozenset({"/grps/v1/health/online", "/grps/v1/health/offline"})
-"""Paths that change the server's state with any method, as their protocol defines."""
 _CROSS_SITE_MESSAGE = "A page of another site sent this. Open the page of this server, or ask without a browser"
 _FOREIGN_HOST_MESSAGE = (
     "The Host header is not a name of this server: on a loopback address that is 127.0.0.1, localhost or [::1]. "
@@ -31,6 +31,7 @@ RefusalBody = Callable[[str, str], bytes]
 def reject_cross_site(
     app: ASGIApp,
     *,
+    state_changing_paths: Collection[str],
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     refusal: RefusalBody = lambda _, message: msgspec.json.encode({"error": message}),
@@ -48,6 +49,7 @@ def reject_cross_site(
 
     Args:
         app: handles all other requests.
+        state_changing_paths: paths that change the server's state with any method (`find_state_changing_paths`).
         hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
         origins: origins whose pages may send requests, as browsers write them, or ``*`` for any; never with a stored
             password.
@@ -61,7 +63,7 @@ def reject_cross_site(
             message = None
             if not is_allowed_host(headers.get(b"host"), hosts):
                 message = _FOREIGN_HOST_MESSAGE
-            elif _is_cross_site(scope, headers):
+            elif _is_cross_site(scope, headers, state_changing_paths):
                 is_listed_origin = any_origin or headers.get(b"origin") in listed_origins
                 if not is_listed_origin or has_basic_credentials(headers):
                     message = _CROSS_SITE_MESSAGE
@@ -72,6 +74,12 @@ def reject_cross_site(
         await app(scope, receive, send)
 
     return guarded_app
+
+
+def find_state_changing_paths(protocols: Sequence[HttpProtocol], engine: Engine) -> Collection[str]:
+    """Return the paths that change the server's state with any method, as their protocol defines."""
+    endpoints = (endpoint for protocol in protocols for endpoint in protocol.endpoints(engine))
+    return frozenset(endpoint.path for endpoint in endpoints if endpoint.changes_state)
 
 
 def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
@@ -132,9 +140,9 @@ def _fetch_site(headers: Headers) -> bytes:
     return headers.get(b"sec-fetch-site", b"").strip().lower()
 
 
-def _is_cross_site(scope: HTTPScope, headers: Headers) -> bool:
+def _is_cross_site(scope: HTTPScope, headers: Headers, state_changing_paths: Collection[str]) -> bool:
     # The router treats several slashes as one.
-    if "/" + "/".join(filter(None, scope["path"].split("/"))) in _STATE_CHANGING_PATHS:
+    if "/" + "/".join(filter(None, scope["path"].split("/"))) in state_changing_paths:
         sources = [headers[name] for name in (b"origin", b"referer") if name in headers]
         return is_reported_cross_site(headers) or not all(_is_own_url(headers, url) for url in sources)
     return scope["method"] not in _SAFE_METHODS and _is_foreign_simple_request(headers)

@@ -7,8 +7,9 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from litestar.types import ASGIApp
 
-from app.core.server.http.cross_site import reject_cross_site
+from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
 from app.plugins.page.admin_api import PAGE_HEADER
+from tests.support.protocols import PROTOCOLS
 from tests.support.servers.auth_apps import (
     INFER_KEY,
     OWNER_KEY,
@@ -33,7 +34,13 @@ LISTED, OTHER = "https://app.example", "https://evil.example"
 
 @pytest.fixture
 def cors_client(tmp_path: Path) -> TestClient[ASGIApp]:
-    app = reject_cross_site(authenticated_app(access_with_keys(tmp_path), origins=[LISTED]), hosts=(), origins=[LISTED])
+    engine = build_engine(("detector",))
+    app = reject_cross_site(
+        authenticated_app(access_with_keys(tmp_path), engine, origins=[LISTED]),
+        state_changing_paths=find_state_changing_paths(PROTOCOLS, engine),
+        hosts=(),
+        origins=[LISTED],
+    )
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 

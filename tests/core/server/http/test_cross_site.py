@@ -28,7 +28,8 @@ async def ready() -> str:
 
 
 def client_of(*, local: bool) -> TestClient[ASGIApp]:
-    app = reject_cross_site(Litestar([unload, ready], openapi_config=None), hosts=() if local else None)
+    routes = Litestar([unload, ready], openapi_config=None)
+    app = reject_cross_site(routes, state_changing_paths=(), hosts=() if local else None)
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
