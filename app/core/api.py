@@ -7,7 +7,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.grpc_protocol import GrpcProtocol
+from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.runtimes.python.task_adapters import TaskAdapter
@@ -21,6 +21,7 @@ __all__ = (
     "CollectorRegistry",
     "Endpoint",
     "Engine",
+    "GrpcMethods",
     "GrpcProtocol",
     "HTTPRouteHandler",
     "HttpListener",

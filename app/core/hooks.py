@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         CollectorRegistry,
         Endpoint,
         Engine,
+        GrpcMethods,
         GrpcProtocol,
         HttpListener,
         HttpProtocol,
@@ -197,6 +198,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         batched_observers: receive every inference within a fraction of a second, without inputs and predictions.
         annotators: add output parameters to responses.
         record_sink: records every inference before its answer is sent. Only one plugin can have it.
+        extensions: names of extensions of the Open Inference Protocol, for the metadata of the server.
         handlers: routes of the main port.
         operations: their descriptions for OpenAPI.
         views: the views of the page that this server has, by id; each with the function that returns its data, or None.
@@ -209,6 +211,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     batched_observers: Sequence[InferenceObserver] = ()
     annotators: Sequence[OutputAnnotator] = ()
     record_sink: RecordSink | None = None
+    extensions: Sequence[str] = ()
     handlers: Sequence[HTTPRouteHandler] = ()
     operations: Sequence[Endpoint] = ()
     views: Mapping[str, Callable[[], object] | None] = {}
@@ -237,6 +240,8 @@ class Plugin(Struct, frozen=True, kw_only=True):
         formats: read files of other servers and frameworks.
         layouts: how outputs of ONNX models are recognised and decoded.
         protocols: returns the enabled protocols of a server.
+        endpoints: functions whose endpoints are added to protocols of the main port, by the name of the protocol.
+        methods: added to gRPC services, by the name of the protocol.
         start: called once for each server; returns what the plugin adds to it.
     """
 
@@ -255,4 +260,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     formats: Ref[Sequence[ForeignFormat]] | None = None
     layouts: Ref[Sequence[Layout]] | None = None
     protocols: Ref[Callable[[ServerSettings], Protocols]] | None = None
+    endpoints: Mapping[str, Ref[Callable[[Engine], Sequence[Endpoint]]]] = {}
+    methods: Mapping[str, Ref[GrpcMethods]] = {}
     start: Ref[Callable[[Host], Parts]] | None = None

@@ -16,7 +16,7 @@ from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from app.core.api import Layout
+    from app.core.api import GrpcProtocol, HttpProtocol, Layout
     from app.core.settings.model import ModelSettings
     from app.core.settings.server import ModelOptions, ServerSettings
 
@@ -190,21 +190,34 @@ class Registry:
         return f"; plugins that are installed, but not enabled by --plugins: {', '.join(disabled)}" if disabled else ""
 
     def protocols(self, settings: "ServerSettings") -> Protocols:
-        """Return the enabled protocols of a server.
+        """Return the enabled protocols of a server, with the endpoints and methods that plugins add to them.
 
         Raises:
             PluginError: if a name exists twice.
         """
+        # Import late: most commands serve nothing.
+        from app.core.protocols.extension import ExtendedGrpc, ExtendedHttp
+
+        plugins = self.loaded.values()
+
+        def extended_http(protocol: "HttpProtocol") -> "HttpProtocol":
+            added = [plugin.endpoints[protocol.name].load() for plugin in plugins if protocol.name in plugin.endpoints]
+            return ExtendedHttp(protocol, added) if added else protocol
+
+        def extended_grpc(protocol: "GrpcProtocol") -> "GrpcProtocol":
+            added = [plugin.methods[protocol.name].load() for plugin in plugins if protocol.name in plugin.methods]
+            return ExtendedGrpc(protocol, added) if added else protocol
+
         found: list[Protocols] = []
-        for plugin in self.loaded.values():
+        for plugin in plugins:
             if plugin.protocols is not None:
                 protocols = plugin.protocols.load()(settings)
                 self._own(plugin, _protocol_names(protocols))
                 found.append(protocols)
         return Protocols(
-            http=[protocol for protocols in found for protocol in protocols.http],
+            http=[extended_http(protocol) for protocols in found for protocol in protocols.http],
             ports=[port for protocols in found for port in protocols.ports],
-            grpc=[protocol for protocols in found for protocol in protocols.grpc],
+            grpc=[extended_grpc(protocol) for protocols in found for protocol in protocols.grpc],
             grpc_ports={name: port for protocols in found for name, port in protocols.grpc_ports.items()},
         )
 

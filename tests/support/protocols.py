@@ -1,7 +1,9 @@
 """The protocols of core and of all plugins, as they are by default."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from app.core.engine.engine import Engine
 from app.core.hooks import Protocols
 from app.core.plugins import registry
 from app.core.protocols import CHARIOT_PROTOCOLS
@@ -32,3 +34,12 @@ def main_port_protocols(chariot_protocol: str) -> Sequence[HttpProtocol]:
         for protocol in PROTOCOLS
         if protocol.name == chariot_protocol or protocol.name not in CHARIOT_PROTOCOLS
     ]
+
+
+def attach_plugins(engine: Engine) -> Engine:
+    """Attach what the endpoints and methods of plugins read from an engine, and return it."""
+    triton = registry().loaded.get("triton")
+    if triton is not None and triton.start is not None:
+        start: Any = triton.start.load()
+        engine.attach(start(None))
+    return engine

@@ -18,7 +18,6 @@ from app.core.engine.scheduling.admission import Admission, ClientLimit, QueueLi
 from app.core.engine.scheduling.thread_pool import ThreadPool
 from app.core.engine.streams.bridge import StreamBridge
 from app.core.engine.streams.text_stream import Chunk
-from app.plugins.triton.statistics import Statistics
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -51,6 +50,7 @@ class Engine(Readiness):
         record_sink: records every inference before its answer is sent.
 
     Attributes:
+        extensions: names of extensions of the Open Inference Protocol that plugins add.
         track_arrival: count a request whose body is arriving, for `overload`; call the result when it is complete.
         has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
         count_stream: count a client's stream while it is open, in addition to its requests, as `ClientLimit.slot`.
@@ -73,9 +73,9 @@ class Engine(Readiness):
         super().__init__(repository.registry, record_sink)
         self.repository = repository
         self.limits = limits
-        self._statistics = Statistics()
+        self.extensions: list[str] = []
         self._draining = self._aborting = False
-        self.batched_observers = BatchedObservers(observers, (self._statistics, *batched_observers))
+        self.batched_observers = BatchedObservers(observers, batched_observers)
         self._executor = Executor(self.registry, limits, self.batched_observers, annotators, record_sink)
         registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
         self._thread_pool = pool = ThreadPool(workers, "inference")
@@ -102,7 +102,7 @@ class Engine(Readiness):
         self.infer = self._executor.predict
 
     def attach(self, parts: "Parts") -> None:
-        """Add observers, annotators and the record sink of a plugin. Call this before the first request.
+        """Add observers, annotators, the record sink and extensions of a plugin. Call this before the first request.
 
         Raises:
             ValueError: if there is a record sink already.
@@ -113,12 +113,7 @@ class Engine(Readiness):
                 raise ValueError("Only one plugin can record inferences")
             self._record_sink = parts.record_sink
         self._executor.attach(parts.annotators, parts.record_sink)
-
-    @property
-    def statistics(self) -> Statistics:
-        """Return the statistics of each model, up to the last finished request."""
-        self.batched_observers.flush()
-        return self._statistics
+        self.extensions += parts.extensions
 
     @property
     def busy(self) -> bool:

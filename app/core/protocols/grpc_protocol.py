@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from urllib.parse import unquote
 
 import grpc
+import msgspec
 from google.protobuf.descriptor import ServiceDescriptor
 
 from app.core.engine.engine import Engine
@@ -56,6 +57,20 @@ class GrpcProtocol(Protocol):
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         """Return the methods by name, from message bytes to message bytes. Streams end early when `stopping` is set."""
         ...
+
+
+class GrpcMethods(msgspec.Struct, frozen=True, kw_only=True):
+    """Methods that a plugin adds to the service of another protocol.
+
+    Attributes:
+        permissions: as those of `GrpcProtocol`.
+        handlers: returns the methods by name, as `GrpcProtocol.handlers`.
+        target_model: as `GrpcProtocol.target_model`.
+    """
+
+    permissions: Mapping[str, Permission]
+    handlers: Callable[[Engine], Mapping[str, Handler]]
+    target_model: Callable[[bytes], str] = lambda _: ""
 
 
 def metadata_of(call: Call) -> Mapping[str, str]:

@@ -10,18 +10,16 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.kserve_v2.rendering import declared_outputs
+from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH, find_registration
 from app.core.protocols.protocol import Endpoint, HttpRequest, Method, read_endpoint
 from app.core.wire.json_body import read_json
-from app.plugins.triton.statistics import Duration
+from app.plugins.triton.statistics import Duration, Statistics
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
 _PLATFORMS = {"onnx": ("onnxruntime_onnx", "onnxruntime"), "transformers": ("", "pytorch")}
 """Triton's names for the platform and the backend; by default no platform, and our name as the backend."""
-
-MODEL_PATH = "/v2/models/{target:str}"
-VERSION_PATH = f"{MODEL_PATH}/versions/{{version:str}}"
 
 _GET_AND_POST: tuple[Method, ...] = ("GET", "POST")
 _SHARED_MEMORY_PATHS: Mapping[str, Method] = {
@@ -150,16 +148,6 @@ def unsupported(feature: str) -> InferenceError:
     return InferenceError(ErrorKind.UNSUPPORTED, f"This server does not support Triton's {feature}; {instead}")
 
 
-def find_registration(engine: Engine, request: HttpRequest) -> Registration:
-    """Return the version of a model that a path names.
-
-    Raises:
-        InferenceError: MODEL_NOT_FOUND.
-    """
-    path = request.path_params
-    return engine.registry.find(engine.registry.name_for_path(path["target"]), path.get("version"))
-
-
 def model_config(registration: Registration) -> Mapping[str, Any]:
     """Return the message ModelConfig of a model, with the tensors of its metadata."""
     servable = registration.ready_servable()
@@ -243,7 +231,7 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapp
 
 def _statistics(engine: Engine, registration: Registration) -> dict[str, Any]:
     source = registration.source
-    statistics = engine.statistics.for_model(source.name, source.version)
+    statistics = engine.batched_observers.find(Statistics).for_model(source.name, source.version)
     return {
         "name": source.name,
         "version": source.version,

@@ -17,11 +17,11 @@ from app.core.engine.streams.text_stream import Chunk
 from app.core.protocols.http_inference import EVENT_STREAM, read_inference_body, stream_call
 from app.core.protocols.inference_call import HttpAnswer, InferenceHead
 from app.core.protocols.kserve_v2.binary import read_timeout
+from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH
 from app.core.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint
 from app.core.protocols.request_info import read_request_info
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import event, read_json, read_parameters_object
-from app.plugins.triton.extensions import MODEL_PATH, VERSION_PATH
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse

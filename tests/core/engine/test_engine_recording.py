@@ -69,7 +69,7 @@ def test_response_that_cannot_be_recorded_is_an_error() -> None:
         sink.recorded[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
         with pytest.raises(InferenceError, match="disk is full"):
             await call
-        assert engine.statistics.for_model("detector", "7").success.count == 0
+        assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY]
 
     with running(observer, record_sink=sink) as engine:
         asyncio.run(run(engine))

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
-from app.core.protocols.kserve_v2.routes import KServeV2
 from app.core.protocols.status import http_status
 from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelSettings, ModelSource
@@ -25,6 +24,7 @@ from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, ScriptedModel, scripted_engine
+from tests.support.protocols import main_port_protocols
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 IMAGE = encode_base64(encode_image(rectangle()))
@@ -33,7 +33,7 @@ REQUEST = {"text_input": "what?", "image": IMAGE}
 
 
 def build_app(engine: Engine) -> Litestar:
-    return create_app(engine, [KServeV2()], CollectorRegistry(), 2_000_000)
+    return create_app(engine, main_port_protocols("chariot-v2"), CollectorRegistry(), 2_000_000)
 
 
 def parse_events(body: bytes) -> list[dict[str, Any]]:

@@ -11,18 +11,18 @@ from litestar.types import HTTPScope, Message
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols.kserve_v2.routes import KServeV2
 from app.core.server.http.asgi import create_app
 from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
+from tests.support.protocols import main_port_protocols
 
 REQUEST = {"text_input": "what?", "image": encode_base64(encode_image(rectangle()))}
 
 
 def build_app(engine: Engine) -> Litestar:
-    return create_app(engine, [KServeV2()], CollectorRegistry(), 2_000_000)
+    return create_app(engine, main_port_protocols("chariot-v2"), CollectorRegistry(), 2_000_000)
 
 
 class Connection:

@@ -50,6 +50,11 @@ def test_success_counts_every_item_and_one_execution(statistics: Statistics) -> 
     assert counts.last_inference > 0
 
 
+def test_explanation_is_not_counted(statistics: Statistics) -> None:
+    statistics.observe(msgspec.structs.replace(EVENT, explanation=True))
+    assert statistics.for_model("m", "1") == ModelStatistics()
+
+
 def test_refusal_counts_only_as_a_failure(statistics: Statistics) -> None:
     statistics.observe(msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST, total=7))
     counts = statistics.for_model("m", "1")

@@ -23,7 +23,7 @@ from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.protocols import LISTENERS, main_port_protocols
+from tests.support.protocols import LISTENERS, attach_plugins, main_port_protocols
 
 MAX_REQUEST_BYTES = 2_000_000
 
@@ -67,7 +67,7 @@ def app_with_sources(
     for source in sources:
         registry.load(source, load)
     engine = Engine(Repository(registry, discover or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
-    return app_of_protocol(engine, protocol)
+    return app_of_protocol(attach_plugins(engine), protocol)
 
 
 def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_BYTES) -> Litestar:

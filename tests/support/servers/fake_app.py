@@ -14,7 +14,7 @@ from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.protocols import main_port_protocols
+from tests.support.protocols import attach_plugins, main_port_protocols
 
 MAX_REQUEST_BYTES = 2_000_000
 
@@ -34,4 +34,4 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
     limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
     observer = Metrics(metrics, registry.known_name)
     engine = Engine(repository, [RequestLog(), observer], limits, workers=2)
-    return create_app(engine, main_port_protocols(protocol), metrics, MAX_REQUEST_BYTES)
+    return create_app(attach_plugins(engine), main_port_protocols(protocol), metrics, MAX_REQUEST_BYTES)

@@ -21,7 +21,7 @@ from app.core.server.grpc.server import GrpcServer
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
-from tests.support.protocols import GRPC_PROTOCOLS
+from tests.support.protocols import GRPC_PROTOCOLS, attach_plugins
 from tests.support.servers.apps import load_test_model, model_source
 
 MAX_REQUEST_BYTES = 2_000_000
@@ -77,7 +77,7 @@ def build_engine_from_sources(
             registry.load(source, load)
     limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
     repository = Repository(registry, lambda: sources, load)
-    return Engine(repository, observers, limits, workers=2, queue_limits=bounds or QueueLimits())
+    return attach_plugins(Engine(repository, observers, limits, workers=2, queue_limits=bounds or QueueLimits()))
 
 
 class GrpcTestClient:

@@ -24,24 +24,14 @@ from app.core.protocols.protocol import (
     probe_endpoint,
     read_endpoint,
 )
-from app.plugins.triton.extensions import MODEL_PATH, VERSION_PATH, extension_endpoints, find_registration
-from app.plugins.triton.generate import generate_endpoints
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-SERVER_METADATA = WireServerMetadata(
-    name="charioteer",
-    version=__version__,
-    extensions=(
-        "classification",
-        "binary_tensor_data",
-        "parameters",
-        "statistics",
-        "model_repository",
-        "model_configuration",
-    ),
-)
-"""The server, and its extensions under Triton's names."""
+MODEL_PATH = "/v2/models/{target:str}"
+VERSION_PATH = f"{MODEL_PATH}/versions/{{version:str}}"
+
+_EXTENSIONS = ("classification", "binary_tensor_data", "parameters")
+"""Under Triton's names."""
 
 _PLATFORMS = {"onnx": "onnx_onnxv1"}
 """Platform names from the V2 specification; it has none for Python and transformers models."""
@@ -51,7 +41,7 @@ _BINARY = "application/octet-stream"
 
 
 class KServeV2(HttpProtocol):
-    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
+    """KServe's V2 protocol, the Open Inference Protocol."""
 
     name = "kserve-v2"
 
@@ -60,6 +50,9 @@ class KServeV2(HttpProtocol):
             if not engine.not_ready_reason:
                 return json_response(b'{"ready":true}')
             return json_response(msgspec.json.encode({"ready": False, "error": engine.not_ready_reason}), status=503)
+
+        def about(_: HttpRequest) -> WireServerMetadata:
+            return server_metadata(engine)
 
         def models(_: HttpRequest) -> object:
             return {"models": engine.registry.names}
@@ -72,7 +65,7 @@ class KServeV2(HttpProtocol):
             return ModelReady(registration.source.name)
 
         endpoints = [
-            read_endpoint("/v2", "About the server", handle=lambda _: SERVER_METADATA, answer=WireServerMetadata),
+            read_endpoint("/v2", "About the server", handle=about, answer=WireServerMetadata),
             probe_endpoint(
                 "/v2/health/live",
                 "Whether the server is alive",
@@ -102,7 +95,7 @@ class KServeV2(HttpProtocol):
                     media_types=(_BINARY,),
                 ),
             ]
-        return [*endpoints, *generate_endpoints(engine), *extension_endpoints(engine)]
+        return endpoints
 
 
 def _start(engine: Engine, head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
@@ -129,6 +122,21 @@ def _start(engine: Engine, head: InferenceHead, body: bytes, _: RequestContext) 
         return HttpAnswer(content=content, media_type=_BINARY, headers=((_HEADER_LENGTH, str(json_length)),))
 
     return CodecCall(model_name=name, decode=decode_body, encode=encode_response)
+
+
+def find_registration(engine: Engine, request: HttpRequest) -> Registration:
+    """Return the version of a model that a path names.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND.
+    """
+    path = request.path_params
+    return engine.registry.find(engine.registry.name_for_path(path["target"]), path.get("version"))
+
+
+def server_metadata(engine: Engine) -> WireServerMetadata:
+    """Return the name and version of the server, and the extensions that it has."""
+    return WireServerMetadata(name="charioteer", version=__version__, extensions=(*_EXTENSIONS, *engine.extensions))
 
 
 def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:

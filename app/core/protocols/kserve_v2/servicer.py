@@ -1,4 +1,7 @@
-"""The gRPC service of the Open Inference Protocol, `inference.GRPCInferenceService` with Triton's definitions."""
+"""The gRPC service of the Open Inference Protocol, `inference.GRPCInferenceService` with Triton's definitions.
+
+Triton's own methods belong to its plugin.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
@@ -34,21 +37,14 @@ from app.core.protocols.kserve_v2.protobuf import (
     read_message,
 )
 from app.core.protocols.kserve_v2.rendering import OutputSelection
-from app.core.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
+from app.core.protocols.kserve_v2.routes import model_metadata, server_metadata
 from app.core.protocols.protocol import Permission
 from app.core.wire.protobuf_limits import parse_message
-from app.plugins.triton.extensions import (
-    UNSUPPORTED_CALLS,
-    index_entries,
-    model_config,
-    reject_load_parameters,
-    statistics_of,
-    unsupported,
-)
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
+_NAME = "kserve-v2-grpc"
 _STATUS_KEY = "triton_grpc_error"
 """Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 
@@ -138,58 +134,28 @@ def _is_model_ready(engine: Engine, model: Any) -> bool:
     return True
 
 
-async def _index(engine: Engine, request: Any) -> object:
-    return {"models": await index_entries(engine, ready=request.ready)}
+PlainCalls = Mapping[str, tuple[Permission, Callable[[Engine, Any], object]]]
+"""The permission of each call that is no inference, and the function that returns or awaits the response's content."""
 
-
-async def _load(engine: Engine, request: Any) -> object:
-    reject_load_parameters(request.parameters)
-    await engine.repository.load(request.model_name)
-    return {}
-
-
-async def _unload(engine: Engine, request: Any) -> object:
-    await engine.repository.unload(request.model_name)
-    return {}
-
-
-def _refuse(feature: str, _: Engine, __: Any) -> object:
-    raise unsupported(feature)
-
-
-_PLAIN_CALLS: Mapping[str, tuple[Permission, Callable[[Engine, Any], object]]] = {
+_CALLS: PlainCalls = {
     "ServerLive": ("open", lambda _, __: {"live": True}),
     "ServerReady": ("open", lambda engine, _: {"ready": not engine.not_ready_reason}),
-    "ServerMetadata": ("infer", lambda _, __: SERVER_METADATA),
+    "ServerMetadata": ("infer", lambda engine, _: server_metadata(engine)),
     "ModelReady": ("infer", lambda engine, model: {"ready": _is_model_ready(engine, model)}),
     "ModelMetadata": ("infer", lambda engine, model: model_metadata(engine, _registration(engine, model))),
-    "ModelConfig": ("infer", lambda engine, model: {"config": model_config(_registration(engine, model))}),
-    "ModelStatistics": ("read", lambda engine, model: statistics_of(engine, model.name, model.version)),
-    "RepositoryIndex": ("read", _index),
-    "RepositoryModelLoad": ("admin", _load),
-    "RepositoryModelUnload": ("admin", _unload),
-    **{name: ("infer", partial(_refuse, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
 }
-"""The permission of each call that is no inference, and the function that returns or awaits the response's content."""
 
 
 class KServeV2Grpc(GrpcProtocol):
-    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
+    """KServe's V2 protocol, the Open Inference Protocol."""
 
-    name = "kserve-v2-grpc"
+    name = _NAME
     service = INFERENCE
     permissions: Mapping[str, Permission] = {
-        **{name: permission for name, (permission, _) in _PLAIN_CALLS.items()},
+        **{name: permission for name, (permission, _) in _CALLS.items()},
         **dict.fromkeys(("ModelInfer", "ModelStreamInfer"), "infer"),
     }
     queued_methods = frozenset({"ModelInfer"})
-
-    def target_model(self, data: bytes, /) -> str:
-        try:
-            # Load and unload requests have the name in the same field.
-            return read_message("RepositoryModelUnloadRequest", data).model_name
-        except InferenceError:
-            return ""
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         inferences = _Inferences(engine)
@@ -214,19 +180,28 @@ class KServeV2Grpc(GrpcProtocol):
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
-            **{name: unary_handler(self.name, partial(_answer_plain, engine, name)) for name in _PLAIN_CALLS},
+            **plain_handlers(engine, _CALLS),
             "ModelInfer": unary_handler(self.name, inferences.infer),
             "ModelStreamInfer": streaming_handler,
         }
 
 
-async def _answer_plain(engine: Engine, name: str, data: bytes, _: RequestContext) -> bytes:
-    """Answer a call that is no inference."""
+def plain_handlers(engine: Engine, calls: PlainCalls) -> Mapping[str, Handler]:
+    """Return the methods of calls that are no inference."""
+    return {
+        name: unary_handler(_NAME, partial(_answer_plain, engine, name, respond))
+        for name, (_, respond) in calls.items()
+    }
+
+
+async def _answer_plain(
+    engine: Engine, name: str, respond: Callable[[Engine, Any], object], data: bytes, _: RequestContext
+) -> bytes:
     message = read_message(INFERENCE.methods_by_name[name].input_type.name, data)
     if repository := getattr(message, "repository_name", ""):
         text = f"Expected no repository name, because there is only one; got {repository!r}"
         raise InferenceError(ErrorKind.UNSUPPORTED, text)
-    content: Any = _PLAIN_CALLS[name][1](engine, message)
+    content: Any = respond(engine, message)
     return encode_message(f"{name}Response", await content if isawaitable(content) else content)
 
 

@@ -55,7 +55,6 @@ def test_every_prompt_of_every_image_is_streamed_in_chunks() -> None:
     assert (event.model_name, event.model_version, event.batch_size) == ("speaker", "7", 2)
     assert event.decode_ns > 0
     assert event.decode_ns + event.model_ns <= event.total
-    assert engine.statistics.for_model("speaker", "7").inference_count == 2
     assert not engine.busy
 
 

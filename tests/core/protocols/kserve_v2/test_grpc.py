@@ -91,7 +91,7 @@ def test_live_ready_and_metadata_methods_answer(peer: GrpcTestClient) -> None:
     assert peer.call("ServerReady").ready
     server_metadata = peer.call("ServerMetadata")
     assert (server_metadata.name, server_metadata.version) == ("charioteer", __version__)
-    assert "model_repository" in server_metadata.extensions
+    assert "binary_tensor_data" in server_metadata.extensions
     assert peer.call("ModelReady", message("ModelReadyRequest", name="detector")).ready
     model_metadata = peer.call("ModelMetadata", message("ModelMetadataRequest", name="echo-fp32", version="1"))
     assert (model_metadata.name, list(model_metadata.versions), model_metadata.platform) == ("echo-fp32", ["1"], "echo")
@@ -128,7 +128,7 @@ def test_request_without_model_name_or_inputs_is_described(peer: GrpcTestClient)
     )
 
 
-@pytest.mark.parametrize("method", ["ModelMetadata", "ModelStatistics"])
+@pytest.mark.parametrize("method", ["ModelMetadata"])
 @pytest.mark.parametrize("fields", [{"name": "missing"}, {"name": "detector", "version": "9"}])
 def test_unknown_model_or_version_is_not_found(peer: GrpcTestClient, method: str, fields: dict[str, str]) -> None:
     code, details = peer.call_error(method, message(f"{method}Request", **fields))
@@ -257,48 +257,6 @@ def test_compressed_requests_are_read(peer: GrpcTestClient, compression: grpc.Co
     values = [0.5] * 10_000
     answer = peer.call("ModelInfer", number_request(values), compression=compression)
     assert list(answer.outputs[0].contents.fp32_contents) == values
-
-
-def test_statistics_are_counted_per_model() -> None:
-    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
-        peer.call("ModelInfer", number_request([1.0]))
-        peer.call("ModelInfer", image_request("detector", count=3))
-        peer.call_error("ModelInfer", image_request("detector", image=b""))
-        (statistics,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats
-        assert (statistics.name, statistics.version, statistics.inference_count, statistics.execution_count) == (
-            "detector",
-            "1",
-            3,
-            1,
-        )
-        assert (statistics.inference_stats.success.count, statistics.inference_stats.fail.count) == (1, 1)
-        assert statistics.inference_stats.success.ns > 0
-        assert [batch.batch_size for batch in statistics.batch_stats] == [3]
-        assert statistics.last_inference > 1_700_000_000_000
-        assert len(peer.call("ModelStatistics").model_stats) == 2
-        request = message("ModelStatisticsRequest", name="detector", version="1")
-        assert len(peer.call("ModelStatistics", request).model_stats) == 1
-
-
-def test_repository_lists_unloads_and_loads_models() -> None:
-    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
-        states = {model.name: (model.version, model.state) for model in peer.call("RepositoryIndex").models}
-        assert states == {"detector": ("1", "READY"), "echo-fp32": ("1", "READY")}
-        unload_request = message("RepositoryModelUnloadRequest", model_name="detector")
-        peer.call("RepositoryModelUnload", unload_request)
-        assert peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
-        assert peer.call("ServerReady").ready
-        ready = peer.call("RepositoryIndex", message("RepositoryIndexRequest", ready=True))
-        assert [model.name for model in ready.models] == ["echo-fp32"]
-        peer.call("RepositoryModelLoad", message("RepositoryModelLoadRequest", model_name="detector"))
-        assert peer.call("ModelInfer", image_request("detector")).outputs
-        for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
-            assert peer.call_error(method, message(f"{method}Request", model_name="missing"))[0] is Code.NOT_FOUND
-            other_repository = message(f"{method}Request", model_name="detector", repository_name="other")
-            assert peer.call_error(method, other_repository)[0] is Code.UNIMPLEMENTED
-        configured = {"config": {"string_param": "{}"}}
-        load_with_config = message("RepositoryModelLoadRequest", model_name="detector", parameters=configured)
-        assert peer.call_error("RepositoryModelLoad", load_with_config)[0] is Code.UNIMPLEMENTED
 
 
 def test_unknown_methods_are_unimplemented(peer: GrpcTestClient) -> None:

@@ -41,9 +41,7 @@ def test_server_metadata_has_name_version_and_extensions(client: Client) -> None
         metadata = client.get(path).json()
         assert metadata["name"] == "charioteer"
         assert metadata["version"] == __version__
-        assert {"binary_tensor_data", "classification", "model_repository", "parameters", "statistics"} <= {
-            *metadata["extensions"]
-        }
+        assert {"binary_tensor_data", "classification", "parameters"} <= {*metadata["extensions"]}
 
 
 def test_server_is_live_and_ready_and_lists_models(client: Client) -> None:

@@ -1,0 +1,85 @@
+"""Test Triton's repository and statistics extensions over gRPC."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.support.data.images import encode_image, rectangle
+from tests.support.servers.grpc_server import build_engine, message, run_grpc_server
+
+IMAGE = encode_image(rectangle())
+
+Code = grpc.StatusCode
+
+
+def image_request(model: str, *, image: bytes = IMAGE, count: int = 1) -> Any:
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [count], "contents": {"bytes_contents": [image] * count}}
+    return message("ModelInferRequest", model_name=model, inputs=[tensor])
+
+
+def number_request() -> Any:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "contents": {"fp32_contents": [1.0]}}
+    return message("ModelInferRequest", model_name="echo-fp32", inputs=[tensor])
+
+
+def test_server_metadata_lists_the_extensions() -> None:
+    with run_grpc_server(build_engine(())) as peer:
+        assert list(peer.call("ServerMetadata").extensions) == [
+            "classification",
+            "binary_tensor_data",
+            "parameters",
+            "statistics",
+            "model_repository",
+            "model_configuration",
+        ]
+
+
+@pytest.mark.parametrize("fields", [{"name": "missing"}, {"name": "detector", "version": "9"}])
+def test_unknown_model_or_version_has_no_statistics(fields: dict[str, str]) -> None:
+    with run_grpc_server(build_engine(("detector",))) as peer:
+        code, details = peer.call_error("ModelStatistics", message("ModelStatisticsRequest", **fields))
+    assert code is Code.NOT_FOUND
+    assert "detector" in details
+
+
+def test_statistics_are_counted_per_model() -> None:
+    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
+        peer.call("ModelInfer", number_request())
+        peer.call("ModelInfer", image_request("detector", count=3))
+        peer.call_error("ModelInfer", image_request("detector", image=b""))
+        (statistics,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats
+        assert (statistics.name, statistics.version, statistics.inference_count, statistics.execution_count) == (
+            "detector",
+            "1",
+            3,
+            1,
+        )
+        assert (statistics.inference_stats.success.count, statistics.inference_stats.fail.count) == (1, 1)
+        assert statistics.inference_stats.success.ns > 0
+        assert [batch.batch_size for batch in statistics.batch_stats] == [3]
+        assert statistics.last_inference > 1_700_000_000_000
+        assert len(peer.call("ModelStatistics").model_stats) == 2
+        request = message("ModelStatisticsRequest", name="detector", version="1")
+        assert len(peer.call("ModelStatistics", request).model_stats) == 1
+
+
+def test_repository_lists_unloads_and_loads_models() -> None:
+    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
+        states = {model.name: (model.version, model.state) for model in peer.call("RepositoryIndex").models}
+        assert states == {"detector": ("1", "READY"), "echo-fp32": ("1", "READY")}
+        unload_request = message("RepositoryModelUnloadRequest", model_name="detector")
+        peer.call("RepositoryModelUnload", unload_request)
+        assert peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
+        assert peer.call("ServerReady").ready
+        ready = peer.call("RepositoryIndex", message("RepositoryIndexRequest", ready=True))
+        assert [model.name for model in ready.models] == ["echo-fp32"]
+        peer.call("RepositoryModelLoad", message("RepositoryModelLoadRequest", model_name="detector"))
+        assert peer.call("ModelInfer", image_request("detector")).outputs
+        for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
+            assert peer.call_error(method, message(f"{method}Request", model_name="missing"))[0] is Code.NOT_FOUND
+            other_repository = message(f"{method}Request", model_name="detector", repository_name="other")
+            assert peer.call_error(method, other_repository)[0] is Code.UNIMPLEMENTED
+        configured = {"config": {"string_param": "{}"}}
+        load_with_config = message("RepositoryModelLoadRequest", model_name="detector", parameters=configured)
+        assert peer.call_error("RepositoryModelLoad", load_with_config)[0] is Code.UNIMPLEMENTED
