@@ -124,8 +124,8 @@ fuzz-decoders: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided 
 	@$(BIN)/python -m tests.fuzz.decoders
 
 proto: $(VENV)/.test-slow ## [test] recompile the descriptors of the gRPC protocols
-	@for name in inference grps tensorflow tensorflow_serving triton; do $(BIN)/python -m grpc_tools.protoc -I. \
-		--descriptor_set_out=app/core/proto/$$name.binpb app/core/proto/$$name.proto || exit 1; done
+	@for file in app/core/proto/*.proto app/plugins/*/proto/*.proto; do $(BIN)/python -m grpc_tools.protoc -I. \
+		--descriptor_set_out=$${file%.proto}.binpb $$file || exit 1; done
 
 fixtures: $(VENV)/.fixtures ## [test] train the fixture models again (up to half an hour)
 	@$(BIN)/python -m fixtures.train

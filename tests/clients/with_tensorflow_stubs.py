@@ -15,7 +15,8 @@ grpc: Any = importlib.import_module("grpc")
 protoc: Any = importlib.import_module("grpc_tools.protoc")
 
 _ROOT = Path(__file__).parents[2]
-_FILES = ("app/core/proto/tensorflow.proto", "app/core/proto/tensorflow_serving.proto")
+_FOLDER = "app/plugins/tensorflow_serving/proto"
+_FILES = (f"{_FOLDER}/tensorflow.proto", f"{_FOLDER}/tensorflow_serving.proto")
 _INCLUDED = Path(str(importlib.import_module("grpc_tools").__file__)).parent / "_proto"
 
 
@@ -27,8 +28,9 @@ class Client:
         options = [f"-I{_ROOT}", f"-I{_INCLUDED}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
         assert protoc.main(["protoc", *options, *_FILES]) == 0
         sys.path.insert(0, folder)
-        self.pb: Any = importlib.import_module("app.core.proto.tensorflow_serving_pb2")
-        services: Any = importlib.import_module("app.core.proto.tensorflow_serving_pb2_grpc")
+        package = _FOLDER.replace("/", ".")
+        self.pb: Any = importlib.import_module(f"{package}.tensorflow_serving_pb2")
+        services: Any = importlib.import_module(f"{package}.tensorflow_serving_pb2_grpc")
         channel = grpc.insecure_channel(address)
         self.prediction = services.PredictionServiceStub(channel)
         self.models = services.ModelServiceStub(channel)

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from app.plugins.grps.tensors import wire_type
 from tasks.inference.tensor import Datatype
 from tests.conformance.test_agreement import AGREEING, over_json

@@ -9,7 +9,7 @@ import grpc
 import httpx
 import pytest
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tests.support.data.chariot import image_input
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 

@@ -12,7 +12,8 @@ import numpy as np
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from app.core.proto import GRPS, INFERENCE, message_class
+from app.core.proto import INFERENCE
+from app.plugins.grps.proto import GRPS, message_class
 from tasks.inference.tensor import Datatype
 from tests.fuzz.images import encode_sample
 from tests.fuzz.models import SPARE

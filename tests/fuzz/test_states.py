@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from app.core.proto import message_class
 from app.core.settings.server import DEMO_MODELS
+from app.plugins.grps.proto import message_class
 from tests.fuzz.server import fuzzed_server
 
 NAME = "subject"

@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from app.core.proto import GRPS, INFERENCE, message_class
+from app.core.proto import INFERENCE, message_class
+from app.plugins.grps.proto import GRPS
 from tests.fuzz.answers import Answer
 from tests.fuzz.models import SPARE
 from tests.fuzz.requests import HEADER_LENGTH, Bytes, Call, Http

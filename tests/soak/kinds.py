@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tests.soak.faults import Fault
 from tests.soak.ledger import SERVER
 from tests.soak.misbehaviours import MISBEHAVIOURS

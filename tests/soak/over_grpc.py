@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tests.soak.references import IMAGES
 from tests.soak.traffic import Outcome, RequestKind, RequestMaterial, check_answer, metadata_of, refusal_of
 from tests.soak.wire import Answer, Wire

@@ -1,6 +1,7 @@
-"""The protobuf messages of the gRPC protocols, and of Triton's model configurations.
+"""The protobuf messages of the Open Inference Protocol, and the pool of all messages.
 
-They are `.proto` files, and the descriptors compiled from them by `make proto`.
+They are `.proto` files, and the descriptors compiled from them by `make proto`. A plugin has its own in its folder
+`proto`, and adds them to the pool when they are imported.
 
 The descriptors have their own pool. Clients in the same process, such as tests and user models, register their own
 ``inference`` package in protobuf's default pool, which accepts each name only once.
@@ -15,9 +16,19 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-__all__ = ("GRPS", "INFERENCE", "MODEL_SERVICE", "PREDICTION_SERVICE", "message_class")
+__all__ = ("INFERENCE", "add_descriptors", "message_class", "service")
 
-_FILES = ("inference.binpb", "grps.binpb", "tensorflow.binpb", "tensorflow_serving.binpb", "triton.binpb")
+
+_pool = DescriptorPool()
+for imported in (any_pb2, wrappers_pb2):
+    _pool.AddSerializedFile(imported.DESCRIPTOR.serialized_pb)
+
+
+def add_descriptors(folder: Path, *names: str) -> None:
+    """Add the messages and services of `.binpb` files to the pool; a file comes after those that it imports."""
+    for name in names:
+        for descriptor in FileDescriptorSet.FromString((folder / f"{name}.binpb").read_bytes()).file:
+            _pool.AddSerializedFile(descriptor.SerializeToString())
 
 
 def message_class(name: str) -> Any:
@@ -25,26 +36,12 @@ def message_class(name: str) -> Any:
     return GetMessageClass(_pool.FindMessageTypeByName(name))
 
 
-def _filled_pool() -> DescriptorPool:
-    pool = DescriptorPool()
-    for imported in (any_pb2, wrappers_pb2):
-        pool.AddSerializedFile(imported.DESCRIPTOR.serialized_pb)
-    for file in _FILES:
-        for descriptor in FileDescriptorSet.FromString((Path(__file__).parent / file).read_bytes()).file:
-            pool.AddSerializedFile(descriptor.SerializeToString())
-    return pool
+def service(name: str) -> ServiceDescriptor:
+    """Return the descriptor of the service `name`, which includes the package."""
+    return _pool.FindServiceByName(name)
 
 
-_pool = _filled_pool()
+add_descriptors(Path(__file__).parent, "inference")
 
-INFERENCE: ServiceDescriptor = _pool.FindServiceByName("inference.GRPCInferenceService")
+INFERENCE = service("inference.GRPCInferenceService")
 """The service of the Open Inference Protocol."""
-
-GRPS: ServiceDescriptor = _pool.FindServiceByName("grps.protos.v1.GrpsService")
-"""The service of GRPS."""
-
-PREDICTION_SERVICE: ServiceDescriptor = _pool.FindServiceByName("tensorflow.serving.PredictionService")
-"""The service of TensorFlow Serving for inference and metadata."""
-
-MODEL_SERVICE: ServiceDescriptor = _pool.FindServiceByName("tensorflow.serving.ModelService")
-"""The service of TensorFlow Serving for the state of models."""

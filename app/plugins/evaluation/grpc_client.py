@@ -9,10 +9,10 @@ import grpc
 import msgspec
 from google.protobuf.message import DecodeError
 
-from app.core.proto import message_class
 from app.plugins.evaluation.clients import RETRY_DELAYS_S, read_elements
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
+from app.plugins.grps.proto import message_class
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _OK = 200

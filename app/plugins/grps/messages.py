@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tasks.inference.error import truncate
 
 GrpsMessage: Any = message_class("grps.protos.v1.GrpsMessage")

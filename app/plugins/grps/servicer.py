@@ -13,13 +13,13 @@ import grpc
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.proto import GRPS
 from app.core.protocols.grpc_protocol import Call, GrpcProtocol, Handler, read_call_info, unary_handler
 from app.core.protocols.protocol import Permission
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message
 from app.plugins.grps.codec import PredictCodec
 from app.plugins.grps.messages import GrpsMessage
+from app.plugins.grps.proto import GRPS
 from tasks.inference.error import InferenceError
 
 

@@ -11,7 +11,6 @@ import yaml
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from app.core.proto import message_class
 from app.core.settings.model import (
     SETTINGS_FILE,
     BatchingSettings,
@@ -21,6 +20,7 @@ from app.core.settings.model import (
     read_bounded,
     read_json_file,
 )
+from app.plugins.other_formats.proto import message_class
 
 MLFLOW_FILE = "MLmodel"
 

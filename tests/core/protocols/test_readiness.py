@@ -11,8 +11,8 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.proto import message_class
 from app.core.server.http.asgi import create_app
+from app.plugins.grps.proto import message_class
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.protocols import main_port_protocols

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from app.core.assembly.models import load as load_fixture
 from app.core.engine.models.servable import Servable
-from app.core.proto import GRPS, INFERENCE, MODEL_SERVICE, PREDICTION_SERVICE
+from app.core.proto import INFERENCE
 from app.core.settings.model import ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.conformance.check import Verdict
@@ -27,6 +27,8 @@ from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS, Protocol
 from app.plugins.conformance.runner import CheckRunner, ConformanceReport
 from app.plugins.conformance.sample_images import SampleImage, load_image
+from app.plugins.grps.proto import GRPS
+from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE
 from metadata.model import ModelMetadata
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection

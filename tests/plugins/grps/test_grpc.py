@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine

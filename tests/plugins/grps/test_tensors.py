@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from app.plugins.grps.tensors import FLAT_FIELDS, read_tensor, wire_type, write_tensor
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec

@@ -17,7 +17,7 @@ import grpc
 import httpx
 import pytest
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from app.plugins.recording.images import image_path
 from tests.plugins.recording.contents import Row, contents
 from tests.support.data.images import encode_base64

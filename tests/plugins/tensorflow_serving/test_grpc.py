@@ -7,10 +7,10 @@ import grpc
 import pytest
 from litestar.testing import TestClient
 
-from app.core.proto import message_class
 from app.core.protocols.grpc_protocol import GrpcProtocol
 from app.core.server.http.asgi import create_listener_app
 from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
+from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.proto import message_class
 from app.core.wire.json_tensors import to_bfloat16_bits
 from app.plugins.tensorflow_serving.grpc.messages import encode_tensor, read_tensor_proto
+from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.signatures import enum_name
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 import msgspec
 import yaml
 
-from app.core.proto import GRPS
 from app.plugins.conformance.check import NotApplicableError, expect
 from app.plugins.conformance.client.calls import call, parse_request
 from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.tensors import ENCODED_IMAGES, expect_form, is_list, is_object
+from app.plugins.grps.proto import GRPS
 
 UNKNOWN = "conform-unknown-1"
 """A model name that no engine knows."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.core.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 from app.plugins.conformance.check import expect
 from app.plugins.conformance.client.calls import GrpcCall, call, call_method, parse_request
 from app.plugins.conformance.client.exchange import InconclusiveError, quote
@@ -12,6 +11,7 @@ from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.kserve_v1 import model_path
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import TEXT, element_count, is_list, is_object, suggests_text
+from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 
 SIGNATURE_DEF = "signature_def"
 FLOAT, STRING = "DT_FLOAT", "DT_STRING"

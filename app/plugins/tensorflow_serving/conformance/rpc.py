@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from app.core.proto import MODEL_SERVICE, PREDICTION_SERVICE
 from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
 from app.plugins.conformance.client.calls import GrpcCall, call_method, expect_reasons
 from app.plugins.conformance.client.exchange import InconclusiveError, quote
@@ -15,6 +14,7 @@ from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.tensors import UNKNOWN, expect_statuses
 from app.plugins.tensorflow_serving.conformance import messages as tfs
+from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE
 
 _METHOD = "tensorflow/serving/"
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.core.engine.models.servable import Servable
-from app.core.proto import message_class
 from app.plugins.tensorflow_serving.codec import RequestCodec, model_inputs
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors
 from app.plugins.tensorflow_serving.grpc.messages import (
@@ -15,6 +14,7 @@ from app.plugins.tensorflow_serving.grpc.messages import (
     read_tensor_proto,
 )
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, with_canonical_names
+from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.signatures import (
     DEFAULT_SIGNATURE,
     Method,

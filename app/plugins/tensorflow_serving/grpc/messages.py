@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.proto import message_class
 from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.tensorflow_serving.examples import Example, Feature, FeatureKind
+from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.signatures import DATATYPES, enum_name, short_name
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large

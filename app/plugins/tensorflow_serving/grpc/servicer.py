@@ -9,7 +9,6 @@ from google.protobuf.json_format import ParseDict
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 from app.core.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handler
 from app.core.protocols.protocol import Permission, report_refusals
 from app.core.wire.protobuf_limits import parse_message
@@ -23,6 +22,7 @@ from app.plugins.tensorflow_serving.grpc.codec import (
     target_of,
 )
 from app.plugins.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC, grpc_code
+from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 from app.plugins.tensorflow_serving.signatures import Method, signature_definitions
 from app.plugins.tensorflow_serving.targets import (
     LoadingStatus,

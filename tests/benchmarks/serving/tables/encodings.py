@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tests.benchmarks.serving.load import BenchmarkRequest
 
 CHARIOT = "chariot-v2-kserve, JSON"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.core.proto import message_class
+from app.plugins.grps.proto import message_class
 from tests.plugins.conformance.deliberate_faults.spoiling import change_messages
 from tests.plugins.conformance.engines import CallFault, Fault, Reply
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.core.proto import message_class
+from app.plugins.tensorflow_serving.proto import message_class
 from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, without_error_text
 from tests.plugins.conformance.engines import CallFault, Fault, Reply
 
