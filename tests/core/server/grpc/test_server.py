@@ -17,10 +17,10 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from app.core.engine.models.servable import Servable
+from app.core.proto import message_class
 from app.core.protocols.status import grpc_status
 from app.core.server.transport.acceptor import ListenError
 from app.core.settings.model import ModelSource
-from app.core.proto import message_class
 from tasks.inference.error import ErrorKind
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
