@@ -243,6 +243,8 @@ class Plugin(Struct, frozen=True, kw_only=True):
         endpoints: functions whose endpoints are added to protocols of the main port, by the name of the protocol.
         methods: added to gRPC services, by the name of the protocol.
         start: called once for each server; returns what the plugin adds to it.
+        extends: what it adds to another plugin, by extension point, such as ``conformance.protocols``. Only that plugin
+            imports it.
     """
 
     api: int
@@ -263,3 +265,4 @@ class Plugin(Struct, frozen=True, kw_only=True):
     endpoints: Mapping[str, Ref[Callable[[Engine], Sequence[Endpoint]]]] = {}
     methods: Mapping[str, Ref[GrpcMethods]] = {}
     start: Ref[Callable[[Host], Parts]] | None = None
+    extends: Mapping[str, Ref[Sequence[Any]]] = {}

@@ -221,6 +221,11 @@ class Registry:
             grpc_ports={name: port for protocols in found for name, port in protocols.grpc_ports.items()},
         )
 
+    def extensions(self, point: str) -> Sequence[Any]:
+        """Return what plugins add to an extension point of another plugin, such as ``conformance.protocols``."""
+        refs = [plugin.extends[point] for plugin in self.loaded.values() if point in plugin.extends]
+        return [item for ref in refs for item in ref.load()]
+
     def owner(self, kind: str, name: str) -> str | None:
         """Return the plugin that has a name of a kind (such as ``command``), or None."""
         return self._owners.get((kind, name))

@@ -18,7 +18,8 @@ from app.core.cli.client_options import CredentialsError, TlsOptions, read_heade
 from app.plugins.conformance.chariot.image_probe import FIELDS
 from app.plugins.conformance.client.calls import SCHEMES, open_channel
 from app.plugins.conformance.client.probe import Probe, Target
-from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.protocol import Protocol
+from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner
 from app.plugins.conformance.sample_images import load_image
 

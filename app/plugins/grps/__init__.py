@@ -7,4 +7,5 @@ plugin = Plugin(
     name="grps",
     summary="The GRPS protocol over HTTP and gRPC.",
     protocols=Ref("app.plugins.grps.protocols:protocols"),
+    extends={"conformance.protocols": Ref("app.plugins.grps.conformance.protocols:PROTOCOLS")},
 )

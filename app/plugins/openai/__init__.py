@@ -7,4 +7,5 @@ plugin = Plugin(
     name="openai",
     summary="OpenAI's chat completions and embeddings.",
     protocols=Ref("app.plugins.openai.routes:protocols"),
+    extends={"conformance.protocols": Ref("app.plugins.openai.conformance:PROTOCOLS")},
 )

@@ -8,6 +8,7 @@ from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableErro
 from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, decode_object, quote
 from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_form, has_fields, is_list, is_object
 
 _CHAT = "/v1/chat/completions"
@@ -220,3 +221,5 @@ CHECKS = (
     Check("OAI-016", SHOULD, "encoding_format base64 gives the same vectors as 32-bit floats.",
           f"{_SDK} requests it, and accepts lists", _embeds_base64, requires=("OAI-015",)),
 )  # fmt: skip
+
+PROTOCOLS = (Protocol("openai", CHECKS),)

@@ -24,7 +24,8 @@ from app.core.settings.model import ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.conformance.check import Verdict
 from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
-from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.protocol import Protocol
+from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner, ConformanceReport
 from app.plugins.conformance.sample_images import SampleImage, load_image
 from app.plugins.grps.proto import GRPS

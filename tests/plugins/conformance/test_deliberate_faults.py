@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.protocol import Protocol
+from app.plugins.conformance.protocols import PROTOCOLS
 from tests.plugins.conformance.deliberate_faults import (
     chariot,
     chariot_kserve,

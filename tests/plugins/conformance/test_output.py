@@ -15,7 +15,8 @@ from app.plugins.conformance.client.exchange import InconclusiveError, Violation
 from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.output.reports import html_report, json_report, junit_report
 from app.plugins.conformance.output.table import print_checks, print_report
-from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.protocol import Protocol
+from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport, UnreachableError
 from tests.plugins.conformance.engines import run_checks
 from tests.support.servers.server_process import ROOT

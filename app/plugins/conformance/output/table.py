@@ -9,7 +9,8 @@ from rich.table import Table
 
 from app.plugins.conformance.check import Finding, Level, Need, Verdict
 from app.plugins.conformance.output.reports import describe_readers, feature, grouped
-from app.plugins.conformance.protocols import PROTOCOLS, Protocol
+from app.plugins.conformance.protocol import Protocol
+from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 
 _MAX_IDS = 5
