@@ -80,3 +80,13 @@ def test_endpoints_and_methods_are_added_to_the_protocol_of_their_name() -> None
     assert handlers["ModelStatistics"] is HANDLER
     assert "ModelInfer" in handlers
     assert service.target_model(b"half") == "half"
+
+
+ITEMS = ("ring", "orbit")
+
+
+def test_extensions_are_listed_by_their_point() -> None:
+    point = {"conformance.protocols": Ref[Sequence[Any]](f"{__name__}:ITEMS")}
+    plugins = Registry([Plugin(api=1, name="a", summary="For a test.", extends=point), plugin("b", main_port)])
+    assert plugins.extensions("conformance.protocols") == ["ring", "orbit"]
+    assert plugins.extensions("evaluation.clients") == []

@@ -1,7 +1,7 @@
-"""Send images to a server over gRPC: the Open Inference Protocol, and GRPS."""
+"""Send images to a server over gRPC."""
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,16 +9,12 @@ import grpc
 import msgspec
 from google.protobuf.message import DecodeError
 
-from app.plugins.evaluation.clients import RETRY_DELAYS_S, read_elements
+from app.core.proto import message_class
+from app.plugins.evaluation.clients import GRPC_PROTOCOLS, RETRY_DELAYS_S
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
-from app.plugins.grps.proto import message_class
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-_OK = 200
-
-Call = Callable[[str, Any, str], Any]
-"""Takes the path of a method, a request, and the name of the response's message; returns the response."""
 
 
 @contextmanager
@@ -33,11 +29,11 @@ def open_grpc_client(
 ) -> Generator[InferenceClient]:
     """Yield a client with one channel, which several threads may use. It retries a few times if the server is busy.
 
-    The protocol is ``v2-grpc``, or ``grps-grpc``, which needs no name for the only model. The question of an item is
-    added to the parameters. Without credentials, there is no TLS.
+    The protocol is one of `GRPC_PROTOCOLS`. The question of an item is added to the parameters. Without credentials,
+    there is no TLS.
     """
     metadata = [(name.lower(), value) for name, value in headers.items()]
-    infer = _infer_v2 if protocol == "v2-grpc" else _infer_grps
+    infer = GRPC_PROTOCOLS[protocol].infer
 
     def call(method: str, request: Any, response_name: str) -> Any:
         body, response = request.SerializeToString(), message_class(response_name)
@@ -64,38 +60,3 @@ def open_grpc_client(
         else grpc.secure_channel(address, credentials, options=_UNLIMITED)
     ) as channel:
         yield predict
-
-
-def _infer_v2(call: Call, model: str, data: bytes, parameters: Mapping[str, object]) -> Any:
-    request = message_class("inference.ModelInferRequest")(model_name=model)
-    image = request.inputs.add(name="image", datatype="BYTES", shape=[1])
-    image.contents.bytes_contents.append(data)
-    for name, value in parameters.items():
-        _set_parameter(image.parameters[name], value)
-    answer = call("/inference.GRPCInferenceService/ModelInfer", request, "inference.ModelInferResponse")
-    if answer.raw_output_contents:
-        # In raw contents, four bytes with the length precede each BYTES element.
-        return read_elements([answer.raw_output_contents[0][4:]])
-    return read_elements([*answer.outputs[0].contents.bytes_contents])
-
-
-def _infer_grps(call: Call, model: str, data: bytes, parameters: Mapping[str, object]) -> Any:
-    request = message_class("grps.protos.v1.GrpsMessage")(model=model)
-    request.gmap.s_b["image"] = data
-    request.gmap.s_s["image.parameters"] = msgspec.json.encode(parameters).decode()
-    answer = call("/grps.protos.v1.GrpsService/Predict", request, "grps.protos.v1.GrpsMessage")
-    if answer.status.code != _OK:
-        raise InferenceClientError(f"{answer.status.code}: {answer.status.msg}")
-    return msgspec.json.decode(answer.gmap.s_s["image"])
-
-
-def _set_parameter(parameter: Any, value: object) -> None:
-    """Set a parameter. The Open Inference Protocol has no list parameters, so send lists as JSON text."""
-    if isinstance(value, bool):
-        parameter.bool_param = value
-    elif isinstance(value, int):
-        parameter.int64_param = value
-    elif isinstance(value, float):
-        parameter.double_param = value
-    else:
-        parameter.string_param = value if isinstance(value, str) else msgspec.json.encode(value).decode()

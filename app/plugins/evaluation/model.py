@@ -11,13 +11,13 @@ from app.core.cli.inputs import choose_model, predict_records
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.evaluation.answers import MEASURED_TASKS
-from app.plugins.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
+from app.plugins.evaluation.clients import GRPC_PROTOCOLS, HTTP_PROTOCOLS, HttpInferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 
-PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
+PROTOCOLS = (*HTTP_PROTOCOLS, *GRPC_PROTOCOLS)
 DEFAULT_TOP_K = 100
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
@@ -113,7 +113,7 @@ def served_model(
     if over_http and not url.startswith(("http://", "https://")):
         raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
     display_url = _without_user_info(url) if over_http else url
-    needs_name = HTTP_PROTOCOLS[protocol].needs_model if over_http else protocol == "v2-grpc"
+    needs_name = (HTTP_PROTOCOLS if over_http else GRPC_PROTOCOLS)[protocol].needs_model
     if needs_name and not name:
         raise EvaluationError(f"--name: {protocol} needs the model's name")
     notes: list[str] = []

@@ -7,5 +7,8 @@ plugin = Plugin(
     name="grps",
     summary="The GRPS protocol over HTTP and gRPC.",
     protocols=Ref("app.plugins.grps.protocols:protocols"),
-    extends={"conformance.protocols": Ref("app.plugins.grps.conformance.protocols:PROTOCOLS")},
+    extends={
+        "conformance.protocols": Ref("app.plugins.grps.conformance.protocols:PROTOCOLS"),
+        "evaluation.clients": Ref("app.plugins.grps.evaluation:CLIENTS"),
+    },
 )

@@ -9,5 +9,8 @@ plugin = Plugin(
     summary="TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own.",
     settings=(TensorFlowServingSettings,),
     protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
-    extends={"conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.protocols:PROTOCOLS")},
+    extends={
+        "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.protocols:PROTOCOLS"),
+        "evaluation.clients": Ref("app.plugins.tensorflow_serving.evaluation:CLIENTS"),
+    },
 )
