@@ -8,9 +8,9 @@ import pytest
 from app.core.assembly.discovery import discover
 from app.core.assembly.service import Service
 from app.core.engine.scheduling.admission import QueueLimits
-from app.core.plugins import registry
 from app.core.settings.server import DEMO_MODELS, LimitSettings
 from tasks.inference.limits import Limits
+from tests.support.servers.settings import settings_of_main_port
 
 NAMES = [field.name for field in dataclasses.fields(LimitSettings)]
 LIMITS, BOUNDS = (tuple(field.name for field in msgspec.structs.fields(kind)) for kind in (Limits, QueueLimits))
@@ -29,7 +29,7 @@ def test_limit_has_the_same_default_everywhere(name: str) -> None:
 
 def test_engine_uses_the_configured_limits() -> None:
     values = {name: name == "allow_avif_jpeg2000" or number for number, name in enumerate(NAMES, 11)}
-    settings = registry().settings(grpc=False, tensorflow_serving=False, **values)
+    settings = settings_of_main_port(**values)
     service = Service(settings, lambda: discover(DEMO_MODELS / "detector"))
     limits = msgspec.to_builtins(msgspec.structs.replace(service.engine.limits, downscale=None))
     assert {name: limits[name] for name in NAMES if name in LIMITS} == {

@@ -8,7 +8,6 @@ import grpc
 import pytest
 
 from app.core.engine.scheduling.admission import QueueLimits
-from app.plugins.grps.messages import GrpsMessage
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 from tests.support.servers.low_limits import engine_with_low_limits
 
@@ -44,23 +43,6 @@ def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> N
     )
     assert "at most 40 bytes in a name, got 41" in error_details(peer, id="i" * 41, **numbers(1))
     peer.call("ModelInfer", message("ModelInferRequest", **numbers(598)))
-
-
-def test_grps_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> None:
-    def predict(count: int) -> tuple[int, str]:
-        request = GrpsMessage(model="echo-fp32")
-        request.gtensors.tensors.add(name="x", dtype=7, shape=[1, count], flat_float32=[0.5] * count)
-        answer = peer.call_bytes("/grps.protos.v1.GrpsService/Predict", request.SerializeToString())
-        reply = GrpsMessage.FromString(answer)
-        return reply.status.code, reply.status.msg
-
-    assert predict(598) == (200, "OK")
-    assert predict(599) == (413, "Expected at most 600 tensor elements in one request, got 601")
-    request = GrpsMessage(model="detector")
-    for index in range(40):
-        request.gmap.s_i32[str(index)] = index
-    answer = GrpsMessage.FromString(peer.call_bytes("/grps.protos.v1.GrpsService/Predict", request.SerializeToString()))
-    assert (answer.status.code, answer.status.msg) == (413, "Expected at most 30 fields in one message, got more")
 
 
 def test_compressed_message_is_limited_by_its_decompressed_size(peer: GrpcTestClient) -> None:

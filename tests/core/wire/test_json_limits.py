@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.wire.json_body import check_json, read_json
-from app.plugins.tensorflow_serving.values import read_object
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 
@@ -170,8 +169,6 @@ def test_depth_is_checked_only_if_limits_are_given() -> None:
     assert read_json(body, object) == {"a": [[[[[1]]]]]}
     with pytest.raises(InferenceError, match="4 deep"):
         read_json(body, object, limits=LIMITS)
-    with pytest.raises(InferenceError, match="4 deep"):
-        read_object(body, LIMITS)
 
 
 @pytest.mark.parametrize("digits", [4301, 1_000_000])
@@ -180,5 +177,3 @@ def test_number_with_too_many_digits_is_rejected(digits: int) -> None:
         with pytest.raises(InferenceError) as caught:
             read_json(body, object)
         assert caught.value.kind is ErrorKind.INVALID_REQUEST
-        with pytest.raises(InferenceError, match="too big"):
-            read_object(body)

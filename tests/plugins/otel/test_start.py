@@ -4,12 +4,12 @@ import pytest
 
 from app.core.assembly.discovery import discover
 from app.core.assembly.service import Service
-from app.core.plugins import registry
 from app.core.settings.server import DEMO_MODELS, SettingsError
+from tests.support.servers.settings import settings_of_main_port
 
 
 def service(endpoint: str) -> Service:
-    settings = registry().settings(grpc=False, tensorflow_serving=False, otlp_endpoint=endpoint)
+    settings = settings_of_main_port(otlp_endpoint=endpoint)
     return Service(settings, lambda: discover(DEMO_MODELS / "detector"))
 
 

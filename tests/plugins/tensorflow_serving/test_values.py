@@ -19,6 +19,7 @@ from app.plugins.tensorflow_serving.signatures import Signature, predict_signatu
 from app.plugins.tensorflow_serving.values import read_object, read_tensor
 from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
@@ -236,3 +237,15 @@ def test_invalid_body_is_rejected_with_the_reason(body: bytes, message: str) -> 
         read_object(body)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
     assert str(caught.value).startswith(message)
+
+
+def test_body_nested_deeper_than_the_limit_is_rejected() -> None:
+    with pytest.raises(InferenceError, match="4 deep"):
+        read_object(b'{"a": [[[[[1]]]]]}', Limits(max_json_depth=4))
+
+
+@pytest.mark.parametrize("digits", [4301, 1_000_000])
+@pytest.mark.parametrize("form", [b'{"instances": [%s]}', b'{"instances": [NaN, %s]}'])
+def test_number_with_too_many_digits_is_rejected(digits: int, form: bytes) -> None:
+    with pytest.raises(InferenceError, match="too big"):
+        read_object(form % (b"1" * digits))

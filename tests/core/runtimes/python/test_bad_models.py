@@ -14,11 +14,11 @@ from litestar.testing import TestClient
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
-from app.core.plugins import registry
 from app.core.settings.server import ModelOptions
 from tests.support.data.chariot import image_input, infer, items
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
+from tests.support.servers.settings import settings_of_main_port
 
 Client = TestClient[Litestar]
 
@@ -33,7 +33,7 @@ GOOD = (
 def serving(repository: Path, *, allow_code: bool = True) -> Generator[Client]:
     """Start the complete service over a repository, and wait until its models are loaded."""
     options = ModelOptions(model_repository=repository, allow_code=allow_code)
-    settings = registry().settings(grpc=False, tensorflow_serving=False, workers=2)
+    settings = settings_of_main_port(workers=2)
     service = Service(settings, lambda: find_models(options))
     loaded = threading.Event()
     service.loading.when_finished = lambda _: loaded.set()
