@@ -33,9 +33,8 @@ print(msgspec.json.encode([model.description.task_type, records[0]]).decode())
 """
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    """Return a folder in which the plugin is installed."""
+def install(tmp_path: Path) -> Path:
+    """Install the plugin in a folder, and return that."""
     information = tmp_path / "site" / "rings-1.0.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: rings\nVersion: 1.0\n")
@@ -58,25 +57,24 @@ def python_model(folder: Path, **settings: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_python_class_answers_the_task_type_of_a_plugin(installed: Path, tmp_path: Path, isolate: bool) -> None:
-    completed = answer(installed, python_model(tmp_path / "m", isolate=isolate))
+def test_python_class_answers_the_task_type_of_a_plugin(tmp_path: Path) -> None:
+    completed = answer(install(tmp_path), python_model(tmp_path / "m"))
     assert completed.stdout, completed.stderr
     assert json.loads(completed.stdout) == ["RING_COUNT", {"label": "one", "score": 0.75}]
 
 
-def test_layout_of_a_plugin_answers_its_task_type(installed: Path, tmp_path: Path) -> None:
+def test_layout_of_a_plugin_answers_its_task_type(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     graphs.channel_means(tmp_path / "m" / "model.onnx")
     settings = {"task_type": "RING_COUNT", "layout": "rings", "labels": ["none", "one", "two"]}
     (tmp_path / "m" / "model-settings.json").write_text(json.dumps(settings))
-    completed = answer(installed, tmp_path / "m")
+    completed = answer(install(tmp_path), tmp_path / "m")
     assert completed.stdout, completed.stderr
     assert json.loads(completed.stdout)[0] == "RING_COUNT"
 
 
-def test_task_type_of_a_plugin_that_is_not_enabled_is_rejected(installed: Path, tmp_path: Path) -> None:
-    completed = answer(installed, python_model(tmp_path / "m"), enabled="")
+def test_task_type_of_a_plugin_that_is_not_enabled_is_rejected(tmp_path: Path) -> None:
+    completed = answer(install(tmp_path), python_model(tmp_path / "m"), enabled="")
     assert "task_type: Invalid enum value 'RING_COUNT'; known are IMAGE_CLASSIFICATION" in completed.stderr
     assert "plugins that are installed, but not enabled by --plugins: rings" in completed.stderr
 

@@ -1,14 +1,10 @@
 """Settings that do not fit a model's runtime are rejected when it is loaded."""
 
-import json
 import shutil
 from pathlib import Path
 
-import pytest
-
-from app.core.assembly.in_process import InProcessModel
 from app.core.assembly.models import find_models
-from app.core.settings.model import SETTINGS_FILE, ModelError
+from app.core.settings.model import SETTINGS_FILE
 from app.core.settings.server import ModelOptions
 from tests.support.servers.server_process import ROOT
 
@@ -19,11 +15,3 @@ def test_devices_apply_to_models_without_devices_of_their_own(tmp_path: Path) ->
     (tmp_path / "classifier" / SETTINGS_FILE).write_text('{"onnxruntime": {"devices": ["cpu"]}}')
     sources = find_models(ModelOptions(model_repository=tmp_path, device="cuda:0, cpu"))
     assert [source.settings.onnxruntime.devices for source in sources] == [("cpu",), ("cuda:0", "cpu")]
-
-
-@pytest.mark.parametrize("settings", [{}, {"runtime": "onnxruntime"}])
-def test_bf16_without_openvino_is_rejected(tmp_path: Path, settings: dict[str, object]) -> None:
-    folder = shutil.copytree(ROOT / "fixtures" / "models" / "classifier", tmp_path / "classifier")
-    (folder / SETTINGS_FILE).write_text(json.dumps({"precision": "bf16", **settings}))
-    with pytest.raises(ModelError, match='"precision": "bf16" needs "runtime": "openvino"; the runtime is onnxruntime'):
-        InProcessModel(folder)
