@@ -30,6 +30,11 @@ it, so that they load the same plugins."""
 _ROOT = __name__.removesuffix(".core.plugins")
 """`app`, or `charioteer.app` in a user's process."""
 
+# The settings of core are named, not imported: this module is below all others of core, so that these can ask it.
+_SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
+_MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOptions")
+_MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
+
 
 class PluginError(Exception):
     """A plugin cannot be loaded. The message names it and is for the operator."""
@@ -60,23 +65,16 @@ class Registry:
     @cached_property
     def settings_class(self) -> "type[ServerSettings]":
         """Return the class of all options of ``serve``: those of core and of every plugin, in one object."""
-        # Import late: most commands need no settings of a server.
-        from app.core.settings.server import ServerSettings
-
         parts = [part for plugin in self.loaded.values() for part in plugin.settings]
-        return dataclass(frozen=True, kw_only=True)(type("ServerSettings", (*reversed(parts), ServerSettings), {}))
+        bases = (*reversed(parts), _SERVER_SETTINGS.load())
+        return dataclass(frozen=True, kw_only=True)(type("ServerSettings", bases, {}))
 
     @cached_property
     def model_options_class(self) -> "type[ModelOptions]":
         """Return the class of the options of commands that load models: those of core and of every plugin."""
-        from cyclopts import Parameter
-
-        from app.core.settings.environment import MODELS
-        from app.core.settings.server import ModelOptions
-
         parts = [part for plugin in self.loaded.values() for part in plugin.model_options]
-        kind = type("ModelOptions", (*reversed(parts), ModelOptions), {})
-        return Parameter(name="*", group=MODELS)(dataclass(frozen=True, kw_only=True)(kind))
+        bases = (*reversed(parts), _MODEL_OPTIONS.load())
+        return dataclass(frozen=True, kw_only=True)(type("ModelOptions", bases, {}))
 
     def model_options(self, **options: Any) -> "ModelOptions":
         """Return options of core and of plugins for models."""
@@ -89,11 +87,10 @@ class Registry:
         Raises:
             PluginError: as `layouts`.
         """
-        from app.core.settings.model import ModelSettings
-
+        base = _MODEL_SETTINGS.load()
         # Settings name task types, so that these must exist before the first settings are read.
         _ = self.task_types
-        self._owners |= {("model setting", name): "core" for name in ModelSettings.__struct_fields__}
+        self._owners |= {("model setting", name): "core" for name in base.__struct_fields__}
         added: list[tuple[str, Any, Any]] = []
         for plugin in self.loaded.values():
             for section in plugin.model_settings:
@@ -103,7 +100,7 @@ class Registry:
         composed = defstruct(
             "ModelSettings",
             added,
-            bases=(ModelSettings,),
+            bases=(base,),
             module=__name__,
             frozen=True,
             kw_only=True,
