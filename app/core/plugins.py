@@ -34,6 +34,8 @@ _ROOT = __name__.removesuffix(".core.plugins")
 _SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
 _MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOptions")
 _MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
+_EXTENDED_HTTP = Ref["type[ExtendedHttp]"]("app.core.protocols.extension:ExtendedHttp")
+_EXTENDED_GRPC = Ref["type[ExtendedGrpc]"]("app.core.protocols.extension:ExtendedGrpc")
 
 
 class PluginError(Exception):
@@ -192,18 +194,15 @@ class Registry:
         Raises:
             PluginError: if a name exists twice.
         """
-        # Import late: most commands serve nothing.
-        from app.core.protocols.extension import ExtendedGrpc, ExtendedHttp
-
         plugins = self.loaded.values()
 
         def extended_http(protocol: "HttpProtocol") -> "HttpProtocol":
             added = [plugin.endpoints[protocol.name].load() for plugin in plugins if protocol.name in plugin.endpoints]
-            return ExtendedHttp(protocol, added) if added else protocol
+            return _EXTENDED_HTTP.load()(protocol, added) if added else protocol
 
         def extended_grpc(protocol: "GrpcProtocol") -> "GrpcProtocol":
             added = [plugin.methods[protocol.name].load() for plugin in plugins if protocol.name in plugin.methods]
-            return ExtendedGrpc(protocol, added) if added else protocol
+            return _EXTENDED_GRPC.load()(protocol, added) if added else protocol
 
         found: list[Protocols] = []
         for plugin in plugins:
