@@ -12,8 +12,9 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
 
-from app.core.cli.inputs import predict_records, read_image, sample_image
+from app.core.cli.inputs import predict_records, read_image
 from app.core.cli.model_options import takes_models
+from app.core.cli.samples import SAMPLE_TEXT, sample_image
 from app.core.cli.suspicions import duplicate_keys, duplicate_labels, suspicious_answer
 from app.core.cli.terminal import console, counted, printable, progress, table
 from app.core.engine.models.registry import chariot_name_warning
@@ -108,8 +109,6 @@ def check(
 
 def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes, limits: Limits) -> tuple[str, str]:
     """Run the model on one image or text, and return a line that describes the result, and a warning or ""."""
-    from app.plugins.tuning.benchmarking import SAMPLE_TEXT
-
     parameters: dict[str, object] = {}
     if servable.description.open_vocabulary and "candidate_labels" not in source.settings.parameters:
         parameters["candidate_labels"] = _CANDIDATES

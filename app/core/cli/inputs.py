@@ -9,7 +9,6 @@ from app.core.engine.models.registry import list_choices
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.evaluation.datasets.files import list_images
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -19,8 +18,24 @@ from tasks.vision.header import image_size
 from tasks.vision.image import check_size
 
 _DEFAULT_LIMITS = Limits()
+_ENDINGS = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"}
+    # Not readable, but reported instead of left out.
+    | {".heic", ".heif"}
+)
 _RECORDED = re.compile(r"[0-9a-f]{64}")
 """The file name of a recorded image: its digest."""
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Return the image files under `folder`, sorted by name, except in hidden folders."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in _ENDINGS
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
 
 
 def choose_images(folder: Path, limit: int) -> Sequence[Path]:
@@ -69,13 +84,6 @@ def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
     if len({source.name for source in matches}) > 1:
         raise ModelError(f"There are several models; choose one with --name: {list_choices(names)}")
     return latest_version(matches)
-
-
-def sample_image() -> bytes:
-    """Return a PNG of a few shapes on grey, 640 by 480 pixels."""
-    from app.plugins.conformance.sample_images import SAMPLE_IMAGES
-
-    return SAMPLE_IMAGES[0].data
 
 
 def predict_records(

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
+from app.core.cli.samples import sample_image
+
 Pixels = NDArray[np.uint8]
 
 
@@ -92,20 +94,13 @@ def _with_exif(jpeg: bytes) -> bytes:
     return jpeg[:2] + b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment + jpeg[2:]
 
 
-def _shapes() -> SampleImage:
-    pixels = np.full((480, 640, 3), 60, np.uint8)
-    cv2.rectangle(pixels, (80, 100), (280, 300), (40, 40, 230), cv2.FILLED)
-    cv2.circle(pixels, (470, 280), 110, (240, 200, 40), cv2.FILLED)
-    return _encode("a square and a circle", pixels)
-
-
 def _rectangle() -> SampleImage:
     pixels = np.zeros((240, 320, 3), np.uint8)
     cv2.rectangle(pixels, (30, 60), (189, 179), (220, 90, 40), cv2.FILLED)
     return _encode("a rectangle", pixels)
 
 
-SAMPLE_IMAGES = (_shapes(), _rectangle(), rotated_bar(30), rotated_bar(75))
+SAMPLE_IMAGES = (load_image("a square and a circle", sample_image()), _rectangle(), rotated_bar(30), rotated_bar(75))
 """Images that every run sends, besides the user's."""
 BLANK_IMAGE = _encode("plain grey", np.full((200, 300, 3), 118, np.uint8))
 """An image without objects."""

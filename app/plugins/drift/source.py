@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from app.core.cli.inputs import predict_records
+from app.core.cli.inputs import list_images, predict_records
 from app.core.cli.terminal import Bar, counted, progress
 from app.core.settings.model import ModelSource
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
-from app.plugins.evaluation.datasets.files import list_images
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from app.core.assembly.models import load
+from app.core.cli.samples import SAMPLE_TEXT
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
@@ -24,7 +25,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.vision.request import IMAGE_INPUT
 
-SAMPLE_TEXT = "On a good day in May, 3 ships left Dover."
 _MIN_GAIN = 1.05
 """A candidate must be this much better than a simpler one, because smaller differences may be chance."""
 _REQUEST_ID = "tune"

@@ -15,7 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from app.core.cli.inputs import read_image, sample_image
+from app.core.cli.inputs import read_image
+from app.core.cli.samples import sample_image
 from app.core.cli.terminal import console, counted, printable, progress, table
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource

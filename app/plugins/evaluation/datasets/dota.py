@@ -5,10 +5,10 @@ A file may begin with lines ``imagesource:...`` and ``gsd:...``, which become me
 
 from pathlib import Path
 
+from app.core.cli.inputs import list_images
 from app.plugins.evaluation.dataset import Dataset, EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject
 from app.plugins.evaluation.datasets.files import (
     DatasetOptions,
-    list_images,
     parse_number,
     read_item,
     read_lines,

@@ -19,11 +19,6 @@ from tasks.inference.error import InferenceError, quote_value
 from tasks.task import TaskType
 from tasks.vision.header import image_size
 
-_ENDINGS = frozenset(
-    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"}
-    # Not readable, but reported instead of left out.
-    | {".heic", ".heif"}
-)
 _NAMES = ("file_name", "image", "file", "name")
 _SIDECARS = ("metadata.csv", "metadata.jsonl")
 _HEADER_BYTES = 1 << 18
@@ -52,17 +47,6 @@ class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
     split: str | None = None
     task: TaskType | None = None
     skip_bad: bool = False
-
-
-def list_images(folder: Path) -> list[Path]:
-    """Return the image files under `folder`, sorted by name, except in hidden folders."""
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in _ENDINGS
-        and file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    )
 
 
 def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.core.cli.inputs import list_images
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.plugins.evaluation.datasets.coco import read_coco
 from app.plugins.evaluation.datasets.dota import label_folder, read_dota
@@ -13,7 +14,6 @@ from app.plugins.evaluation.datasets.files import (
     DatasetFormat,
     DatasetOptions,
     as_list,
-    list_images,
     read_item,
     read_json_lines,
     read_sidecar,

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import yaml
 
+from app.core.cli.inputs import list_images
 from app.plugins.evaluation.dataset import (
     Dataset,
     EmptyObjectError,
@@ -22,7 +23,6 @@ from app.plugins.evaluation.dataset import (
 from app.plugins.evaluation.datasets.files import (
     DatasetOptions,
     as_list,
-    list_images,
     parse_number,
     read_image_size,
     read_lines,
