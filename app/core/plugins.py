@@ -34,8 +34,8 @@ _ROOT = __name__.removesuffix(".core.plugins")
 _SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
 _MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOptions")
 _MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
-_EXTENDED_HTTP = Ref["type[ExtendedHttp]"]("app.core.protocols.extension:ExtendedHttp")
-_EXTENDED_GRPC = Ref["type[ExtendedGrpc]"]("app.core.protocols.extension:ExtendedGrpc")
+_EXTENDED_HTTP = Ref[Any]("app.core.protocols.extension:ExtendedHttp")
+_EXTENDED_GRPC = Ref[Any]("app.core.protocols.extension:ExtendedGrpc")
 
 
 class PluginError(Exception):
