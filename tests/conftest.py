@@ -21,8 +21,8 @@ _TESTS = Path(__file__).parent
 SLOW = tuple(
     _TESTS / name
     for name in (
-        "app/plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "ray", "soak",
-        "conformance/test_schema.py", "conformance/test_schema_negative.py", "app/proto/test_proto.py",
+        "plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray", "soak",
+        "conformance/test_schema.py", "conformance/test_schema_negative.py", "core/proto/test_proto.py",
     )
 )  # fmt: skip
 """Folders and files that need packages of `make test-slow`, or a minute of CPU."""
@@ -31,11 +31,12 @@ SLOW = tuple(
 LONGEST = tuple(
     _TESTS / name
     for name in (
-        "ray/test_ray_serve.py", "installed/test_extras.py", "deploy/test_image.py", "clients/test_foreign_clients.py",
-        "browser/test_try_inputs.py", "browser/test_try_viewer.py", "browser/test_try_view.py",
-        "faults/test_stopping.py", "app/conformance/test_deliberate_faults.py",
+        "plugins/ray/test_ray_serve.py", "installed/test_extras.py", "deploy/test_image.py",
+        "clients/test_foreign_clients.py", "browser/test_try_inputs.py", "browser/test_try_viewer.py",
+        "browser/test_try_view.py",
+        "faults/test_stopping.py", "plugins/conformance/test_deliberate_faults.py",
         "browser/test_request_view.py", "browser/test_accessibility.py", "installed/test_readme.py",
-        "browser/test_models_view.py", "browser/test_metrics_page.py", "app/conformance/test_foreign_servers.py",
+        "browser/test_models_view.py", "browser/test_metrics_page.py", "plugins/conformance/test_foreign_servers.py",
     )
 )  # fmt: skip
 """Files that take longest, the longest first: at the end one worker would wait for another."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from tests.conftest import LONGEST, SLOW
 from tests.support.servers.server_process import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -35,6 +36,10 @@ def test_pre_commit_runs_the_tools_of_make_check() -> None:
     assert sorted(entries) == sorted(commands)
     assert len(recipes) == 2
     assert {hook["language"] for hook in hooks} == {"system"}
+
+
+def test_slow_and_long_tests_have_existing_paths() -> None:
+    assert [path for path in (*SLOW, *LONGEST) if not path.exists()] == []
 
 
 def test_check_fails_if_one_of_its_parts_fails(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A Ray cluster on this machine that reads commands as lines of JSON. Run it with an interpreter that has Ray.
 
-Usage: ``python -m tests.ray.cluster <port>``. It reads a command ``{"do": ..., ...}`` and writes its result as a line
-of JSON. It stops at the end of the input.
+Usage: ``python -m tests.plugins.ray.cluster <port>``. It reads a command ``{"do": ..., ...}`` and writes its result
+as a line of JSON. It stops at the end of the input.
 """
 
 import importlib

@@ -15,7 +15,7 @@ import pytest
 from app.core.assembly.in_process import InProcessModel
 from app.plugins.drift.baseline import Baseline, write_baseline
 from tasks.vision.image import decode_image
-from tests.ray.driver import SCENE, Ray, body, start_ray, traffic
+from tests.plugins.ray.driver import SCENE, Ray, body, start_ray, traffic
 from tests.support.data.drift_samples import sample
 from tests.support.models.colliding_packages import make_project
 from tests.support.servers.server_process import ROOT

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.plugins import registry
 from app.core.settings.server import SettingsError
-from app.plugins.ray.application import application
+from app.plugins.ray.application import ray_application
 from app.plugins.ray.options import model_options, read_options, server_settings
 from app.plugins.recording.settings import RecordingSettings
 from tests.support.servers.server_process import ROOT
@@ -92,7 +92,7 @@ def test_server_settings_have_the_ranges_of_the_command_line(settings: dict[str,
 
 def test_missing_ray_names_the_extra() -> None:
     with pytest.raises(SettingsError, match=re.escape("pip install 'charioteer[ray]'")):
-        application({})
+        ray_application({})
 
 
 def test_application_is_built_more_than_once() -> None:

@@ -36,7 +36,7 @@ class Ray:
     def __init__(self, python: Path, port: int, folder: Path, environment: Mapping[str, str]) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
-            [str(python), "-m", "tests.ray.cluster", str(port)],
+            [str(python), "-m", "tests.plugins.ray.cluster", str(port)],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
@@ -45,7 +45,7 @@ class Ray:
         )
 
     def run_command(self, name: str, **arguments: object) -> Any:
-        """Run a command of `tests.ray.cluster` and return its result."""
+        """Run a command of `tests.plugins.ray.cluster` and return its result."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(msgspec.json.encode({"do": name, **arguments}) + b"\n")
