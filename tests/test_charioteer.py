@@ -1,5 +1,6 @@
 """The module `charioteer`, in our own processes and in projects that have packages of our names."""
 
+import ast
 import subprocess
 import sys
 from collections.abc import Generator
@@ -10,6 +11,7 @@ import pytest
 
 import charioteer
 from app.core.assembly.in_process import InProcessModel
+from app.core.plugins import registry
 from tasks.object_detection import Detections
 from tests.support.data.chariot import image_input
 from tests.support.models.colliding_packages import ENVIRONMENT, PACKAGES, make_project
@@ -68,7 +70,25 @@ def test_public_types_are_those_of_our_packages() -> None:
 
 def test_every_public_name_is_documented() -> None:
     page = (ROOT / "docs" / "python_models.md").read_text()
-    assert [name for name in charioteer.__all__ if f"`{name}`" not in page] == []
+    assert [name for name in dir(charioteer) if f"`{name}`" not in page] == []
+
+
+def test_type_checkers_see_the_public_names_of_all_plugins() -> None:
+    tree = ast.parse(Path(charioteer.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {name.name: node.module for node in imports for name in node.names} == {
+        name: reference.target.partition(":")[0] for name, reference in registry().public.items()
+    }
+
+
+def test_public_names_of_core_need_no_plugin() -> None:
+    program = """
+import sys
+from charioteer import Detections
+print([name for name in sys.modules if name.startswith("charioteer.app.plugins")])
+"""
+    assert run(ROOT, "-c", program) == "[]\n"
 
 
 def test_private_name_is_an_attribute_error() -> None:
@@ -84,7 +104,8 @@ import charioteer
 from charioteer import *
 import app, metadata, tasks
 print(*(package.OWNER for package in (app, metadata, tasks)), sep=", ")
-print(*sorted({{value.__module__ for name in charioteer.__all__ if hasattr(value := globals()[name], "__module__")}}))
+print(*sorted({{value.__module__ for name in dir(charioteer) if hasattr(value := globals()[name], "__module__")}}))
+assert {{"Detections", "as_maite", "ray_application"}} <= set(dir(charioteer))
 assert set(dir(charioteer)) == set(charioteer.__all__) <= globals().keys()
 """
     owners, modules = run(project, "-c", program).splitlines()

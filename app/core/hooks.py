@@ -245,6 +245,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         start: called once for each server; returns what the plugin adds to it.
         extends: what it adds to another plugin, by extension point, such as ``conformance.protocols``. Only that plugin
             imports it.
+        public: names that the module `charioteer` offers, each with the module that defines it.
     """
 
     api: int
@@ -266,3 +267,4 @@ class Plugin(Struct, frozen=True, kw_only=True):
     methods: Mapping[str, Ref[GrpcMethods]] = {}
     start: Ref[Callable[[Host], Parts]] | None = None
     extends: Mapping[str, Ref[Sequence[Any]]] = {}
+    public: Mapping[str, str] = {}

@@ -222,6 +222,13 @@ class Registry:
         refs = [plugin.extends[point] for plugin in self.loaded.values() if point in plugin.extends]
         return [item for ref in refs for item in ref.load()]
 
+    @cached_property
+    def public(self) -> Mapping[str, Ref[object]]:
+        """The objects that the module `charioteer` offers, by name."""
+        return {
+            name: Ref(f"{module}:{name}") for plugin in self.loaded.values() for name, module in plugin.public.items()
+        }
+
     def owner(self, kind: str, name: str) -> str | None:
         """Return the plugin that has a name of a kind (such as ``command``), or None."""
         return self._owners.get((kind, name))
@@ -262,6 +269,9 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     for command in plugin.commands:
         yield "command", command.name
     for settings in (*plugin.settings, *plugin.model_options):
+    for name in plugin.public:
+        yield "public name", name
+    for settings in plugin.settings:
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
 

@@ -48,8 +48,8 @@ EXTRA_OF_COMMAND: Mapping[str, str] = {
 EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     # The extra installs MAITE's protocols for user code; no command needs them.
     "maite": "tests/installed/test_extras.py",
-    # Ray starts its own processes; tests/ray has an environment with this extra alone.
-    "ray": "tests/ray/driver.py",
+    # Ray starts its own processes; tests/plugins/ray has an environment with this extra alone.
+    "ray": "tests/plugins/ray/driver.py",
     # The registry has torchvision, which timm needs, for CUDA only; its test needs none of the missing operators.
     "timm": "tests/plugins/torch/test_timm.py",
 }
@@ -58,7 +58,7 @@ EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
 _MAITE = """
 from pathlib import Path
 from maite.protocols.object_detection import Model
-from app.core.assembly.in_process import as_maite
+from charioteer import as_maite
 assert isinstance(as_maite(Path("path/to/model")), Model)
 """
 _SIGN = """

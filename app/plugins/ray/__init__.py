@@ -6,4 +6,6 @@ plugin = Plugin(
     api=1,
     name="ray",
     summary="The service on Ray Serve.",
+    extra="ray",
+    public={"ray_application": "app.plugins.ray.application", "ray_proxy_middlewares": "app.plugins.ray.proxy"},
 )

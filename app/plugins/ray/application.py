@@ -1,4 +1,4 @@
-"""The service on Ray Serve. ``serve run`` takes `charioteer.ray_application`, which calls `application`."""
+"""The service on Ray Serve. ``serve run`` takes `charioteer.ray_application`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +6,22 @@ from typing import Any
 from app.core.engine.error_text import needs_extra
 from app.core.settings.server import SettingsError
 
-__all__ = ("application",)
+__all__ = ("ray_application",)
 
 
-def application(arguments: Mapping[str, object]) -> Any:
-    """Build the application, as `charioteer.ray_application` describes."""
+def ray_application(arguments: Mapping[str, object]) -> Any:
+    """Build the application for ``serve run`` and for the ``import_path`` of a Ray Serve config.
+
+    Args:
+        arguments: as ``docs/ray.md`` lists them.
+
+    Returns:
+        A ``ray.serve.Application``.
+
+    Raises:
+        SettingsError: for unknown or invalid arguments, or without Ray.
+        ModelError: if the arguments name no models.
+    """
     with needs_extra("Ray Serve", "ray", SettingsError):
         from app.plugins.ray.ingress import build
     return build(arguments)

@@ -13,8 +13,11 @@ _FIRST_ERROR = 400
 _REPLACED = (b"content-type", b"content-length")
 
 
-def middlewares() -> list[Any]:
-    """Return the middlewares for Ray's variable RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH."""
+def ray_proxy_middlewares() -> list[Any]:
+    """Return the middlewares of Ray Serve's proxy: JSON errors, and 503 when a replica of the ingress is lost.
+
+    Ray reads their name from RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH.
+    """
     return [importlib.import_module("starlette.middleware").Middleware(ProxyErrors)]
 
 

@@ -16,64 +16,31 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from app.core.assembly.in_process import InProcessModel, as_maite
-    from app.core.runtimes.onnxruntime.graph_model import GraphModel
-    from app.core.settings.model import ModelError
-    from tasks.image_classification import Classification
-    from tasks.image_segmentation import SegmentationParameters, Segments
-    from tasks.image_text_to_text import Answers, GenerationParameters
-    from tasks.inference.error import ErrorKind, InferenceError, invalid
-    from tasks.object_detection import DetectionParameters, Detections
-    from tasks.oriented_object_detection import OrientedDetections
-    from tasks.task import TaskType, TokenUsage
-    from tasks.text_generation import Generation, TextGenerationParameters
-    from tasks.token_classification import Entities, TokenParameters
-    from tasks.vision.filtering import SelectionParameters
-
-__all__ = (
-    "Answers",
-    "Classification",
-    "DetectionParameters",
-    "Detections",
-    "Entities",
-    "ErrorKind",
-    "Generation",
-    "GenerationParameters",
-    "GraphModel",
-    "InProcessModel",
-    "InferenceError",
-    "ModelError",
-    "OrientedDetections",
-    "SegmentationParameters",
-    "Segments",
-    "SelectionParameters",
-    "TaskType",
-    "TextGenerationParameters",
-    "TokenParameters",
-    "TokenUsage",
-    "as_maite",
-    "invalid",
-    "ray_application",
-    "ray_proxy_middlewares",
-)
-
-_MODULES = {
-    "app.core.assembly.in_process": ("InProcessModel", "as_maite"),
-    "app.core.runtimes.onnxruntime.graph_model": ("GraphModel",),
-    "app.core.settings.model": ("ModelError",),
-    "tasks.image_classification": ("Classification",),
-    "tasks.image_segmentation": ("SegmentationParameters", "Segments"),
-    "tasks.image_text_to_text": ("Answers", "GenerationParameters"),
-    "tasks.inference.error": ("ErrorKind", "InferenceError", "invalid"),
-    "tasks.object_detection": ("DetectionParameters", "Detections"),
-    "tasks.oriented_object_detection": ("OrientedDetections",),
-    "tasks.task": ("TaskType", "TokenUsage"),
-    "tasks.text_generation": ("Generation", "TextGenerationParameters"),
-    "tasks.token_classification": ("Entities", "TokenParameters"),
-    "tasks.vision.filtering": ("SelectionParameters",),
-}
-"""The public names of each module. Importing `charioteer` imports none of them."""
+if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares these names with theirs
+    from app.core.assembly.in_process import InProcessModel as InProcessModel
+    from app.core.runtimes.onnxruntime.graph_model import GraphModel as GraphModel
+    from app.core.settings.model import ModelError as ModelError
+    from app.plugins.maite.models import as_maite as as_maite
+    from app.plugins.ray.application import ray_application as ray_application
+    from app.plugins.ray.proxy import ray_proxy_middlewares as ray_proxy_middlewares
+    from tasks.image_classification import Classification as Classification
+    from tasks.image_segmentation import SegmentationParameters as SegmentationParameters
+    from tasks.image_segmentation import Segments as Segments
+    from tasks.image_text_to_text import Answers as Answers
+    from tasks.image_text_to_text import GenerationParameters as GenerationParameters
+    from tasks.inference.error import ErrorKind as ErrorKind
+    from tasks.inference.error import InferenceError as InferenceError
+    from tasks.inference.error import invalid as invalid
+    from tasks.object_detection import DetectionParameters as DetectionParameters
+    from tasks.object_detection import Detections as Detections
+    from tasks.oriented_object_detection import OrientedDetections as OrientedDetections
+    from tasks.task import TaskType as TaskType
+    from tasks.task import TokenUsage as TokenUsage
+    from tasks.text_generation import Generation as Generation
+    from tasks.text_generation import TextGenerationParameters as TextGenerationParameters
+    from tasks.token_classification import Entities as Entities
+    from tasks.token_classification import TokenParameters as TokenParameters
+    from tasks.vision.filtering import SelectionParameters as SelectionParameters
 
 _PACKAGES = ("app", "metadata", "tasks")
 _HOME = next(folder for folder in Path(__file__).resolve().parents if (folder / "app" / "__init__.py").is_file())
@@ -82,43 +49,33 @@ _HOME = next(folder for folder in Path(__file__).resolve().parents if (folder / 
 if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
 
     def __getattr__(name: str) -> object:
-        module = next((module for module, names in _MODULES.items() if name in names), None)
-        if module is None:
+        if name == "__all__":
+            return __dir__()
+        # The names of core need no other plugin, and tools ask for private names of every module.
+        module = import_own("app.core").plugin.public.get(name)
+        if module is not None:
+            value = getattr(import_own(module), name)
+        elif not name.startswith("_") and (plugin := _plugins().public.get(name)):
+            value = plugin.load()
+        else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_own(module), name)
         globals()[name] = value
         return value
 
 
 def __dir__() -> Sequence[str]:
-    return __all__
+    return sorted(_plugins().public)
+
+
+def _plugins() -> Any:
+    """Return the registry of plugins."""
+    return import_own("app.core.plugins").registry()
 
 
 def main() -> None:
     """Run the ``charioteer`` command."""
     claim_names()
     importlib.import_module("app.core.cli").main()
-
-
-def ray_application(arguments: Mapping[str, object]) -> Any:
-    """Build the application for ``serve run`` and for the ``import_path`` of a Ray Serve config.
-
-    Args:
-        arguments: as ``docs/ray.md`` lists them.
-
-    Returns:
-        A ``ray.serve.Application``.
-
-    Raises:
-        SettingsError: for unknown or invalid arguments, or without Ray.
-        ModelError: if the arguments name no models.
-    """
-    return import_own("app.plugins.ray.application").application(arguments)
-
-
-def ray_proxy_middlewares() -> list[Any]:
-    """Return the middlewares of Ray Serve's proxy: JSON errors, and 503 when a replica of the ingress is lost."""
-    return import_own("app.plugins.ray.proxy").middlewares()
 
 
 def import_own(name: str) -> Any:

@@ -1,21 +1,14 @@
-"""Test serving MAITE models, and using our models as MAITE models, with the real package."""
+"""MAITE models as Python classes."""
 
 from pathlib import Path
-from typing import Any, cast
 
-import maite.protocols.image_classification as ic
-import maite.protocols.object_detection as od
 import msgspec
 import numpy as np
 import pytest
 
-from app.core.assembly.in_process import MaiteClassifier, MaiteDetector, as_maite
 from app.core.settings.model import ModelError
 from tests.support.data.images import rectangle
-from tests.support.models.model_folders import write_and_load, write_model
-from tests.support.servers.server_process import ROOT
-
-MODELS = ROOT / "fixtures" / "models"
+from tests.support.models.model_folders import write_and_load
 
 CLASSIFIER = """
     class Model:
@@ -91,91 +84,3 @@ def test_maite_implementation_may_be_factory_function(tmp_path: Path) -> None:
 def test_maite_model_must_declare_task_type(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match='must declare its "task_type"'):
         write_and_load(tmp_path / "m", DETECTOR, task_type=None)
-
-
-def channels_first(image: Any) -> Any:
-    return np.ascontiguousarray(image.transpose(2, 0, 1))
-
-
-def test_our_detector_implements_maite_protocol() -> None:
-    detector = as_maite(MODELS / "detector")
-    assert isinstance(detector, MaiteDetector)
-    checked: od.Model = detector
-    assert isinstance(checked, cast("Any", od.Model))
-    index = detector.metadata.get("index2label", {})
-    red = channels_first(rectangle(192, 192, (40, 50, 100, 110)))
-    first, second = detector([red, np.zeros((3, 100, 120), np.uint8)])
-    best = int(first.scores.argmax())
-    assert index[int(first.labels[best])] == "red square"
-    assert first.boxes[best].tolist() == pytest.approx([40, 50, 100, 110], abs=3)
-    assert len(first.boxes) == len(first.labels) == len(first.scores)
-    assert len(second.boxes) == 0 or second.scores.max() < 0.5
-
-
-def test_as_maite_accepts_score_threshold() -> None:
-    detector = as_maite(MODELS / "detector", score_threshold=0.5)
-    assert isinstance(detector, MaiteDetector)
-    (found,) = detector([channels_first(rectangle(192, 192, (40, 50, 100, 110)))])
-    assert found.scores.min() >= 0.5
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
-def test_our_classifier_implements_maite_protocol(tmp_path: Path, kind: type[Any]) -> None:
-    write_model(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
-    classifier = as_maite(tmp_path / "m", allow_code=True)
-    assert isinstance(classifier, MaiteClassifier)
-    checked: ic.Model = classifier
-    assert isinstance(checked, cast("Any", ic.Model))
-    assert classifier.metadata == {"id": "m", "index2label": {0: "dark", 1: "bright"}}
-    image = np.full((3, 48, 64), 204, np.uint8)
-    (found,) = classifier([image if kind is np.uint8 else (image / 255).astype(kind)])
-    assert found.tolist() == pytest.approx([0.2, 0.8])
-
-
-def test_classes_with_equal_names_keep_their_positions(tmp_path: Path) -> None:
-    code = (
-        "class Model:\n    labels = ['crane', 'cat', 'crane']\n    def predict(self, image): return [0.25, 0.5, 0.75]"
-    )
-    write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
-    classifier = as_maite(tmp_path / "m", allow_code=True)
-    assert isinstance(classifier, MaiteClassifier)
-    assert classifier([np.zeros((3, 4, 5), np.uint8)])[0].tolist() == [0.25, 0.5, 0.75]
-
-
-def test_label_without_a_number_is_reported_with_advice(tmp_path: Path) -> None:
-    code = "class Model:\n    def predict(self, image): return {'cat': 1}"
-    write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
-    with pytest.raises(ValueError, match=r"'cat' is not among the model's labels.*; declare labels in model-settings"):
-        as_maite(tmp_path / "m", allow_code=True)([np.zeros((3, 4, 5), np.uint8)])
-
-
-def test_maite_predict_runs_our_model(tmp_path: Path) -> None:
-    from maite.tasks import predict
-
-    class Images:
-        def __init__(self) -> None:
-            self.metadata = {"id": "two"}
-
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, index: int, /) -> Any:
-            return np.full((3, 48, 64), 204 * index, np.uint8), np.eye(2)[index], {"id": str(index)}
-
-    write_model(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
-    model: Any = as_maite(tmp_path / "m", allow_code=True)
-    images: Any = Images()
-    predictions: Any = predict(model=model, dataset=images, batch_size=2)[0]
-    assert np.array(predictions[0]) == pytest.approx(np.array([[1, 0], [0.2, 0.8]]))
-
-
-def test_task_without_maite_protocol_is_rejected() -> None:
-    with pytest.raises(ModelError, match="MAITE has no models of the task IMAGE_SEGMENTATION"):
-        as_maite(MODELS / "segmenter")
-
-
-def test_unknown_label_is_an_error(tmp_path: Path) -> None:
-    code = "class Model:\n    labels = ['a']\n    def predict(self, image): return {'b': 1.0}"
-    write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
-    with pytest.raises(ValueError, match="'b' is not among the model's labels"):
-        as_maite(tmp_path / "m", allow_code=True)([np.zeros((3, 4, 5), np.uint8)])

@@ -1,0 +1,27 @@
+"""Names that plugins offer to users' code and to other plugins."""
+
+import pytest
+
+from app.core.hooks import Plugin
+from app.core.plugins import PluginError, Registry
+from tasks.object_detection import Detections
+
+
+def plugin(name: str, **hooks: object) -> Plugin:
+    return Plugin(**{"api": 1, "name": name, "summary": "Some.", **hooks})  # pyright: ignore[reportArgumentType]
+
+
+def test_public_name_is_imported_from_its_module() -> None:
+    registry = Registry([plugin("shapes", public={"Detections": "tasks.object_detection"})])
+    assert registry.public["Detections"].load() is Detections
+
+
+def test_public_name_of_two_plugins_is_an_error() -> None:
+    public = {"Detections": "tasks.object_detection"}
+    with pytest.raises(PluginError, match="plugin b: the plugin a already has the public name Detections"):
+        Registry([plugin("a", public=public), plugin("b", public=public)])
+
+
+def test_skipped_plugin_offers_no_public_name() -> None:
+    registry = Registry([plugin("a", requires=("b",), public={"Detections": "tasks.object_detection"})])
+    assert list(registry.public) == []
