@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-slow clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
+.PHONY: help serve test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
 	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
 
 # The text after `##` has a target's group in brackets, then its help.
@@ -27,6 +27,9 @@ test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and r
 # The tests wait for processes half of their time: three workers keep two cores busy.
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m slow
+
+test-removal: $(VENV)/.test ## [test] delete each plugin from a copy of the code, and try all others (minutes)
+	@$(BIN)/python -m tests.support.removal
 
 clients: $(VENV)/.test-slow browser ## [test] run foreign clients, and print which of their calls work (minutes)
 	@$(BIN)/python -m tests.clients

@@ -40,10 +40,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the plugin if ``--conform-url`` is given."""
+    """Load the plugin if ``--conform-url`` is given.
+
+    Raises:
+        pytest.UsageError: if the checker is not loaded.
+    """
     if config.getoption("conform_url"):
         # The tested project may have its own package `app`.
         from charioteer import import_own
 
+        if "conformance" not in import_own("app.core.plugins").registry().loaded:
+            raise pytest.UsageError("--conform-url needs Charioteer's plugin conformance, which is not loaded")
         pytest_plugin = import_own("app.plugins.conformance.pytest_plugin")
         config.pluginmanager.register(pytest_plugin.Conformance(config), "charioteer-conformance")
