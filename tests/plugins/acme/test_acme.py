@@ -49,6 +49,15 @@ def test_variable_enables_a_plugin_with_its_command_and_options() -> None:
     assert "--acme-greeting" not in run("serve", "--help").stdout
 
 
+@pytest.mark.parametrize(("plugins", "printed"), [("acme", "Hello Ada\n"), ("", "")])
+def test_name_of_an_enabled_plugin_is_imported_from_charioteer(plugins: str, printed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CHARIOTEER_PLUGINS": plugins}
+    command = [sys.executable, "-c", "from charioteer import acme_greeting; print(acme_greeting('Ada'))"]
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert completed.stdout == printed
+    assert printed or "cannot import name 'acme_greeting' from 'charioteer'" in completed.stderr
+
+
 def test_plugin_that_is_not_installed_is_named() -> None:
     completed = run("plugins", plugins="acne")
     assert completed.returncode == 1

@@ -10,4 +10,5 @@ plugin = Plugin(
     settings=(AcmeSettings,),
     commands=(Command(name="acme-greet", run="acme.command:greet", help="Print a greeting."),),
     start=Ref("acme.start:start"),
+    public={"acme_greeting": "acme.words"},
 )

@@ -1,5 +1,7 @@
 """``charioteer acme-greet``."""
 
+from acme.words import acme_greeting
+
 
 def greet(name: str = "world") -> None:
     """Print a greeting.
@@ -7,4 +9,4 @@ def greet(name: str = "world") -> None:
     Args:
         name: Whom to greet.
     """
-    print(f"Hello {name}")  # noqa: T201
+    print(acme_greeting(name))  # noqa: T201

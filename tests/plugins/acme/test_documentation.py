@@ -1,0 +1,36 @@
+"""The page on plugins shows the code of this plugin, and names every hook."""
+
+import re
+
+import pytest
+
+from app.core.hooks import Parts, Plugin
+from app.core.plugins import registry
+from tests.plugins.acme.test_acme import PACKAGE
+from tests.support.servers.server_process import ROOT
+
+PAGE = (ROOT / "docs" / "plugins.md").read_text()
+CODE = "".join(file.read_text() for file in sorted((PACKAGE / "acme").glob("*.py")))
+HOOKS = {*Plugin.__struct_fields__} - {"api", "name", "summary", "requires", "extra"}
+
+
+@pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+def test_every_example_is_code_of_the_tested_plugin(block: str) -> None:
+    assert block in CODE
+
+
+def test_every_hook_has_an_example() -> None:
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
+    assert {name for name, text in sections.items() if "```python" in text} == HOOKS
+    assert {*re.findall(r"^\| \[`(\w+)`\]", PAGE, re.MULTILINE)} == HOOKS
+
+
+def test_every_part_of_a_server_is_listed() -> None:
+    rows = "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE))
+    assert {*Parts.__struct_fields__} == {*re.findall(r"`(\w+)`", rows)}
+
+
+def test_examples_name_built_in_plugins() -> None:
+    names = re.findall(r"\| `(\w+)` \|$", PAGE, re.MULTILINE)
+    assert len(names) > 10
+    assert {*names} <= registry().loaded.keys()
