@@ -268,10 +268,9 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     yield "plugin", plugin.name
     for command in plugin.commands:
         yield "command", command.name
-    for settings in (*plugin.settings, *plugin.model_options):
     for name in plugin.public:
         yield "public name", name
-    for settings in plugin.settings:
+    for settings in (*plugin.settings, *plugin.model_options):
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
 
