@@ -138,7 +138,7 @@ def test_command_without_its_extra_names_the_missing_extra(command: str, tmp_pat
 
 
 def test_ray_serve_without_its_extra_names_the_missing_extra(tmp_path: Path) -> None:
-    program = "from app.plugins.ray.application import application; application({})"
+    program = "from charioteer import ray_application; ray_application({})"
     process = Workspace(tmp_path, linked_environment()).run(f".venv/bin/python -c '{program}'")
     assert "SettingsError: Ray Serve needs the extra ray, pip install 'charioteer[ray]'" in process.stderr
 
