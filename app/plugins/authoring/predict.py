@@ -14,11 +14,11 @@ from app.core.cli.drawing import draw as draw_records
 from app.core.cli.inputs import choose_model, predict_records, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
-from app.core.cli.terminal_image import graphics_of, show_image
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
+from app.plugins.authoring.terminal_image import graphics_of, show_image
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 
-from app.core.cli.terminal_image import Graphics, graphics_of, show_image
+from app.plugins.authoring.terminal_image import Graphics, graphics_of, show_image
 
 PLAIN = {"TERM": "xterm-256color"}
 
