@@ -11,6 +11,8 @@ from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.runtimes.python.task_adapters import TaskAdapter
+from app.core.server.auth.access_control import IdentityProvider
+from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.http_access import requires
 from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
@@ -26,6 +28,8 @@ __all__ = (
     "HTTPRouteHandler",
     "HttpListener",
     "HttpProtocol",
+    "Identity",
+    "IdentityProvider",
     "ImportedConfig",
     "InferenceObserver",
     "Layout",
@@ -39,4 +43,5 @@ __all__ = (
     "TaskAdapter",
     "TaskType",
     "requires",
+    "unauthenticated",
 )

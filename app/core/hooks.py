@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         HttpListener,
         HttpProtocol,
         HTTPRouteHandler,
+        IdentityProvider,
         ImportedConfig,
         InferenceObserver,
         Layout,
@@ -199,6 +200,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         annotators: add output parameters to responses.
         record_sink: records every inference before its answer is sent. Only one plugin can have it.
         extensions: names of extensions of the Open Inference Protocol, for the metadata of the server.
+        identities: identifies clients by credentials that are no API keys. Only one plugin can have it.
         handlers: routes of the main port.
         operations: their descriptions for OpenAPI.
         views: the views of the page that this server has, by id; each with the function that returns its data, or None.
@@ -212,6 +214,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     annotators: Sequence[OutputAnnotator] = ()
     record_sink: RecordSink | None = None
     extensions: Sequence[str] = ()
+    identities: IdentityProvider | None = None
     handlers: Sequence[HTTPRouteHandler] = ()
     operations: Sequence[Endpoint] = ()
     views: Mapping[str, Callable[[], object] | None] = {}

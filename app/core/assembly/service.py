@@ -1,7 +1,7 @@
 """Build the service: engine, observers, protocols and application."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 
@@ -16,12 +16,12 @@ from app.core.engine.events import InferenceObserver
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.scheduling.admission import QueueLimits
-from app.core.hooks import Protocols
+from app.core.hooks import Parts, Protocols
 from app.core.observers.metrics import Metrics, StateMetrics
 from app.core.observers.prediction_metrics import PredictionMetrics
 from app.core.observers.request_log import RequestLog
 from app.core.plugins import registry
-from app.core.server.auth.access_control import AccessControl, open_access_control
+from app.core.server.auth.access_control import AccessControl, IdentityProvider, open_access_control
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.server.auth.grpc_access import GrpcAccess
 from app.core.server.auth.http_access import HttpAccess
@@ -60,6 +60,9 @@ class Service:
 
     Every reload calls `discover` again, which returns the models to serve.
 
+    Attributes:
+        authenticates: whether clients need a credential.
+
     Raises:
         ModelError: when there are no models, or two models have the same name.
         SettingsError: when a setting needs a missing package, or the recording store cannot be used.
@@ -69,8 +72,6 @@ class Service:
         self.settings = settings
         self.metrics = metrics = CollectorRegistry()
         self.connections = open_connection_table(settings, metrics)
-        access_control = open_access_control(settings, metrics)
-        access, origins = HttpAccess(access_control), cors_origins(settings)
         self._drain_deadline: float | None = None
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [
@@ -93,6 +94,9 @@ class Service:
             self.engine.attach(parts)
             if parts.close is not None:
                 self._exit_stack.callback(self._close, parts.close)
+        access_control = open_access_control(settings, metrics, _identities(self._parts))
+        self.authenticates = access_control is not None
+        access, origins = HttpAccess(access_control), cors_origins(settings)
         views = {name: read for parts in self._parts for name, read in parts.views.items()}
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
@@ -100,7 +104,6 @@ class Service:
         enabled = registry().protocols(settings)
         protocols, listeners = enabled.http, [port.protocol for port in enabled.ports]
         self.grpc = self._create_grpc(enabled, access_control) if settings.grpc else None
-        requires_auth = access_control is not None
         max_bytes = settings.max_request_bytes
         self.state_changing_paths = find_state_changing_paths(protocols, self.engine)
         guard = partial(
@@ -115,7 +118,7 @@ class Service:
             app = create_listener_app(self.engine, listener, max_bytes, access, named_origins)
             refusal = refusal_body_builder([listener], self.engine)
             guarded_app = guard(app, origins=port.origins, refusal=refusal)
-            routes = RouteTable(inference_routes(self.engine, [listener], secured=requires_auth), end="")
+            routes = RouteTable(inference_routes(self.engine, [listener], secured=self.authenticates), end="")
             secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port.port))
         is_local = is_loopback_host(settings.host)
         self._page = WebPage(
@@ -144,7 +147,7 @@ class Service:
             [operation for parts in self._parts for operation in parts.operations],
         )
         guarded_app = guard(self.app, origins=origins, refusal=refusal_body_builder(protocols, self.engine))
-        routes = inference_routes(self.engine, protocols, secured=requires_auth)
+        routes = inference_routes(self.engine, protocols, secured=self.authenticates)
         main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
         self.listeners = [main_listener, *secondary_listeners]
 
@@ -214,6 +217,18 @@ class Service:
             self.engine.close()
             await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
             self._exit_stack.close()
+
+
+def _identities(parts: Iterable[Parts]) -> IdentityProvider | None:
+    """Return the identities of the only plugin that has some.
+
+    Raises:
+        ValueError: if there are several.
+    """
+    providers = [part.identities for part in parts if part.identities is not None]
+    if len(providers) > 1:
+        raise ValueError("Only one plugin can identify clients")
+    return next(iter(providers), None)
 
 
 def _labels(registry: Registry, model: str) -> Collection[str]:

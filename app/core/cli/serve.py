@@ -60,16 +60,13 @@ def serve(
     parts = (network, access, transport, limits, operation, *plugin_settings.values())
     values = {name: value for part in parts if part for name, value in vars(part).items()}
     settings = registry().settings(**values)
-    from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
-
-    check_bind_policy(settings)
     _check_trusted_proxies()
     _import_structlog()
     # Collect no garbage while models load. `freeze_garbage` freezes the loaded objects and turns the collector on.
     gc.disable()
     from app.core.assembly.models import find_models
     from app.core.assembly.service import Service
-    from app.core.server.auth.bind_policy import is_loopback_host
+    from app.core.server.auth.bind_policy import check_bind_policy, is_loopback_host, warn_about_clear_text
     from app.core.server.logs.output import configure_logging
     from app.core.server.process import run
     from app.core.server.process_setup import configure_process, handle_other_signals
@@ -84,8 +81,9 @@ def serve(
     if any(variable.startswith(_PREFIX) for variable in os.environ):
         for variable, nearest in unknown_variables(command.assemble_argument_collection()):
             _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
-    warn_about_clear_text(settings)
     service = Service(settings, lambda: find_models(models or ModelOptions()))
+    check_bind_policy(settings, authenticates=service.authenticates)
+    warn_about_clear_text(settings, authenticates=service.authenticates)
     # Hardly any of these objects is garbage, and a collection of all would delay the start by 70 ms.
     gc.freeze()
 

@@ -46,15 +46,6 @@ class AccessSettings:
     api_keys: Annotated[Path | None, environment("CHARIOTEER_API_KEYS", show=True)] = None
     """File of API keys, written by `charioteer keys`. Requests without a valid key or token get 401."""
 
-    jwks: Annotated[Path | None, environment("CHARIOTEER_JWKS")] = None
-    """File with the public keys (JWKS) of the issuer of tokens (JWT). Needs the extra jwt, an issuer, an audience."""
-
-    jwt_issuer: Annotated[str | None, environment("CHARIOTEER_JWT_ISSUER")] = None
-    """Required issuer of tokens, `iss`."""
-
-    jwt_audience: Annotated[str | None, environment("CHARIOTEER_JWT_AUDIENCE")] = None
-    """Required audience of tokens: `aud`, or one of its values."""
-
     requests_per_second: Annotated[PositiveFloat | None, environment("CHARIOTEER_REQUESTS_PER_SECOND")] = None
     """Requests per second of each client, unless its key has its own limit; further ones get 429. Needs keys or
     tokens."""

@@ -1,9 +1,13 @@
 """JSON Web Tokens as credentials."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
+from app.plugins.jwt.settings import JwtSettings
 
 plugin = Plugin(
     api=1,
     name="jwt",
     summary="JSON Web Tokens as credentials.",
+    extra="jwt",
+    settings=(JwtSettings,),
+    start=Ref("app.plugins.jwt.start:start"),
 )

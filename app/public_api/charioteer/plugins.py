@@ -13,12 +13,15 @@ if TYPE_CHECKING:
         Endpoint,
         Engine,
         HTTPRouteHandler,
+        Identity,
+        IdentityProvider,
         InferenceObserver,
         OutputAnnotator,
         RecordSink,
         RequestContext,
         ServerSettings,
         requires,
+        unauthenticated,
     )
     from app.core.hooks import API, Command, Host, Parts, Plugin, Ref
 
@@ -30,6 +33,8 @@ __all__ = (
     "Engine",
     "HTTPRouteHandler",
     "Host",
+    "Identity",
+    "IdentityProvider",
     "InferenceObserver",
     "OutputAnnotator",
     "Parts",
@@ -39,6 +44,7 @@ __all__ = (
     "RequestContext",
     "ServerSettings",
     "requires",
+    "unauthenticated",
 )
 
 if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name

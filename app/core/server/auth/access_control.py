@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.error_text import needs_extra
 from app.core.protocols.protocol import PERMISSIONS, Permission
 from app.core.server.auth.api_keys import ApiKeys, read_keys
 from app.core.server.auth.audit import RejectionLog
@@ -21,13 +19,22 @@ from tasks.inference.error import ErrorKind
 _RATE_LIMITED_PERMISSIONS = frozenset({"infer", "admin"})
 """Permissions whose requests count against the rate. Reading does not: the page alone loads forty files."""
 
-_JWT_DOTS = 2
-
 
 class IdentityProvider(Protocol):
-    """Finds the identity behind a credential."""
+    """Finds the identity behind a credential that is no API key."""
 
-    def identify(self, credential: str) -> Identity: ...
+    @property
+    def credential(self) -> str:
+        """Return what it expects, for error messages: ``a JSON Web Token``."""
+        ...
+
+    def identify(self, credential: str) -> Identity | None:
+        """Return the identity of a credential; None if it is of another kind.
+
+        Raises:
+            AccessError: UNAUTHENTICATED with the reason, if it is not valid.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class AccessControl:
     """
 
     keys: WatchedFile[ApiKeys] | None
-    tokens: WatchedFile[IdentityProvider] | None
+    identities: IdentityProvider | None
     rate_limiter: RateLimiter
     rejection_log: RejectionLog
 
@@ -73,48 +80,36 @@ class AccessControl:
             AccessError: UNAUTHENTICATED; neither counted nor logged.
         """
         credential = credential_of(headers)
-        if self.tokens is not None and credential.count(".") == _JWT_DOTS:
-            return self.tokens.value.identify(credential)
+        expected = "a key"
+        if self.identities is not None:
+            if (identity := self.identities.identify(credential)) is not None:
+                return identity
+            expected = self.identities.credential
         if self.keys is None:
-            raise unauthenticated("malformed", "Expected a JSON Web Token, got something else")
+            raise unauthenticated("malformed", f"Expected {expected}, got something else")
         return self.keys.value.identify(credential)
 
 
-def open_access_control(settings: AccessSettings, metrics: CollectorRegistry) -> AccessControl | None:
+def open_access_control(
+    settings: AccessSettings, metrics: CollectorRegistry, identities: IdentityProvider | None = None
+) -> AccessControl | None:
     """Create the authorization from `settings`; return None if no authentication is configured.
 
+    `identities` are those of a plugin.
+
     Raises:
-        SettingsError: if files are not readable, or options contradict each other.
+        SettingsError: if the file of keys is not readable, or options contradict each other.
     """
     per_second, burst = settings.requests_per_second, settings.burst
-    if settings.jwks is None:
-        for name, value in (("issuer", settings.jwt_issuer), ("audience", settings.jwt_audience)):
+    if settings.api_keys is None and identities is None:
+        for name, value in (("--requests-per-second", per_second), ("--burst", burst)):
             if value is not None:
-                raise SettingsError(f"--jwt-{name} needs --jwks")
-        if settings.api_keys is None:
-            for name, value in (("--requests-per-second", per_second), ("--burst", burst)):
-                if value is not None:
-                    message = f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished"
-                    raise SettingsError(message)
-            return None
+                message = f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished"
+                raise SettingsError(message)
+        return None
     if per_second is None and burst is not None:
         raise SettingsError("--burst needs --requests-per-second")
-    keys, tokens = None, None if settings.jwks is None else _open_tokens(settings, settings.jwks)
+    keys = None
     if settings.api_keys is not None:
         keys = WatchedFile(settings.api_keys, lambda content: ApiKeys(read_keys(content)))
-    return AccessControl(keys, tokens, RateLimiter(make_rate(per_second, burst)), RejectionLog(metrics))
-
-
-def _open_tokens(settings: AccessSettings, path: Path) -> WatchedFile[IdentityProvider]:
-    issuer, audience = settings.jwt_issuer, settings.jwt_audience
-    if not issuer or not audience:
-        raise SettingsError(
-            "--jwks needs --jwt-issuer and --jwt-audience: a token for another service is not for this one"
-        )
-    with needs_extra("--jwks", "jwt", SettingsError):
-        from app.plugins.jwt.validator import JwtValidator, read_key_set
-
-    def read_validator(content: bytes) -> IdentityProvider:
-        return JwtValidator(read_key_set(content), issuer, audience)
-
-    return WatchedFile(path, read_validator)
+    return AccessControl(keys, identities, RateLimiter(make_rate(per_second, burst)), RejectionLog(metrics))

@@ -12,14 +12,15 @@ _logger = logging.getLogger(__name__)
 _AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?")
 
 
-def check_bind_policy(settings: ServerSettings) -> None:
+def check_bind_policy(settings: ServerSettings, *, authenticates: bool) -> None:
     """Check that a server which others can reach authenticates clients, or has `--insecure`.
+
+    With `authenticates`, clients need a credential. Client certificates also authenticate them.
 
     Raises:
         SettingsError: with the possible options.
     """
-    authenticates = settings.api_keys or settings.jwks or settings.tls_client_ca
-    if is_loopback_host(settings.host) or authenticates or settings.insecure:
+    if is_loopback_host(settings.host) or authenticates or settings.tls_client_ca or settings.insecure:
         return
     raise SettingsError(
         f"Anyone who can reach {settings.host} could use, load and unload every model. Give --api-keys or --jwks to "
@@ -28,9 +29,8 @@ def check_bind_policy(settings: ServerSettings) -> None:
     )
 
 
-def warn_about_clear_text(settings: ServerSettings) -> None:
-    """Warn if keys and tokens are sent without TLS, unless a proxy before the server adds it."""
-    authenticates = settings.api_keys or settings.jwks
+def warn_about_clear_text(settings: ServerSettings, *, authenticates: bool) -> None:
+    """Warn if clients send credentials without TLS, unless a proxy before the server adds it."""
     if authenticates and settings.tls_cert is None and not is_loopback_host(settings.host):
         _logger.warning("authentication without TLS")
 

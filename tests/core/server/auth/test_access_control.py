@@ -1,7 +1,5 @@
 """Access control from the settings."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.access_control import open_access_control
-from app.core.server.auth.credentials import AccessError
+from app.core.server.auth.credentials import AccessError, Identity
 from app.core.settings.network import AccessSettings
 from app.core.settings.server import SettingsError
-from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.servers.auth_apps import INFER_KEY, access_with_keys, write_key_file
 
 
@@ -25,14 +22,8 @@ def test_access_is_open_without_keys_and_tokens() -> None:
     [
         ({"requests_per_second": 1.0}, "--requests-per-second needs --api-keys or --jwks"),
         ({"burst": 1}, "--burst needs --api-keys or --jwks"),
-        ({"jwt_issuer": "a"}, "--jwt-issuer needs --jwks"),
-        ({"jwt_audience": "a"}, "--jwt-audience needs --jwks"),
-        ({"jwks": Path("a")}, "--jwks needs --jwt-issuer and --jwt-audience"),
-        ({"jwks": Path("a"), "jwt_issuer": "a", "jwt_audience": ""}, "--jwks needs --jwt-issuer and --jwt-audience"),
-        ({"jwks": Path("none"), "jwt_issuer": "a", "jwt_audience": "b"}, "none cannot be read: No such file"),
         ({"api_keys": Path("none")}, "none cannot be read: No such file"),
         ({"api_keys": Path("none"), "burst": 1}, "--burst needs --requests-per-second"),
-        ({"api_keys": Path("none"), "jwt_issuer": "a"}, "--jwt-issuer needs --jwks"),
     ],
 )
 def test_contradicting_settings_raise_settings_error(settings: dict[str, Any], error_text: str) -> None:
@@ -41,18 +32,26 @@ def test_contradicting_settings_raise_settings_error(settings: dict[str, Any], e
     assert error_text in str(caught.value)
 
 
-def test_token_is_treated_as_a_key_without_jwks(tmp_path: Path) -> None:
-    with pytest.raises(AccessError) as caught:
-        access_with_keys(tmp_path).identify([("x-api-key", token())])
-    assert caught.value.reason == "unknown"
+class Badges:
+    """Identities that have a badge."""
+
+    credential = "a badge"
+
+    def identify(self, credential: str) -> Identity | None:
+        return Identity(name="badge:ann", permissions=frozenset()) if credential == "badge" else None
 
 
-def test_key_is_rejected_as_a_token_without_api_keys(tmp_path: Path) -> None:
-    settings = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
-    access = open_access_control(settings, CollectorRegistry())
+def test_credential_that_a_plugin_does_not_know_is_treated_as_a_key(tmp_path: Path) -> None:
+    access = open_access_control(AccessSettings(api_keys=write_key_file(tmp_path)), CollectorRegistry(), Badges())
     assert access is not None
-    assert access.identify([("x-api-key", token())]).name == "jwt:ann"
-    with pytest.raises(AccessError, match="Expected a JSON Web Token, got something else"):
+    assert access.identify([("x-api-key", "badge")]).name == "badge:ann"
+    assert access.identify([("x-api-key", INFER_KEY)]).name == "camera"
+
+
+def test_key_is_rejected_without_api_keys() -> None:
+    access = open_access_control(AccessSettings(), CollectorRegistry(), Badges())
+    assert access is not None
+    with pytest.raises(AccessError, match="Expected a badge, got something else"):
         access.identify([("x-api-key", INFER_KEY)])
 
 
@@ -71,19 +70,3 @@ def test_keys_are_read_from_the_file_in_the_settings(tmp_path: Path) -> None:
     access = open_access_control(AccessSettings(api_keys=path), CollectorRegistry())
     assert access is not None
     assert access.identify([("authorization", f"Bearer {INFER_KEY}")]).name == "camera"
-
-
-def test_tokens_need_the_jwt_extra_but_keys_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jwt", None)
-    monkeypatch.delitem(sys.modules, "app.plugins.jwt.validator", raising=False)
-    tokens = AccessSettings(jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
-    with pytest.raises(SettingsError, match=r"^--jwks needs the extra jwt, pip install 'charioteer\[jwt\]'"):
-        open_access_control(tokens, CollectorRegistry())
-    assert open_access_control(AccessSettings(api_keys=write_key_file(tmp_path)), CollectorRegistry()) is not None
-
-
-@pytest.mark.slow
-def test_jwt_libraries_are_not_imported_without_jwks() -> None:
-    imported = "[name for name in ('jwt', 'cryptography') if name in sys.modules]"
-    program = f"import sys, app.core.server.auth.http_access; print({imported})"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

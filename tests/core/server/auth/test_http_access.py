@@ -16,7 +16,6 @@ from app.core.server.auth.credentials import ACCESS_RESULT, AccessError
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_listener_app
 from app.core.settings.network import AccessSettings
-from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
 from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import (
     INFER_KEY,
@@ -26,7 +25,6 @@ from tests.support.servers.auth_apps import (
     bearer_header,
     http_client,
     inference_body,
-    write_key_file,
 )
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
@@ -193,22 +191,3 @@ def test_request_through_the_page_proxy_counts_once(tmp_path: Path) -> None:
     client = http_client(authenticated_app(rate_limited_access(tmp_path)))
     path = "/page/tensorflow-serving/v1/models/detector"
     assert [client.get(path, headers=bearer_header("slow")).status_code for _ in range(3)] == [200, 200, 429]
-
-
-def test_tokens_and_keys_are_accepted_together(tmp_path: Path) -> None:
-    settings = AccessSettings(
-        api_keys=write_key_file(tmp_path), jwks=key_set_file(tmp_path), jwt_issuer=ISSUER, jwt_audience=AUDIENCE
-    )
-    client = http_client(authenticated_app(open_access_control(settings, CollectorRegistry())))
-    assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(token())).status_code == 200
-    assert client.post(INFERENCE, json=inference_body(), headers={"X-API-Key": token()}).status_code == 200
-    assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(INFER_KEY)).status_code == 200
-    response = client.post(INFERENCE, json=inference_body(), headers=bearer_header(token(key=STRANGER)))
-    assert (response.status_code, response.json()["error"]) == (
-        401,
-        "The token is not taken: its signature does not fit",
-    )
-    forbidden = client.get("/metrics", headers=bearer_header(token(claims(scope="infer"))))
-    assert forbidden.json()["error"] == "This needs the permission read; jwt:ann has infer"
-    without_permission = client.get("/metrics", headers=bearer_header(token(claims(scope="openid"))))
-    assert without_permission.json()["error"] == "This needs the permission read; jwt:ann has none"

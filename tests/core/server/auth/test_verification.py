@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Generator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -12,7 +11,6 @@ from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.rate_limiter import RateLimiter
-from app.core.server.auth.watched_file import WatchedFile
 from app.core.server.http.direct_request import DirectRoutes
 from app.core.server.transport.acceptor import open_listen_socket
 from app.core.server.transport.connection_table import ConnectionTable, Listener
@@ -29,6 +27,8 @@ PATH = "/v2/models/m-detector/infer"
 
 class CountingProvider:
     """Count the verifications of tokens."""
+
+    credential = "a token"
 
     def __init__(self) -> None:
         self.verified: list[str] = []
@@ -51,10 +51,8 @@ def metrics() -> CollectorRegistry:
 
 
 @pytest.fixture
-def client(provider: CountingProvider, metrics: CollectorRegistry, tmp_path: Path) -> Generator[httpx.Client]:
-    path = tmp_path / "tokens"
-    path.write_bytes(b"")
-    access = AccessControl(None, WatchedFile(path, lambda _: provider), RateLimiter(), RejectionLog(metrics))
+def client(provider: CountingProvider, metrics: CollectorRegistry) -> Generator[httpx.Client]:
+    access = AccessControl(None, provider, RateLimiter(), RejectionLog(metrics))
     engine = build_engine(("detector",))
     connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
     protocols = main_port_protocols("chariot-v2-kserve")
