@@ -7,9 +7,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.explanations.words import Span, shifted
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers, stack_text
-from tasks.saliency.probe import best_match, probe_parameters, select_targets, take
+from tasks.saliency.probe import Span, best_match, probe_parameters, select_targets, shifted, take
 from tasks.task import Model, TaskType
 from tasks.text.request import LabelTask, TextInput
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select

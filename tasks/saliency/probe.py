@@ -14,6 +14,8 @@ from tasks.vision.filtering import SelectionParameters
 
 _LOW_THRESHOLD = 0.1
 
+Span = tuple[int, int]
+"""Start and end of a part of a text, in characters."""
 
 PredictionT = TypeVar("PredictionT", bound=Labelled)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
@@ -93,3 +95,8 @@ def answers_to_explain(
     if label is not None:
         raise invalid("Expected none: the answers of this model are texts, not classes", "label")
     return AnswersToExplain(labels=labels, prediction=prediction, filtered=filtered, scores=np.zeros(len(labels)))
+
+
+def shifted(position: int, removed: Span) -> int:
+    """Return a position of a text in a copy without the characters `removed`."""
+    return position - min(max(position - removed[0], 0), removed[1] - removed[0])

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from app.plugins.explanations.pixels import ExplanationTarget, TargetParameters
 from tasks.inference.request import Positive
 from tasks.inference.response import Record
+from tasks.saliency.probe import Span
 from tasks.vision.filtering import SCORE_DECIMALS
-
-Span = tuple[int, int]
-"""Start and end of a part of a text, in characters."""
 
 _CHUNK_SIZE = 16
 _NO_WORDS = "..."
@@ -114,11 +112,6 @@ def explain_words(
             predictions.labels, predictions.scores, predictions.records(), scores.T, strict=True
         )
     ]
-
-
-def shifted(position: int, removed: Span) -> int:
-    """Return a position of a text in a copy without the characters `removed`."""
-    return position - min(max(position - removed[0], 0), removed[1] - removed[0])
 
 
 def _with_space(text: str, span: Span) -> Span:
