@@ -27,6 +27,7 @@ from app.plugins.drift.measurement import DriftInput, measure_images
 from app.plugins.evaluation.answers import MEASURED_TASKS, infer_task
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.model import local_model
+from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.request import explain_request
 from app.plugins.page.page_files import render_shell
 from app.plugins.recording.export.coco import write_coco
@@ -167,8 +168,8 @@ def test_model_is_explained_or_says_no(task_type: TaskType) -> None:
     servable = load(task_type)
     request = msgspec.structs.replace(request_for(task_type), parameters={"samples": 16})
     # The stand-ins of tasks that return texts do not report how likely an answer is.
-    assert servable.explained_by == (None if task_type.returns == "texts" else task_type.explains)
-    if servable.explained_by:
+    assert explainer_of(servable) == (None if task_type.returns == "texts" else task_type.explains)
+    if explainer_of(servable):
         assert explain_request(servable, request, Limits(), lambda: True).explanations[0][0]
         return
     with pytest.raises(InferenceError, match="its runtime does not report how likely an answer is") as caught:

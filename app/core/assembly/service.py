@@ -86,7 +86,6 @@ class Service:
             msgspec.convert(settings, Limits, from_attributes=True),
             settings.worker_count,
             msgspec.convert(settings, QueueLimits, from_attributes=True),
-            explain_workers=settings.explain_workers,
             batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
         self._parts = [plugin.start.load()(self) for plugin in registry().loaded.values() if plugin.start is not None]

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.core.engine.cancellation import stopping_error
 from app.core.engine.events import BatchedObservers, InferenceObserver, OutputAnnotator, RecordSink
-from app.core.engine.executor import Executor, Explanations
+from app.core.engine.executor import Executor
+from app.core.engine.lane import Lane, open_lane
 from app.core.engine.models.readiness import Readiness
 from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.request_job import DeadlineTimer, DisconnectWatch, RequestJob, wait_recorded
 from app.core.engine.scheduling.admission import Admission, ClientLimit, QueueLimits
@@ -21,15 +23,15 @@ from app.core.engine.streams.text_stream import Chunk
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceResponse
+from tasks.inference.response import InferenceResponse, InferenceResult
 
 if TYPE_CHECKING:
     from app.core.hooks import Parts
 
 WireT = TypeVar("WireT")
+ExtraT = TypeVar("ExtraT")
 
 _DEFAULT_QUEUE_LIMITS = QueueLimits()
-_WAITING_EXPLANATIONS_PER_WORKER = 2
 _POLL_SECONDS = 0.01
 _IN_USE_SECONDS = 0.1
 
@@ -45,7 +47,6 @@ class Engine(Readiness):
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
         queue_limits: limits on waiting requests; requests beyond them are refused at once.
-        explain_workers: additional threads, with a lower priority, for explanations; twice as many explanations wait.
         annotators: add output parameters to responses.
         record_sink: records every inference before its answer is sent.
 
@@ -65,7 +66,6 @@ class Engine(Readiness):
         limits: Limits,
         workers: int,
         queue_limits: QueueLimits = _DEFAULT_QUEUE_LIMITS,
-        explain_workers: int = 1,
         annotators: Sequence[OutputAnnotator] = (),
         record_sink: RecordSink | None = None,
         batched_observers: Sequence[InferenceObserver] = (),
@@ -74,7 +74,7 @@ class Engine(Readiness):
         self.repository = repository
         self.limits = limits
         self.extensions: list[str] = []
-        self._draining = self._aborting = False
+        self._draining = self._aborting = self._closed = False
         self.batched_observers = BatchedObservers(observers, batched_observers)
         self._executor = Executor(self.registry, limits, self.batched_observers, annotators, record_sink)
         registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
@@ -82,19 +82,8 @@ class Engine(Readiness):
         self._admission = Admission(
             workers, queue_limits, registry.max_waiting, lambda: registry.multi_model, pool.expected_wait, clients
         )
-        explanation_limits = QueueLimits(
-            max_waiting=_WAITING_EXPLANATIONS_PER_WORKER * explain_workers, request_timeout=queue_limits.request_timeout
-        )
-        self._explanation_pool = pool = ThreadPool(explain_workers, "explanation", low_priority=True)
-        self._explanations = Admission(
-            explain_workers,
-            explanation_limits,
-            lambda _: None,
-            lambda: False,
-            pool.expected_wait,
-            clients,
-            "explanations",
-        )
+        self._queue_limits = queue_limits
+        self._lanes: dict[str, Lane] = {}
         self.track_arrival = self._admission.track_arrival
         self.has_idle_worker = self._admission.has_idle_worker
         self.count_stream = clients.slot
@@ -116,9 +105,14 @@ class Engine(Readiness):
         self.extensions += parts.extensions
 
     @property
+    def draining(self) -> bool:
+        """Return whether long requests should finish early, because the server stops."""
+        return self._draining
+
+    @property
     def busy(self) -> bool:
         """Return whether any request runs or waits."""
-        return self._admission.in_flight + self._explanations.in_flight > 0
+        return self._admission.in_flight > 0 or any(lane.admission.in_flight for lane in self._lanes.values())
 
     @property
     def is_in_use(self) -> bool:
@@ -236,34 +230,44 @@ class Engine(Readiness):
         finally:
             await bridge.close()
 
-    async def explain(
+    def lane(self, name: str, workers: int = 1, *, low_priority: bool = False) -> Lane:
+        """Return the lane called `name`, such as ``explanation``. The first call creates it with `workers` threads."""
+        lane = self._lanes.get(name)
+        if lane is None:
+            timeout, clients = self._queue_limits.request_timeout, self._admission.clients
+            lane = self._lanes[name] = open_lane(name, workers, timeout, clients, low_priority=low_priority)
+            if self._closed:
+                lane.pool.close()
+        return lane
+
+    async def handle_in(
         self,
+        lane: Lane,
         context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse, Explanations], WireT],
+        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, ExtraT]],
+        encode: Callable[[InferenceResponse, ExtraT], WireT],
     ) -> WireT:
-        """Answer one request, and explain the answer with saliency maps.
+        """Answer one request as `handle` does, with the workers of a lane, by a function instead of a plain prediction.
 
-        Explanations take hundreds of calls of the model. They have their own workers and queue. They end early if the
-        server stops or the client disconnects. The arguments are those of `handle`; the parameters of the request are
-        those of the explanation, and `encode` gets the explanations by descending score.
+        Args:
+            lane: the lane in which it waits.
+            context: the origin of the request.
+            model_name: the requested model.
+            decode: decode the body.
+            answer: returns the result of the model, and what `encode` gets beside the response. It ends early if the
+                server drains or the client disconnects, which counts as answered.
+            encode: encode the response.
 
         Raises:
-            InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
-                explanations wait.
+            InferenceError: for every failure; OVERLOADED if too many requests wait in the lane.
         """
-        context.explanation = True
-        queue, executor = self._admit(context, model_name), self._executor
+        queue, executor = self._admit(context, model_name, lane), self._executor
         done = asyncio.get_running_loop().create_future()
-
-        def should_continue() -> bool:
-            return not self._draining and context.cancellation is None
-
-        work = partial(executor.explain, context, decode, encode, should_continue)
-        release = partial(self._explanations.release, queue, context)
-        on_done = partial(_set_done, done)
-        job = RequestJob(context, queue, work, on_done, executor.report, self._explanation_pool, release)
+        work = partial(executor.answer, context, decode, answer, encode)
+        release = partial(lane.admission.release, queue, context)
+        job = RequestJob(context, queue, work, partial(_set_done, done), executor.report, lane.pool, release)
         return await self._wait(job, done)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
@@ -293,7 +297,7 @@ class Engine(Readiness):
         return error
 
     def start_drain(self) -> None:
-        """Start to drain: report not ready, and finish explanations with the samples that they have.
+        """Start to drain: report not ready, and let lanes finish early, such as with the samples that they have.
 
         HTTP requests that are cancelled from now on are answered with MODEL_NOT_READY.
         """
@@ -305,10 +309,11 @@ class Engine(Readiness):
         self._aborting = True
 
     def close(self) -> None:
-        """Accept no more requests, drop those that wait, and finish explanations with the samples that they have."""
-        self._draining = True
+        """Accept no more requests, drop those that wait, and let lanes finish early."""
+        self._draining = self._closed = True
         self._thread_pool.close()
-        self._explanation_pool.close()
+        for lane in self._lanes.values():
+            lane.pool.close()
 
     async def wait_drained(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for the requests in flight, then report those that are left as failed."""
@@ -317,22 +322,22 @@ class Engine(Readiness):
             await asyncio.sleep(_POLL_SECONDS)
         self._executor.fail_unfinished(stopping_error())
 
-    def _admit(self, context: RequestContext, model_name: str) -> str:
-        """Admit a request; return the queue in which it waits: its model's, or the one of all explanations.
+    def _admit(self, context: RequestContext, model_name: str, lane: Lane | None = None) -> str:
+        """Admit a request; return the queue in which it waits: its model's, or the only one of a lane.
 
         Raises:
             InferenceError: if a limit is reached or its deadline has passed.
         """
         context.model_name = model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
-        if context.explanation:
-            queue, admission = "", self._explanations
+        if lane is not None:
+            queue, admission = "", lane.admission
         else:
             queue, admission = self.registry.known_name(model_name), self._admission
         try:
             context.deadline = deadline = admission.deadline(context)
-            # An explanation takes less time if it has waited.
-            context.max_queue_seconds = admission.acquire(context, queue, None if context.explanation else deadline)
+            # Long requests finish early at their deadline, so that they may wait for it.
+            context.max_queue_seconds = admission.acquire(context, queue, deadline if lane is None else None)
         except InferenceError as error:
             raise self.report_refused(context, error, model_name) from None
         self._executor.start(context)

@@ -6,26 +6,23 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from app.core.engine.cancellation import exchange_token
 from app.core.engine.events import BatchedObservers, OutputAnnotator, RecordSink
 from app.core.engine.models.registry import Registration, Registry
+from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
-from app.plugins.explanations.request import explain_request
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, check_request
 from tasks.inference.response import InferenceResponse, InferenceResult
 
 WireT = TypeVar("WireT")
-
-Explanations = Sequence[Sequence[Any]]
-"""For each output of a response, for each of its samples: one explanation for each explained prediction or row, as the
-`explained_by` of the servable makes them; or the explanation of a model that explains itself."""
+ExtraT = TypeVar("ExtraT")
 
 _logger = logging.getLogger(__name__)
 
@@ -112,14 +109,14 @@ class Executor:
             exchange_token(previous)
             self.report(context)
 
-    def explain(
+    def answer(
         self,
         context: RequestContext,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse, Explanations], WireT],
-        should_continue: Callable[[], bool],
+        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, ExtraT]],
+        encode: Callable[[InferenceResponse, ExtraT], WireT],
     ) -> WireT:
-        """Answer a request and explain the answer with the samples taken while `should_continue` returns True.
+        """Answer a request by `answer`, which returns the result and what `encode` also gets.
 
         Raises:
             InferenceError: for every failure.
@@ -128,12 +125,10 @@ class Executor:
             with self._capture_errors(context):
                 context.start_work()
                 request, registration = self._decode(context, decode)
-                servable = registration.ready_servable()
-                explained = explain_request(servable, request, self._limits, should_continue, context.remaining)
-                context.result, context.explanation_samples = explained.result, explained.samples
-                response = _response(request, registration, explained.result)
-                encoded = encode(self._annotated(context, explained.result, response), explained.explanations)
-                # A client that has disconnected counts as answered, with fewer samples.
+                context.result, extra = answer(registration.ready_servable(), request)
+                response = _response(request, registration, context.result)
+                encoded = encode(self._annotated(context, context.result, response), extra)
+                # A client that has disconnected counts as answered.
                 if (error := context.cancellation) is not None and error.kind is not ErrorKind.CANCELLED:
                     raise error
                 return encoded

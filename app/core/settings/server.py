@@ -163,12 +163,6 @@ class LimitSettings(ImageSettings):
     request_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_REQUEST_TIMEOUT", show=True)] = 300.0
     """Seconds after which a request gets 504; a client may set a shorter timeout, never a longer one."""
 
-    max_explanation_samples: Annotated[PositiveInt, environment("CHARIOTEER_MAX_EXPLANATION_SAMPLES")] = 2000
-    """Maximum number of masked copies of images that the model processes to explain one request."""
-
-    max_explanation_seconds: Annotated[PositiveFloat, environment("CHARIOTEER_MAX_EXPLANATION_SECONDS")] = 30.0
-    """Seconds after which an explanation ends with the samples that it has."""
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +176,6 @@ class OperationSettings:
 
     workers: Annotated[PositiveInt | None, environment("CHARIOTEER_WORKERS", show=True, group=LIMITS)] = None
     """Threads that decode, run and encode; by default one for each core, or for each CPU of a container's quota."""
-
-    explain_workers: Annotated[PositiveInt, environment("CHARIOTEER_EXPLAIN_WORKERS", group=LIMITS)] = 1
-    """Additional threads for explanations, with a lower priority."""
 
     page: Annotated[bool | None, environment("CHARIOTEER_PAGE", show=True, group=PAGE)] = None
     """Whether to serve the web page at /; by default only if the server listens on a loopback address."""

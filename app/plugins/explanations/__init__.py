@@ -1,11 +1,15 @@
 """Which parts of an image or text led to a prediction."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
+from app.plugins.explanations.settings import ExplanationSettings
 
 plugin = Plugin(
     api=1,
     name="explanations",
     summary="Which parts of an image or text led to a prediction.",
+    settings=(ExplanationSettings,),
+    endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},
+    start=Ref("app.plugins.explanations.start:start"),
     commands=(
         Command(
             name="explain",

@@ -19,6 +19,7 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
+from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.pixels import Explanation, ExplanationMethod
 from app.plugins.explanations.words import WordImportance
 from tasks.inference.limits import Limits
@@ -99,7 +100,7 @@ def explain(
         limits,
         draws=draw is not None,
     )
-    if servable.explained_by == "model":
+    if explainer_of(servable) == "model":
         terminal.print_json(msgspec.json.encode(explained).decode())
         return
     explanations: Sequence[Any] = explained
@@ -107,7 +108,7 @@ def explain(
         terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
     elif not explanations:
         terminal.print(f"{printable(source.name)}: no objects to explain")
-    elif servable.explained_by == "words":
+    elif explainer_of(servable) == "words":
         for explanation in explanations:
             terminal.print(_word_table(explanation))
     else:
@@ -133,7 +134,7 @@ def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: b
     if (takes == "text") != (sent == "args"):
         expected = "--text with a text" if takes == "text" else "an image file"
         raise ModelError(f"{source.name}: Expected {expected}, which a model of {task_type} takes")
-    if draws and servable.explained_by not in ("pixels", None):
+    if draws and explainer_of(servable) not in ("pixels", None):
         raise ModelError(f"{source.name}: --draw draws a heat map, which explanations of this model do not have")
 
 

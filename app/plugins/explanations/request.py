@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from app.core.engine.models.servable import Servable, call_model
+from app.plugins.explanations.explainer import check_explained
 from app.plugins.explanations.pixels import (
     DEFAULT_SAMPLES,
     ExplanationMethod,
@@ -90,10 +91,10 @@ def explain_request(
     number of copies that the model has just processed, and that of all. A model that explains itself ignores the time.
 
     Raises:
-        InferenceError: as `Servable.check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
+        InferenceError: as `check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
             parameters; TOO_LARGE for more samples than one request may take.
     """
-    servable.check_explained(request.model_name)
+    explainer = check_explained(servable, request.model_name)
     started = time.monotonic()
 
     def deadline(max_seconds: float | None) -> float:
@@ -101,7 +102,7 @@ def explain_request(
         budgets = (max_seconds, limits.max_explanation_seconds, share)
         return started + min(seconds for seconds in budgets if seconds is not None)
 
-    match servable.explained_by:
+    match explainer:
         case "model":
             return _explain_by_model(servable, request, limits)
         case "numbers":

@@ -29,8 +29,6 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
         layout: the name of its output layout.
         labels: class names by class number.
         streams: whether it can stream generated text.
-        explained_by: what explains its answers: `pixels`, `words`, `numbers` or the `model` itself; empty if nothing
-            does.
         inputs: input tensors, as tensor protocols report them.
         outputs: output tensors, into which its predictions are stacked.
         memory: bytes of memory that it uses, as `Servable.resident_bytes`; None if unknown.
@@ -50,7 +48,6 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     layout: str = ""
     labels: Sequence[str] = ()
     streams: bool = False
-    explained_by: str = ""
     inputs: Sequence[TensorSpec] = ()
     outputs: Sequence[TensorSpec] = ()
     memory: int | None = None
@@ -147,7 +144,6 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         layout=description.layout,
         labels=description.labels,
         streams=servable.streams,
-        explained_by=servable.explained_by or "",
         inputs=servable.inputs,
         outputs=servable.outputs,
         memory=servable.resident_bytes,

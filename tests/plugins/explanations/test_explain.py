@@ -18,6 +18,7 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.explanations import lane
 from app.plugins.explanations.pixels import Explanation
 from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError, invalid
@@ -105,7 +106,7 @@ def response_and_explanations(response: InferenceResponse, explanations: Any) ->
 
 
 def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
-    return asyncio.run(engine.explain(new_context(), "detector", decode, response_and_explanations))
+    return asyncio.run(lane.explain(engine, new_context(), "detector", decode, response_and_explanations))
 
 
 def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
@@ -223,7 +224,7 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -
     async def run(engine: Engine) -> None:
         calls = [
             asyncio.create_task(
-                engine.explain(new_context(), "slow", lambda: request("slow"), response_and_explanations)
+                lane.explain(engine, new_context(), "slow", lambda: request("slow"), response_and_explanations)
             )
             for _ in range(4)
         ]
@@ -263,7 +264,7 @@ def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(
-            engine.explain(new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
+            lane.explain(engine, new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
         )
         await asyncio.to_thread(model.gate.wait_for_arrival)
         if end == "disconnect":
@@ -302,11 +303,11 @@ def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
 
     async def run(engine: Engine) -> None:
         first = asyncio.create_task(
-            engine.explain(new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
+            lane.explain(engine, new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
         )
         await asyncio.to_thread(model.gate.wait_for_arrival)
         second = asyncio.create_task(
-            engine.explain(new_context(), "slow", lambda: request("slow"), response_and_explanations)
+            lane.explain(engine, new_context(), "slow", lambda: request("slow"), response_and_explanations)
         )
         await asyncio.sleep(0)
         if end == "disconnect":

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from app.core.engine.engine import Engine
-from app.core.engine.executor import Explanations
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
@@ -18,6 +17,8 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.explanations import lane
+from app.plugins.explanations.lane import Explanations
 from app.plugins.explanations.request import explain_request
 from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
@@ -109,7 +110,7 @@ def test_request_deadline_stops_sampling_in_time_for_the_response() -> None:
     with running(SlowDetector(0.5), observer) as engine:
         # The engine refuses a response after the deadline.
         _, explanations = asyncio.run(
-            engine.explain(request_info(timeout=20), "slow", lambda: request(2000), response_and_explanations)
+            lane.explain(engine, request_info(timeout=20), "slow", lambda: request(2000), response_and_explanations)
         )
     ((image_explanations,),) = explanations
     assert 0 < image_explanations[0].samples < 2000
@@ -121,7 +122,7 @@ def test_explanation_after_its_deadline_is_deadline_exceeded() -> None:
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
-            await engine.explain(request_info(timeout=0.1), "slow", request, response_and_explanations)
+            await lane.explain(engine, request_info(timeout=0.1), "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         proceed.set()
         await wait_until_async(lambda: not engine.busy)
@@ -136,10 +137,12 @@ def test_queued_explanation_is_dropped_at_its_deadline() -> None:
     model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
-        first = asyncio.ensure_future(engine.explain(request_info("first"), "slow", request, response_and_explanations))
+        first = asyncio.ensure_future(
+            lane.explain(engine, request_info("first"), "slow", request, response_and_explanations)
+        )
         await asyncio.to_thread(model.called.wait, 30)
         with pytest.raises(InferenceError) as caught:
-            await engine.explain(request_info("second", timeout=0.1), "slow", request, response_and_explanations)
+            await lane.explain(engine, request_info("second", timeout=0.1), "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         proceed.set()
         await first
@@ -163,10 +166,12 @@ def test_deadline_timer_that_fires_early_is_not_a_cancellation() -> None:
     model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
-        first = asyncio.ensure_future(engine.explain(request_info("first"), "slow", request, response_and_explanations))
+        first = asyncio.ensure_future(
+            lane.explain(engine, request_info("first"), "slow", request, response_and_explanations)
+        )
         await asyncio.to_thread(model.called.wait, 30)
         with pytest.raises(InferenceError) as caught:
-            await engine.explain(request_info("queued", timeout=0.2), "slow", request, response_and_explanations)
+            await lane.explain(engine, request_info("queued", timeout=0.2), "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         proceed.set()
         await first
@@ -185,7 +190,7 @@ def test_invalid_or_expired_timeout_of_an_explanation_is_refused(timeout: float,
     observer = EventRecorder()
     with running(SlowDetector(), observer) as engine:
         with pytest.raises(InferenceError) as caught:
-            asyncio.run(engine.explain(request_info(timeout=timeout), "slow", request, response_and_explanations))
+            asyncio.run(lane.explain(engine, request_info(timeout=timeout), "slow", request, response_and_explanations))
         assert not engine.busy
     assert caught.value.kind is kind
     assert [(event.outcome, event.explanation) for event in observer.events] == [(kind, True)]
@@ -197,13 +202,13 @@ def test_explanation_over_the_limit_is_refused_with_retry_after() -> None:
 
     async def run(engine: Engine) -> None:
         others = [
-            asyncio.ensure_future(engine.explain(request_info(), "slow", request, response_and_explanations))
+            asyncio.ensure_future(lane.explain(engine, request_info(), "slow", request, response_and_explanations))
             for _ in range(3)
         ]
         await asyncio.to_thread(model.called.wait, 30)
         late = request_info("late")
         with pytest.raises(InferenceError, match="3 explanations in flight") as caught:
-            await engine.explain(late, "slow", request, response_and_explanations)
+            await lane.explain(engine, late, "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.OVERLOADED
         assert (caught.value.retry_after or 0) >= 1
         proceed.set()
@@ -219,11 +224,11 @@ def test_explanations_count_towards_the_limit_of_a_client() -> None:
 
     async def run(engine: Engine) -> None:
         first = asyncio.ensure_future(
-            engine.explain(request_info(address="10.0.0.1"), "slow", request, response_and_explanations)
+            lane.explain(engine, request_info(address="10.0.0.1"), "slow", request, response_and_explanations)
         )
         await asyncio.to_thread(model.called.wait, 30)
         for call in (
-            engine.explain(request_info(address="10.0.0.1"), "slow", request, response_and_explanations),
+            lane.explain(engine, request_info(address="10.0.0.1"), "slow", request, response_and_explanations),
             engine.handle(request_info(address="10.0.0.1"), "slow", request, lambda response: response),
         ):
             with pytest.raises(InferenceError, match="1 requests or streams of your address in flight") as caught:

@@ -45,7 +45,7 @@ def test_model_is_described_with_tensors_and_parameters() -> None:
     (entry,) = describe_models(registry_of(source("detector", labels=labels, **settings)))
     assert (entry.name, entry.version, entry.latest, entry.state) == ("detector", "1", True, "READY")
     assert (entry.chariot_id, entry.default, entry.task_type) == ("abc", True, "OBJECT_DETECTION")
-    assert (entry.streams, entry.explained_by) == (False, "pixels")
+    assert not entry.streams
     assert [(tensor.name, tensor.datatype, tensor.shape) for tensor in entry.inputs] == [("image", "BYTES", (-1,))]
     assert [tensor.name for tensor in entry.outputs] == ["num_detections", "labels", "scores", "boxes"]
     # The model's defaults override those of the task; names unknown to the task are left out.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -13,18 +13,14 @@ from app.core.engine.error_text import error_text, is_ctrl_c
 from app.core.engine.scheduling.batching import BatchingModel
 from app.core.engine.streams.text_stream import TextStream
 from app.core.settings.model import ModelError
-from app.plugins.explanations.rows import UNEXPLAINED_ROWS, explains_rows
 from metadata.model import ModelMetadata
 from metadata.request import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
-from tasks.task import ExplainedPart, InputGroup, Model, StreamingModel, StreamingTask, Task
+from tasks.task import InputGroup, Model, StreamingModel, StreamingTask, Task
 from tasks.text.stopping import ChunkCollector
-
-Explainer = ExplainedPart | Literal["model"]
-"""What explains answers: copies of the inputs without some of these parts, or the model itself."""
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
@@ -57,8 +53,6 @@ class Servable:
         outputs: the tensors into which predictions are stacked.
         parameters_type: the type of the parameters of its inputs.
         streams: whether its answers are texts that `stream` can generate in chunks.
-        explained_by: what explains its answers: its own `explain` precedes the method of the task type. None if they
-            cannot be explained.
 
     Raises:
         ModelError: if the defaults are not valid parameters of the task.
@@ -93,16 +87,6 @@ class Servable:
         self.inputs = task.inputs
         self.parameters_type = task.parameters_type
         self.outputs = task.outputs
-        self.explained_by: Explainer | None = task.task_type.explains
-        self._unexplained_reason = ""
-        if "explain" in explanation_methods(model):
-            self.explained_by = "model"
-        elif self.explained_by == "numbers" and not (
-            description.takes == "tensor" and explains_rows(task.inputs, task.outputs)
-        ):
-            self.explained_by, self._unexplained_reason = None, UNEXPLAINED_ROWS
-        elif task.task_type.returns == "texts" and "log_likelihoods" not in explanation_methods(model):
-            self.explained_by, self._unexplained_reason = None, "its runtime does not report how likely an answer is"
 
     @property
     def unavailable_reason(self) -> str:
@@ -177,16 +161,6 @@ class Servable:
             if name not in known:
                 expected = f"one of {', '.join(known)}" if known else "no parameters"
                 raise invalid(f"Expected {expected}; a model of {self.task.task_type} has no parameter {name!r}", name)
-
-    def check_explained(self, model_name: str) -> None:
-        """Check that its answers can be explained.
-
-        Raises:
-            InferenceError: UNSUPPORTED, with the reason.
-        """
-        if self.explained_by is None:
-            message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
-            raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._unexplained_reason}")
 
     def _decode(self, request: InferenceRequest, limits: Limits) -> tuple[Sequence[InputGroup[Any]], int]:
         """Decode a request; return its inputs, and the nanoseconds that decoding took."""

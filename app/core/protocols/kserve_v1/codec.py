@@ -18,17 +18,10 @@ from app.core.protocols.kserve_v1.cloud_events import (
 )
 from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
 from app.core.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
-from app.core.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
+from app.core.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireRequest
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.input_names import takes_prompts
 from app.core.wire.json_body import read_json, read_parameters_object
-from app.plugins.explanations.wire import (
-    SaliencyFormat,
-    read_saliency_format,
-    wire_explanations,
-    wire_row_explanations,
-    wire_text_explanations,
-)
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
@@ -66,7 +59,6 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         instances_path: path of the list of instances.
         locations: the inputs and their paths.
         parameters: parameters of the request.
-        saliency_format: the encoding of saliency maps.
     """
 
     body: bytes
@@ -81,7 +73,6 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     instances_path: str = ""
     locations: Sequence[Instance | Column] = ()
     parameters: Mapping[str, object] = {}
-    saliency_format: SaliencyFormat = SaliencyFormat.PNG
 
     def decode(self) -> InferenceRequest:
         wire = self._decode_wire()
@@ -104,39 +95,18 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         self.instances_path, self.locations, self.parameters = root, locations, parameters
         return self._request([location.tensor for location in locations])
 
-    def decode_to_explain(self) -> InferenceRequest:
-        request = self.decode()
-        self.saliency_format = read_saliency_format(self.parameters)
-        return request
-
-    def encode(self, response: InferenceResponse, explanations: Sequence[Sequence[Any]] | None = None) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
         """Encode the response, as an event if the request was one.
 
-        `explanations`, if requested, are parallel to the outputs and their samples.
-
         Raises:
-            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more
-                pixels than a response may hold.
+            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
         """
-        predictions, parameters = self._predictions(response), self._response_parameters(response)
-        if explanations is None:
-            wire = WireAnswer(predictions=predictions, parameters=parameters)
-        else:
-            explained = self._explanations(predictions, explanations)
-            wire = WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
-        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
+        wire = WireAnswer(predictions=self.predictions(response), parameters=self.response_parameters(response))
+        return self.encode_wire(wire)
 
-    def _explanations(self, predictions: Sequence[Any], explanations: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        match self.servable.explained_by:
-            case "numbers":
-                return wire_row_explanations(explanations[0][0])
-            case "words":
-                return wire_text_explanations(predictions, explanations)
-            case "model":
-                by_sample = [explanation for output in explanations for explanation in output]
-                return by_sample[0] if self.servable.description.takes == "tensor" else by_sample
-            case _:
-                return wire_explanations(predictions, explanations, self.saliency_format)
+    def encode_wire(self, wire: WireAnswer) -> HttpAnswer:
+        """Encode an answer, as an event if the request was one."""
+        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         if not self.locations:
@@ -151,13 +121,13 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
             path = self.path_prefix + error.path if error.path else ""
         return InferenceError(error.kind, error.message, path)
 
-    def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
+    def predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""
         if self.servable.description.task_type is TaskType.TENSOR:
             return prediction_rows(response.stack())
         return [prediction.records() for prediction in response.predictions]
 
-    def _response_parameters(
+    def response_parameters(
         self, response: InferenceResponse
     ) -> Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType:
         """Return the response's parameters: a list if the instances had them, an object if the request had them."""

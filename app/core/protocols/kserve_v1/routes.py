@@ -3,33 +3,27 @@
 from collections.abc import Sequence
 from functools import partial
 
-from litestar import Response
-
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.http_inference import read_head, read_inference_body, to_response
 from app.core.protocols.inference_call import InferenceHead, media_type_of
 from app.core.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE
 from app.core.protocols.kserve_v1.codec import RequestCodec
 from app.core.protocols.kserve_v1.model_list import listed_models
-from app.core.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModels, WireRequest
+from app.core.protocols.kserve_v1.wire import WireAnswer, WireModels, WireRequest
 from app.core.protocols.protocol import (
-    INFER_FAILURES,
     Endpoint,
     HttpProtocol,
     HttpRequest,
     ModelReady,
     infer_endpoint,
-    json_response,
     read_endpoint,
-    report_refusals,
 )
-from app.core.protocols.request_info import read_request_info
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
 _MODEL = "/v1/models/{target:str}"
-_NOT_IMPLEMENTED = 501
-"""KServe's status for a model without an explainer."""
+
+v1_inference = partial(infer_endpoint, _MODEL, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"))
+"""Return an endpoint of a model that takes instances."""
 
 
 class KServeV1(HttpProtocol):
@@ -49,43 +43,18 @@ class KServeV1(HttpProtocol):
                 raise _kserve_error(engine, error, name) from None
             return ModelReady(name)
 
-        start = partial(_create_codec, engine)
-
-        async def explain(request: HttpRequest) -> Response[bytes]:
-            context = read_request_info(request, self.name)
-            head = read_head(request)
-            body = await read_inference_body(request, engine, context, head.target, queued=False)
-            with report_refusals(engine, context, head.target):
-                codec = start(head, body, context)
-            try:
-                answer = await engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode)
-            except InferenceError as error:
-                client_error = codec.map_error_path(error)
-                if client_error.kind is ErrorKind.UNSUPPORTED:
-                    return json_response(self.error_body(client_error), _NOT_IMPLEMENTED)
-                raise client_error from None
-            return to_response(answer)
-
-        predict = partial(infer_endpoint, _MODEL, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"))
         return [
             read_endpoint("/v1/models", "Names of the models", handle=models, answer=WireModels),
             read_endpoint(
                 _MODEL, "Whether a model is ready", handle=model_ready, answer=ModelReady, failures=(404, 503)
             ),
-            predict("Predict with a model", verb="predict", start=start, answer=WireAnswer),
-            predict(
-                "Predict with a model, and explain which parts of the input led to each prediction",
-                verb="explain",
-                handle=explain,
-                answer=WireExplainedAnswer,
-                failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
-                # Explanations do not wait in the queue of a model.
-                queue_model=None,
+            v1_inference(
+                "Predict with a model", verb="predict", start=partial(create_codec, engine), answer=WireAnswer
             ),
         ]
 
 
-def _create_codec(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
+def create_codec(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
     """Return the codec of a request.
 
     Raises:

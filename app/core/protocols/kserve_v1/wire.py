@@ -47,17 +47,6 @@ class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
 
 
-class WireExplainedAnswer(WireAnswer, frozen=True, kw_only=True):
-    """The body of an explanation's response.
-
-    Attributes:
-        explanations: `explanations[i]` explains `predictions[i]`: a list of explanations for an image or a text, one
-            for a row of numbers, and any JSON of a model that explains itself.
-    """
-
-    explanations: Sequence[Any]
-
-
 class WireModels(msgspec.Struct, frozen=True, kw_only=True):
     """The names of the models; for OpenAI's clients also the models that answer with text."""
 

@@ -44,9 +44,9 @@ export async function fetchCatalogue(root) {
 }
 
 // Fetch the catalogue again every second while `isWaiting(catalogue)` and a model is loading.
-export async function waitForModels(root, isWaiting) {
+export async function waitForModels(root, isWaiting, fetchModels = fetchCatalogue) {
   for (;;) {
-    const catalogue = await fetchCatalogue(root);
+    const catalogue = await fetchModels(root);
     const isLoading = catalogue.models.some((model) => model.state === "LOADING");
     if (!isLoading || !isWaiting(catalogue)) return catalogue;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));

@@ -1,6 +1,6 @@
 // The Explain view: which parts of an image cause each result.
 
-import { notImageModel, readyModels } from "./catalogue.js";
+import { fetchCatalogue, notImageModel, readyModels } from "./catalogue.js";
 import { requestJson } from "./connection.js";
 import { button, choice, field, make, save, setText, slider } from "./dom.js";
 import { shapesOf, toPng } from "./drawing.js";
@@ -23,9 +23,17 @@ export const open = modelView({
   title: "Explain",
   none: "No model can be explained here. Load a model for image classification, detection or segmentation.",
   select: (catalogue) =>
-    readyModels(catalogue).filter(({ takes, explained_by }) => takes === "image" && explained_by === "pixels"),
+    readyModels(catalogue).filter(({ name, takes }) => takes === "image" && catalogue.explainers[name] === "pixels"),
   create: createExplainView,
+  fetchModels: fetchExplained,
 });
+
+// The catalogue, with what explains each model (app/plugins/explanations/start.py).
+async function fetchExplained(root) {
+  const url = new URL("page/explain.json", root);
+  const [catalogue, explainers] = await Promise.all([fetchCatalogue(root), requestJson(url)]);
+  return { ...catalogue, explainers };
+}
 
 function createExplainView({ main, content, tools, catalogue, models, message, status }) {
   const view = viewer({ label: "Image with its saliency map" });

@@ -9,7 +9,7 @@ import { button, make, setText } from "./dom.js";
 const ALL_VIEWS = [
   { id: "try", title: "Try" },
   { id: "request", title: "Use in code" },
-  { id: "explain", title: "Explain" },
+  { id: "explain", title: "Explain", optional: true },
   { id: "compare", title: "Compare" },
   { id: "batch", title: "Batch" },
   { id: "recorded", title: "Recorded", optional: true },

@@ -4,15 +4,16 @@ import { waitForModels } from "./catalogue.js";
 import { choice, make, notice } from "./dom.js";
 
 // Return the `open` of a view. `select(catalogue)` returns its models; `none` is shown if there are none.
+// `fetchModels(root)` returns a catalogue with more than that of the server.
 // `create(parts)` returns { change(parameters), close() }.
-export function modelView({ title, none, select, create }) {
+export function modelView({ title, none, select, create, fetchModels }) {
   return (main, tools) => {
     const message = notice();
     const status = make("p.hint", { role: "status" });
     const content = make("div.content");
     main.append(make("div.heading", make("h1", title), status), message.element, content);
     let [closed, view, latest] = [false, null, new URLSearchParams()];
-    waitForModels(tools.root, (catalogue) => !closed && !select(catalogue).length).then(
+    waitForModels(tools.root, (catalogue) => !closed && !select(catalogue).length, fetchModels).then(
       (catalogue) => {
         if (closed) return;
         const models = select(catalogue);

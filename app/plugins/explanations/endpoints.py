@@ -1,0 +1,125 @@
+"""The endpoint `:explain` of KServe V1."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from litestar import Response
+
+from app.core.engine.engine import Engine
+from app.core.protocols.http_inference import read_head, read_inference_body, to_response
+from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.kserve_v1.codec import RequestCodec
+from app.core.protocols.kserve_v1.routes import KServeV1, create_codec, v1_inference
+from app.core.protocols.kserve_v1.wire import WireAnswer
+from app.core.protocols.protocol import (
+    INFER_FAILURES,
+    Endpoint,
+    HttpRequest,
+    error_object,
+    json_response,
+    report_refusals,
+)
+from app.core.protocols.request_info import read_request_info
+from app.plugins.explanations.explainer import explainer_of
+from app.plugins.explanations.lane import Explanations, explain
+from app.plugins.explanations.wire import (
+    SaliencyFormat,
+    read_saliency_format,
+    wire_explanations,
+    wire_row_explanations,
+    wire_text_explanations,
+)
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+
+_NOT_IMPLEMENTED = 501
+"""KServe's status for a model without an explainer."""
+
+
+class WireExplainedAnswer(WireAnswer, frozen=True, kw_only=True):
+    """The body of an explanation's response.
+
+    Attributes:
+        explanations: `explanations[i]` explains `predictions[i]`: a list of explanations for an image or a text, one
+            for a row of numbers, and any JSON of a model that explains itself.
+    """
+
+    explanations: Sequence[Any]
+
+
+class ExplanationCodec(msgspec.Struct, kw_only=True, eq=False):
+    """Decodes one request, and encodes its response with the explanations.
+
+    Attributes:
+        inner: the codec of the same request without explanations.
+        saliency_format: the encoding of saliency maps; set by `decode`.
+    """
+
+    inner: RequestCodec
+    saliency_format: SaliencyFormat = SaliencyFormat.PNG
+
+    def decode(self) -> InferenceRequest:
+        request = self.inner.decode()
+        self.saliency_format = read_saliency_format(self.inner.parameters)
+        return request
+
+    def encode(self, response: InferenceResponse, explanations: Explanations) -> HttpAnswer:
+        """Encode the response, as an event if the request was one.
+
+        Raises:
+            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more
+                pixels than a response may hold.
+        """
+        predictions = self.inner.predictions(response)
+        parameters = self.inner.response_parameters(response)
+        explained = self._wire(predictions, explanations)
+        wire = WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
+        return self.inner.encode_wire(wire)
+
+    def _wire(self, predictions: Sequence[Any], explanations: Explanations) -> Sequence[Any]:
+        servable = self.inner.servable
+        match explainer_of(servable):
+            case "numbers":
+                return wire_row_explanations(explanations[0][0])
+            case "words":
+                return wire_text_explanations(predictions, explanations)
+            case "model":
+                by_sample = [explanation for output in explanations for explanation in output]
+                return by_sample[0] if servable.description.takes == "tensor" else by_sample
+            case _:
+                return wire_explanations(predictions, explanations, self.saliency_format)
+
+
+def endpoints(engine: Engine) -> Sequence[Endpoint]:
+    """Return the endpoint."""
+    return [
+        v1_inference(
+            "Predict with a model, and explain which parts of the input led to each prediction",
+            verb="explain",
+            handle=partial(_answer, engine),
+            answer=WireExplainedAnswer,
+            failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
+            # Explanations do not wait in the queue of a model.
+            queue_model=None,
+        )
+    ]
+
+
+async def _answer(engine: Engine, request: HttpRequest) -> Response[bytes]:
+    context = read_request_info(request, KServeV1.name)
+    head = read_head(request)
+    body = await read_inference_body(request, engine, context, head.target, queued=False)
+    with report_refusals(engine, context, head.target):
+        inner = create_codec(engine, head, body, context)
+    codec = ExplanationCodec(inner=inner)
+    try:
+        answer = await explain(engine, context, inner.model_name, codec.decode, codec.encode)
+    except InferenceError as error:
+        client_error = inner.map_error_path(error)
+        if client_error.kind is ErrorKind.UNSUPPORTED:
+            return json_response(error_object(client_error), _NOT_IMPLEMENTED)
+        raise client_error from None
+    return to_response(answer)

@@ -1,0 +1,47 @@
+"""What explains the answers of a model."""
+
+from typing import Literal
+
+from app.core.engine.models.servable import Servable, explanation_methods
+from app.plugins.explanations.rows import UNEXPLAINED_ROWS, explains_rows
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.task import ExplainedPart
+
+Explainer = ExplainedPart | Literal["model"]
+"""What explains answers: copies of the inputs without some of these parts, or the model itself."""
+
+
+def explainer_of(servable: Servable) -> Explainer | None:
+    """Return what explains the answers of a model: its own `explain` precedes the method of the task type.
+
+    None if they cannot be explained.
+    """
+    return _explainer(servable)[0]
+
+
+def check_explained(servable: Servable, model_name: str) -> Explainer:
+    """Return what explains the answers of a model.
+
+    Raises:
+        InferenceError: UNSUPPORTED, with the reason, if they cannot be explained.
+    """
+    explainer, reason = _explainer(servable)
+    if explainer is None:
+        message = f"Model {model_name!r} ({servable.task.task_type}) does not support explanations"
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {reason}")
+    return explainer
+
+
+def _explainer(servable: Servable) -> tuple[Explainer | None, str]:
+    """Return what explains the answers, or None and the reason."""
+    task, methods = servable.task, explanation_methods(servable.model)
+    part = task.task_type.explains
+    if "explain" in methods:
+        return "model", ""
+    if part == "numbers" and not (
+        servable.description.takes == "tensor" and explains_rows(servable.inputs, servable.outputs)
+    ):
+        return None, UNEXPLAINED_ROWS
+    if task.task_type.returns == "texts" and "log_likelihoods" not in methods:
+        return None, "its runtime does not report how likely an answer is"
+    return part, ""
