@@ -1,6 +1,7 @@
 """The types that hooks name. A plugin of a third party imports them from ``charioteer.plugins``."""
 
-from litestar.handlers import HTTPRouteHandler
+from litestar import Response
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
@@ -8,16 +9,20 @@ from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSin
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
-from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.runtimes.python.task_adapters import TaskAdapter
 from app.core.server.auth.access_control import IdentityProvider
 from app.core.server.auth.credentials import Identity, unauthenticated
-from app.core.server.auth.http_access import requires
+from app.core.server.auth.http_access import HttpAccess, requires
+from app.core.server.grpc.server import GrpcServer
+from app.core.server.transport.connection_table import Listener
 from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
 from metadata.model import ModelMetadata
 from tasks.task import TaskType
+
+RouteHandler = HTTPRouteHandler | ASGIRouteHandler
 
 __all__ = (
     "CollectorRegistry",
@@ -25,19 +30,25 @@ __all__ = (
     "Engine",
     "GrpcMethods",
     "GrpcProtocol",
+    "GrpcServer",
     "HTTPRouteHandler",
+    "HttpAccess",
     "HttpListener",
     "HttpProtocol",
+    "HttpRequest",
     "Identity",
     "IdentityProvider",
     "ImportedConfig",
     "InferenceObserver",
     "Layout",
+    "Listener",
     "ModelMetadata",
     "ModelSource",
     "OutputAnnotator",
     "RecordSink",
     "RequestContext",
+    "Response",
+    "RouteHandler",
     "Servable",
     "ServerSettings",
     "TaskAdapter",

@@ -22,17 +22,22 @@ if TYPE_CHECKING:  # listing the plugins must import no framework
         Engine,
         GrpcMethods,
         GrpcProtocol,
+        GrpcServer,
+        HttpAccess,
         HttpListener,
         HttpProtocol,
-        HTTPRouteHandler,
+        HttpRequest,
         IdentityProvider,
         ImportedConfig,
         InferenceObserver,
         Layout,
+        Listener,
         ModelMetadata,
         ModelSource,
         OutputAnnotator,
         RecordSink,
+        Response,
+        RouteHandler,
         Servable,
         ServerSettings,
         TaskAdapter,
@@ -190,6 +195,30 @@ class Host(Protocol):
         """Return the engine, with the registry of models."""
         ...
 
+    @property
+    def access(self) -> HttpAccess:
+        """Return the authorization. It is complete once all plugins have started."""
+        ...
+
+    @property
+    def views(self) -> Mapping[str, Callable[[], object] | None]:
+        """Return `Parts.views` of all plugins, once all have started."""
+        ...
+
+    @property
+    def port_names(self) -> Sequence[str]:
+        """Return the names of the protocols with HTTP ports of their own."""
+        ...
+
+    def port(self, name: str) -> Listener:
+        """Return the port of a protocol, once all plugins have started."""
+        ...
+
+    @property
+    def grpc(self) -> GrpcServer | None:
+        """Return the gRPC server, if it is on, once all plugins have started."""
+        ...
+
 
 class Parts(Struct, frozen=True, kw_only=True):
     """What a plugin adds to one server. Observers and annotators run in workers, the rest in the event loop.
@@ -203,6 +232,8 @@ class Parts(Struct, frozen=True, kw_only=True):
         identities: identifies clients by credentials that are no API keys. Only one plugin can have it.
         handlers: routes of the main port.
         operations: their descriptions for OpenAPI.
+        home: returns the response to ``/`` for some clients, or None. Only one plugin can have it.
+        costly_prefixes: prefixes of paths where GET may return a long or endless response, so that HEAD is refused.
         views: the views of the page that this server has, by id; each with the function that returns its data, or None.
         lifespan: is entered before the first request, and left after the last one.
         on_drain: called when the server stops accepting requests.
@@ -215,8 +246,10 @@ class Parts(Struct, frozen=True, kw_only=True):
     record_sink: RecordSink | None = None
     extensions: Sequence[str] = ()
     identities: IdentityProvider | None = None
-    handlers: Sequence[HTTPRouteHandler] = ()
+    handlers: Sequence[RouteHandler] = ()
     operations: Sequence[Endpoint] = ()
+    home: Callable[[HttpRequest], Response[Any] | None] | None = None
+    costly_prefixes: Sequence[str] = ()
     views: Mapping[str, Callable[[], object] | None] = {}
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     on_drain: Callable[[], None] | None = None

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 from grpc.aio import ServerInterceptor
@@ -16,13 +17,12 @@ from app.core.engine.events import InferenceObserver
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.scheduling.admission import QueueLimits
-from app.core.hooks import Parts, Protocols
+from app.core.hooks import Protocols
 from app.core.observers.metrics import Metrics, StateMetrics
 from app.core.observers.prediction_metrics import PredictionMetrics
 from app.core.observers.request_log import RequestLog
 from app.core.plugins import registry
-from app.core.server.auth.access_control import AccessControl, IdentityProvider, open_access_control
-from app.core.server.auth.bind_policy import is_loopback_host
+from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.grpc_access import GrpcAccess
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.grpc.interceptors import CallShedder
@@ -44,10 +44,9 @@ from app.core.server.transport.load_shedding import RouteTable, inference_routes
 from app.core.server.transport.server import ShutdownHooks
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
-from app.plugins.page.page import WebPage
-from app.plugins.page.protocol_proxy import ProtocolProxy
-from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
+
+PartT = TypeVar("PartT")
 
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
@@ -62,6 +61,7 @@ class Service:
 
     Attributes:
         authenticates: whether clients need a credential.
+        home: returns the response to ``/`` for browsers; None without a page.
 
     Raises:
         ModelError: when there are no models, or two models have the same name.
@@ -79,37 +79,43 @@ class Service:
         ]
         self._exit_stack = ExitStack()
         repository = Repository(self.registry, discover, load)
-        trends = Trends(self.registry.has_model)
         self.engine = Engine(
             repository,
             observers,
             msgspec.convert(settings, Limits, from_attributes=True),
             settings.worker_count,
             msgspec.convert(settings, QueueLimits, from_attributes=True),
-            batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
+            batched_observers=[RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
+        enabled = registry().protocols(settings)
+        protocols, listeners = enabled.http, [port.protocol for port in enabled.ports]
+        self.grpc: GrpcServer | None = None
+        self.access = access = HttpAccess()
+        self.port_names = [listener.name for listener in listeners]
+        self._ports: dict[str, Listener] = {}
+        self.views: dict[str, Callable[[], object] | None] = {}
         self._parts = [plugin.start.load()(self) for plugin in registry().loaded.values() if plugin.start is not None]
         for parts in self._parts:
             self.engine.attach(parts)
+            self.views |= parts.views
             if parts.close is not None:
                 self._exit_stack.callback(self._close, parts.close)
-        access_control = open_access_control(settings, metrics, _identities(self._parts))
+        identities = _only([parts.identities for parts in self._parts], "identify clients")
+        access_control = open_access_control(settings, metrics, identities)
         self.authenticates = access_control is not None
-        access, origins = HttpAccess(access_control), cors_origins(settings)
-        views = {name: read for parts in self._parts for name, read in parts.views.items()}
+        access.secure(access_control)
+        origins = cors_origins(settings)
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load)
-        enabled = registry().protocols(settings)
-        protocols, listeners = enabled.http, [port.protocol for port in enabled.ports]
-        self.grpc = self._create_grpc(enabled, access_control) if settings.grpc else None
+        if settings.grpc:
+            self.grpc = self._create_grpc(enabled, access_control)
         max_bytes = settings.max_request_bytes
         self.state_changing_paths = find_state_changing_paths(protocols, self.engine)
         guard = partial(
             reject_cross_site, state_changing_paths=self.state_changing_paths, hosts=allowed_hosts(settings)
         )
         self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
-        secondary_listeners: list[Listener] = []
         for port in enabled.ports:
             listener = port.protocol
             # With any origin, the protocol writes its own CORS headers.
@@ -118,20 +124,8 @@ class Service:
             refusal = refusal_body_builder([listener], self.engine)
             guarded_app = guard(app, origins=port.origins, refusal=refusal)
             routes = RouteTable(inference_routes(self.engine, [listener], secured=self.authenticates), end="")
-            secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port.port))
-        is_local = is_loopback_host(settings.host)
-        self._page = WebPage(
-            self.engine,
-            trends,
-            # On other addresses, a client that is not a browser can forge any Host and Origin header.
-            admin=False if settings.page_admin is None and not is_local else settings.page_admin,
-            proxy=ProtocolProxy(self.grpc, next(iter(secondary_listeners), None)),
-            chariot_protocol=settings.chariot_protocol,
-            # On other addresses, only the metrics of GRPS are shown by default.
-            full=is_local if settings.page is None else settings.page,
-            views=views,
-            access=access,
-        )
+            self._ports[listener.name] = Listener(app=guarded_app, routes=routes, name=listener.title, port=port.port)
+        self.home = _only([parts.home for parts in self._parts], "answer /")
         self.app = create_app(
             self.engine,
             protocols,
@@ -139,16 +133,21 @@ class Service:
             max_bytes,
             self._lifespan,
             listeners,
-            self._page,
+            self.home,
             access,
             origins,
             [handler for parts in self._parts for handler in parts.handlers],
             [operation for parts in self._parts for operation in parts.operations],
+            [prefix for parts in self._parts for prefix in parts.costly_prefixes],
         )
         guarded_app = guard(self.app, origins=origins, refusal=refusal_body_builder(protocols, self.engine))
         routes = inference_routes(self.engine, protocols, secured=self.authenticates)
         main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
-        self.listeners = [main_listener, *secondary_listeners]
+        self.listeners = [main_listener, *self._ports.values()]
+
+    def port(self, name: str) -> Listener:
+        """Return the port of a protocol."""
+        return self._ports[name]
 
     def _create_grpc(self, protocols: Protocols, access_control: AccessControl | None) -> GrpcServer:
         services = protocols.grpc
@@ -176,10 +175,9 @@ class Service:
         )
 
     def _start_drain(self) -> None:
-        """End streams, pages and gRPC, which would outlast the drain."""
+        """End streams and gRPC, which would outlast the drain."""
         self._drain_deadline = time.monotonic() + self.settings.drain_timeout
         self.engine.start_drain()
-        self._page.event_stream.stop()
         for parts in self._parts:
             if parts.on_drain is not None:
                 parts.on_drain()
@@ -218,16 +216,16 @@ class Service:
             self._exit_stack.close()
 
 
-def _identities(parts: Iterable[Parts]) -> IdentityProvider | None:
-    """Return the identities of the only plugin that has some.
+def _only(items: Iterable[PartT | None], action: str) -> PartT | None:
+    """Return the only item that is not None.
 
     Raises:
         ValueError: if there are several.
     """
-    providers = [part.identities for part in parts if part.identities is not None]
-    if len(providers) > 1:
-        raise ValueError("Only one plugin can identify clients")
-    return next(iter(providers), None)
+    found = [item for item in items if item is not None]
+    if len(found) > 1:
+        raise ValueError(f"Only one plugin can {action}")
+    return next(iter(found), None)
 
 
 def _labels(registry: Registry, model: str) -> Collection[str]:

@@ -66,7 +66,7 @@ def serve(
     gc.disable()
     from app.core.assembly.models import find_models
     from app.core.assembly.service import Service
-    from app.core.server.auth.bind_policy import check_bind_policy, is_loopback_host, warn_about_clear_text
+    from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
     from app.core.server.logs.output import configure_logging
     from app.core.server.process import run
     from app.core.server.process_setup import configure_process, handle_other_signals
@@ -102,7 +102,7 @@ def serve(
             else:
                 task_type = registration.servable.description.task_type
                 lines.append(f"  {task_type:<27} {address}/v2/models/m-{registration.chariot_id}/infer")
-        if is_loopback_host(settings.host) if settings.page is None else settings.page:
+        if service.home is not None:
             lines.append(f"Open {_style(address, _BOLD)} in a browser")
         # The server continues if standard error is closed.
         with suppress(OSError):

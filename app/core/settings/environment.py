@@ -12,7 +12,6 @@ NETWORK = Group("Network", sort_key=2)
 ACCESS = Group("Access", sort_key=3)
 TLS = Group("TLS", sort_key=4)
 LIMITS = Group("Limits", sort_key=5)
-PAGE = Group("Page", sort_key=8)
 LOGGING = Group("Logging", sort_key=9)
 
 

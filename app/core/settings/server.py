@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
-from app.core.settings.environment import LIMITS, LOGGING, MODELS, NETWORK, PAGE, environment
+from app.core.settings.environment import LIMITS, LOGGING, MODELS, NETWORK, environment
 from app.core.settings.images import ImageSettings
 from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
 
@@ -167,7 +167,7 @@ class LimitSettings(ImageSettings):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OperationSettings:
-    """Threads, shutdown, the web page, logs and traces."""
+    """Threads, shutdown and logs."""
 
     repository_poll_seconds: Annotated[
         PositiveFloat | None, environment("CHARIOTEER_REPOSITORY_POLL_SECONDS", group=MODELS)
@@ -176,13 +176,6 @@ class OperationSettings:
 
     workers: Annotated[PositiveInt | None, environment("CHARIOTEER_WORKERS", show=True, group=LIMITS)] = None
     """Threads that decode, run and encode; by default one for each core, or for each CPU of a container's quota."""
-
-    page: Annotated[bool | None, environment("CHARIOTEER_PAGE", show=True, group=PAGE)] = None
-    """Whether to serve the web page at /; by default only if the server listens on a loopback address."""
-
-    page_admin: Annotated[bool | None, environment("CHARIOTEER_PAGE_ADMIN", group=PAGE)] = None
-    """Whether the page may load and unload models; by default only in a browser on the same machine, if the server
-    listens on a loopback address."""
 
     drain_delay: Annotated[NonNegativeFloat, environment("CHARIOTEER_DRAIN_DELAY", group=NETWORK)] = 0.0
     """Seconds between the signal to stop and the end of accepting requests. The server reports not ready meanwhile, so

@@ -74,7 +74,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
-        ports: other ports by the name of their protocol; None if it is disabled.
+        ports: other ports by the name of their protocol, without disabled protocols.
         memory: resident memory of the server in bytes.
         usage: the use of each model, by name.
         models: every version of every model, by name, latest version first.
@@ -84,7 +84,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     requires_credentials: bool
     chariot_protocol: str
-    ports: Mapping[str, int | None]
+    ports: Mapping[str, int]
     samples: Sequence[PageSample]
     memory: float
     usage: Mapping[str, ModelUsage]
@@ -95,7 +95,7 @@ def make_catalogue(
     registry: Registry,
     trends: Trends,
     chariot_protocol: str,
-    ports: Mapping[str, int | None],
+    ports: Mapping[str, int],
     *,
     requires_credentials: bool = False,
 ) -> Catalogue:

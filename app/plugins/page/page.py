@@ -2,26 +2,38 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Any
 
 import msgspec
-from litestar import Litestar, Response, asgi, get, post
+from litestar import Response, asgi, get, post
 from litestar.exceptions import NotFoundException
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.memory import resident_bytes
+from app.core.hooks import Parts
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import HttpRequest
 from app.core.server.auth.http_access import HttpAccess, requires
+from app.core.server.http.asgi import UNCOMPRESSED
 from app.core.server.process_setup import running
 from app.plugins.page.admin_api import AdminApi
 from app.plugins.page.catalogue import make_catalogue
 from app.plugins.page.event_stream import EventStream
-from app.plugins.page.page_files import HEADERS, file_response, read_files, read_sample, render_shell, wants_html
+from app.plugins.page.page_files import (
+    HEADERS,
+    PageFile,
+    file_response,
+    read_files,
+    read_sample,
+    render_shell,
+    wants_html,
+)
 from app.plugins.page.protocol_proxy import ProtocolProxy
+from app.plugins.page.reference import REFERENCE_OPERATION, reference_handler
 from app.plugins.page.request_history import Readings
 from app.plugins.page.series import read_series
 from app.plugins.page.trends import Trends
@@ -64,29 +76,51 @@ class WebPage:
         self._access = access or HttpAccess(None)
         self._admin_api = AdminApi(engine.repository, admin, access)
         self._files = read_files()
-        optional = views or {}
-        self._data = {f"{name}.json": read for name, read in optional.items() if read is not None and full}
-        shown = ["all", *sorted(optional, reverse=True)] if full else ["metrics"]
-        self._shell = render_shell("", shown)
-        self._grps_shell = render_shell("../../../", shown, initial_view="metrics")
-
-    def response(self, request: HttpRequest) -> Response[bytes] | None:
-        """Return the page if the request to ``/`` comes from a browser, otherwise None."""
-        return file_response(self._shell, request) if self.wants_page(request) else None
-
-    def wants_page(self, request: HttpRequest) -> bool:
-        """Return whether a request to ``/`` comes from a browser that should get the page."""
-        return self._full and wants_html(request.headers.get("accept", ""))
+        self._views: Mapping[str, Callable[[], object] | None] = {} if views is None else views
 
     @property
-    def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
+    def parts(self) -> Parts:
+        """Return what the page adds to a server."""
+        return Parts(
+            batched_observers=(self._trends,),
+            handlers=self._handlers,
+            operations=(REFERENCE_OPERATION,),
+            home=self._home if self._full else None,
+            costly_prefixes=("/page",),
+            lifespan=self._lifespan,
+            on_drain=self.event_stream.stop,
+        )
+
+    def _home(self, request: HttpRequest) -> Response[bytes] | None:
+        """Return the page if the request to ``/`` comes from a browser, otherwise None."""
+        return file_response(self._shell, request) if wants_html(request.headers.get("accept", "")) else None
+
+    @cached_property
+    def _shown(self) -> Sequence[str]:
+        """Return the ids of the views. All plugins have started at the first request, so that their views are known."""
+        return ["all", *sorted(self._views, reverse=True)] if self._full else ["metrics"]
+
+    @cached_property
+    def _shell(self) -> PageFile:
+        return render_shell("", self._shown)
+
+    @cached_property
+    def _grps_shell(self) -> PageFile:
+        return render_shell("../../../", self._shown, initial_view="metrics")
+
+    def _read_view(self, name: str) -> Callable[[], object] | None:
+        """Return the function that returns a file with the data of a view, such as ``drift.json``."""
+        return self._views.get(name.removesuffix(".json")) if self._full and name.endswith(".json") else None
+
+    @property
+    def _handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
         """Return the handlers of all paths except ``/``, which also serves other clients."""
-        files, engine, grps_shell = self._files, self._engine, self._grps_shell
+        files, engine = self._files, self._engine
 
         @get("/page/{name:str}", sync_to_thread=False, opt=requires("read"))
         def show_file(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["name"]
-            if read := self._data.get(name):
+            if read := self._read_view(name):
                 return Response(msgspec.json.encode(read()), media_type="application/json", headers=HEADERS)
             file = files.get(name)
             if file is None:
@@ -95,7 +129,7 @@ class WebPage:
 
         @get("/grps/v1/monitor/metrics", sync_to_thread=False, opt=requires("read"))
         def show_page_of_grps(request: HttpRequest) -> Response[bytes]:
-            return file_response(grps_shell, request)
+            return file_response(self._grps_shell, request)
 
         @get("/grps/v1/monitor/series", sync_to_thread=True, opt=requires("read"))
         def show_series(request: HttpRequest) -> Response[Any]:
@@ -105,8 +139,9 @@ class WebPage:
                 return Response("key not found", media_type="text/html")
             return Response(msgspec.json.encode(series), media_type="application/json;charset=utf-8")
 
-        events = asgi(EVENTS_PATH, copy_scope=True, opt=requires("read"))(self.event_stream)
-        metrics = [show_file, show_page_of_grps, show_series, events]
+        options = {**requires("read"), UNCOMPRESSED: True}
+        events = asgi(EVENTS_PATH, copy_scope=True, opt=options)(self.event_stream)
+        metrics = [show_file, show_page_of_grps, show_series, events, reference_handler()]
         return (
             [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.proxy.handlers] if self._full else metrics
         )
@@ -137,7 +172,7 @@ class WebPage:
         return [show_catalogue, show_sample, preview_handler(self._engine)]
 
     @asynccontextmanager
-    async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
+    async def _lifespan(self) -> AsyncGenerator[None]:
         """While entered, sample the process metrics once a second."""
         async with running(self._sample_process()):
             try:

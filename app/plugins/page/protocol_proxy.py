@@ -6,12 +6,14 @@ to the same application object, and gRPC calls use a connection of their own.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from litestar import Response, asgi, post
+from litestar.exceptions import NotFoundException
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from app.core.server.grpc.server import GrpcServer
     from app.core.server.transport.connection_table import Listener
 
-_TENSORFLOW_SERVING = "/page/tensorflow-serving"
 _INFER = "inference.GRPCInferenceService/ModelInfer"
 _TIMEOUT_SECONDS = 120
 # The other application authorizes the request itself.
@@ -44,37 +45,47 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class ProtocolProxy:
-    """Provide proxies to protocols on other ports; None for a disabled protocol."""
+    """Provide proxies to protocols on other ports.
 
-    def __init__(self, grpc_server: "GrpcServer | None" = None, tensorflow_serving: "Listener | None" = None) -> None:
-        self._grpc = grpc_server
-        self._tensorflow_serving = tensorflow_serving
+    Args:
+        port_names: names of the protocols with HTTP ports of their own.
+        port: returns the port of a protocol, once the server is complete.
+        grpc: returns the gRPC server, once the server is complete; None if gRPC is disabled.
+    """
+
+    def __init__(
+        self,
+        port_names: "Sequence[str]" = (),
+        port: "Callable[[str], Listener] | None" = None,
+        grpc: "Callable[[], GrpcServer | None] | None" = None,
+    ) -> None:
+        self._ports = {} if port is None else {name: partial(port, name) for name in port_names}
+        self._grpc = grpc
 
     @property
-    def ports(self) -> Mapping[str, int | None]:
-        """Return the ports by protocol; None for a disabled protocol."""
-        return {
-            "grpc": self._grpc.port if self._grpc is not None else None,
-            "tensorflow_serving": self._tensorflow_serving and self._tensorflow_serving.port,
-        }
+    def ports(self) -> Mapping[str, int]:
+        """Return the ports by the name of the protocol, without disabled protocols."""
+        ports = {name: port().port for name, port in self._ports.items()}
+        server = self._grpc and self._grpc()
+        return ports if server is None else {"grpc": server.port, **ports}
 
     @property
     def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
         """Return the handlers of the enabled protocols."""
-        handlers: list[HTTPRouteHandler | ASGIRouteHandler] = []
-        if self._tensorflow_serving is not None:
-            handlers.append(
-                asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True, opt=_NO_PERMISSION)(
-                    _strip_prefix(self._tensorflow_serving.app)
-                )
-            )
+        handlers: list[HTTPRouteHandler | ASGIRouteHandler] = [
+            asgi(path, is_mount=True, copy_scope=True, opt=_NO_PERMISSION)(_strip_prefix(port, path))
+            for port, path in ((port, f"/page/{name}") for name, port in self._ports.items())
+        ]
         if self._grpc is not None:
             handlers.append(self._grpc_handler(self._grpc))
         return handlers
 
-    def _grpc_handler(self, server: "GrpcServer") -> HTTPRouteHandler:
+    def _grpc_handler(self, find_server: "Callable[[], GrpcServer | None]") -> HTTPRouteHandler:
         @post(f"/page/grpc/{_INFER}", status_code=200, opt=requires("infer", rate_limited=False))
         async def call(request: HttpRequest) -> Response[Any]:
+            server = find_server()
+            if server is None:
+                raise NotFoundException
             body = await request.body()
             # Parse in a thread, but wait for the call in the event loop, because threads are few.
             message = await asyncio.to_thread(_parse_request, body)
@@ -119,11 +130,11 @@ def _credentials(request: HttpRequest) -> Metadata:
     return tuple((name, value) for name, value in headers if value and value.isascii() and value.isprintable())
 
 
-def _strip_prefix(app: ASGIApp) -> ASGIApp:
-    """Return `app` mounted under a prefix that it does not see."""
+def _strip_prefix(port: "Callable[[], Listener]", prefix: str) -> ASGIApp:
+    """Return the application of a port, mounted under a prefix that it does not see."""
 
     async def unprefixed_app(scope: Scope, receive: Receive, send: Send) -> None:
-        raw_path = scope["raw_path"].partition(_TENSORFLOW_SERVING.encode())[2]
+        raw_path = scope["raw_path"].partition(prefix.encode())[2]
         # The main application already compresses the response.
         headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
         # Drop the state of the main application, such as its response headers.
@@ -135,6 +146,6 @@ def _strip_prefix(app: ASGIApp) -> ASGIApp:
             "headers": headers,
             "state": {},
         }
-        await app(unprefixed_scope, receive, send)
+        await port().app(unprefixed_scope, receive, send)
 
     return unprefixed_app

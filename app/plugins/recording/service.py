@@ -42,6 +42,7 @@ def start(host: Host) -> Parts:
         handlers=inferences.handlers,
         operations=inferences.operations,
         close=close,
+        costly_prefixes=("/inferences",),
         views={"recorded": None} if inferences.is_available else {},
     )
 

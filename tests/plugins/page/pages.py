@@ -3,18 +3,16 @@
 from pathlib import Path
 
 from litestar import Litestar
-from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
-from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.page.page import WebPage
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.protocols import main_port_protocols
+from tests.support.servers.plugin_apps import app_with_parts
 
 NAMES = ("classifier", "detector")
 
@@ -43,4 +41,4 @@ def engine_of(trends: Trends) -> Engine:
 
 
 def app_of(engine: Engine, page: WebPage | None) -> Litestar:
-    return create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
+    return app_with_parts(engine) if page is None else app_with_parts(engine, page.parts)

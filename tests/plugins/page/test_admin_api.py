@@ -8,20 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.server.auth.bind_policy import is_loopback_host
-from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.page.admin_api import AdminApi
 from app.plugins.page.page import WebPage
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.protocols import main_port_protocols
+from tests.support.servers.plugin_apps import app_with_parts
 
 ORIGIN = "http://127.0.0.1:8080"
 LOAD = "/page/repository/detector/load"
@@ -47,8 +45,7 @@ def repository_of(*names: str) -> Repository:
 def page_client(admin: bool | None) -> TestClient[Litestar]:
     engine = Engine(repository_of("detector", "classifier"), [], Limits(), workers=2)
     page = WebPage(engine, Trends(engine.registry.has_model), admin=admin)
-    app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
-    return TestClient(app)
+    return TestClient(app_with_parts(engine, page.parts))
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
-from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from app.core.settings.server import DEMO_IMAGES
 from app.plugins.page.catalogue import ModelUsage, describe_models, model_usage
@@ -23,7 +21,7 @@ from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.protocols import main_port_protocols
+from tests.support.servers.plugin_apps import app_with_parts
 
 
 def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
@@ -106,9 +104,7 @@ def client() -> Any:
     registry = registry_of(*sources)
     engine = Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2)
     page = WebPage(engine, Trends(engine.registry.has_model), chariot_protocol="chariot-v2")
-    with TestClient(
-        create_app(engine, main_port_protocols("chariot-v2"), CollectorRegistry(), 2_000_000, page=page)
-    ) as opened:
+    with TestClient(app_with_parts(engine, page.parts, protocol="chariot-v2")) as opened:
         yield opened
 
 
@@ -117,7 +113,7 @@ def test_models_json_has_protocol_ports_models_and_samples(client: Any) -> None:
     assert response.headers["cache-control"] == "no-cache"
     page_data = response.json()
     assert page_data["chariot_protocol"] == "chariot-v2"
-    assert page_data["ports"] == {"grpc": None, "tensorflow_serving": None}
+    assert page_data["ports"] == {}
     assert [model["name"] for model in page_data["models"]] == ["detector"]
     assert page_data["samples"][0] == {"name": "scene.jpg", "task_types": ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"]}
     assert [sample["name"] for sample in page_data["samples"] if "IMAGE_CLASSIFICATION" in sample["task_types"]] == [

@@ -11,29 +11,21 @@ import PIL.Image
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
-from app.core.server.http.asgi import create_app
 from app.plugins.page.page import MAX_SIDE, PREVIEW_PATH, WebPage
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import load_fake_model
-from tests.support.protocols import main_port_protocols
+from tests.support.servers.plugin_apps import app_with_parts
 
 
 def create_preview_app() -> Litestar:
     repository = Repository(Registry([]), list, load_fake_model)
     engine = Engine(repository, [], Limits(max_pixels=5_000_000), workers=1)
-    return create_app(
-        engine,
-        main_port_protocols("chariot-v2-kserve"),
-        CollectorRegistry(),
-        2_000_000,
-        page=WebPage(engine, Trends(engine.registry.has_model)),
-    )
+    return app_with_parts(engine, WebPage(engine, Trends(engine.registry.has_model)).parts)
 
 
 @pytest.fixture

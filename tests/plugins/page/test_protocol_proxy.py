@@ -27,7 +27,7 @@ def ports(client: httpx.Client) -> dict[str, int]:
 
 def test_models_json_has_the_ports_that_are_open(client: httpx.Client) -> None:
     port_numbers = ports(client)
-    response = httpx.get(f"http://127.0.0.1:{port_numbers['tensorflow_serving']}/v1/models/half_plus_two", timeout=60)
+    response = httpx.get(f"http://127.0.0.1:{port_numbers['tensorflow-serving']}/v1/models/half_plus_two", timeout=60)
     assert response.json()["model_version_status"][0]["state"] == "AVAILABLE"
     assert len({*port_numbers.values(), client.base_url.port}) == 3
 
@@ -48,7 +48,7 @@ def test_models_json_has_the_ports_that_are_open(client: httpx.Client) -> None:
 def test_proxied_response_equals_that_of_the_tensorflow_serving_port(
     client: httpx.Client, method: str, path: str, body: bytes
 ) -> None:
-    port = ports(client)["tensorflow_serving"]
+    port = ports(client)["tensorflow-serving"]
     direct = httpx.request(method, f"http://127.0.0.1:{port}{path}", content=body, timeout=60)
     proxied = client.request(method, f"{TENSORFLOW_SERVING}{path}", content=body)
     assert (proxied.status_code, proxied.headers["content-type"]) == (
@@ -110,9 +110,6 @@ def test_foreign_host_header_is_403(client: httpx.Client, path: str) -> None:
 def test_disabled_listeners_are_not_proxied() -> None:
     arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
     with run_server(*arguments) as server:
-        assert httpx.get(f"{server.address}/page/models.json", timeout=60).json()["ports"] == {
-            "grpc": None,
-            "tensorflow_serving": None,
-        }
+        assert httpx.get(f"{server.address}/page/models.json", timeout=60).json()["ports"] == {}
         assert httpx.post(f"{server.address}{GRPC}", json={}, timeout=60).status_code == 404
         assert httpx.get(f"{server.address}{TENSORFLOW_SERVING}/v1/models/half_plus_two", timeout=60).status_code == 404

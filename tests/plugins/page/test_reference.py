@@ -10,16 +10,19 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.server.http.openapi import reference_page
-from tests.support.servers.apps import app_with_models
+from app.core.hooks import Parts
+from app.plugins.page.reference import REFERENCE_OPERATION, reference_handler, reference_page
 from tests.support.servers.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
+from tests.support.servers.grpc_server import build_engine
+from tests.support.servers.plugin_apps import app_with_parts
 
 Client = TestClient[Litestar]
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(app_with_models(["half_plus_two"])) as client:
+    parts = Parts(handlers=(reference_handler(),), operations=(REFERENCE_OPERATION,))
+    with TestClient(app_with_parts(build_engine(("detector",)), parts)) as client:
         yield client
 
 

@@ -10,6 +10,7 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
+from app.core.hooks import Parts
 from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
 from app.core.server.auth.audit import RejectionLog
@@ -17,7 +18,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.server.grpc.server import GrpcServer
-from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.server.http.asgi import create_listener_app
 from app.core.server.transport.connection_table import Listener
 from app.core.settings.server import ServerSettings
 from app.plugins.page.page import WebPage
@@ -26,8 +27,9 @@ from app.plugins.page.trends import Trends
 from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
+from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
+from tests.support.servers.plugin_apps import app_with_parts
 
 INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY = (
     "key-of-the-camera",
@@ -79,25 +81,24 @@ def authenticated_app(
     listener_app = create_listener_app(engine, LISTENERS[0], MAX_REQUEST_BYTES, http_access)
     # The server does not start: its requests are refused earlier, or cannot be read.
     grpc_server = GrpcServer(engine, GRPC_PROTOCOLS, local_settings())
+    listener = Listener(app=listener_app)
     page = WebPage(
         engine,
         Trends(engine.registry.has_model),
         True,
-        proxy=ProtocolProxy(grpc_server, Listener(app=listener_app)),
+        proxy=ProtocolProxy([LISTENERS[0].name], lambda _: listener, lambda: grpc_server),
         access=http_access,
     )
     inferences = Inferences(None, "Nothing is recorded here")
-    protocols = main_port_protocols(protocol or ServerSettings().chariot_protocol)
-    metrics = metrics or CollectorRegistry()
-    return create_app(
+    recordings = Parts(handlers=inferences.handlers, operations=inferences.operations, costly_prefixes=("/inferences",))
+    return app_with_parts(
         engine,
-        protocols,
-        metrics,
-        MAX_REQUEST_BYTES,
+        page.parts,
+        recordings,
+        protocol=protocol or ServerSettings().chariot_protocol,
+        metrics=metrics,
+        max_bytes=MAX_REQUEST_BYTES,
         listeners=LISTENERS,
-        page=page,
-        handlers=inferences.handlers,
-        operations=inferences.operations,
         access=http_access,
         origins=origins,
     )

@@ -44,7 +44,11 @@ def requires(permission: RequiredPermission | str, *, rate_limited: bool = True)
 class HttpAccess:
     """Admit or reject HTTP requests. Without `access`, all are admitted, and administration is still audited."""
 
-    def __init__(self, access: AccessControl | None) -> None:
+    def __init__(self, access: AccessControl | None = None) -> None:
+        self._access = access
+
+    def secure(self, access: AccessControl | None) -> None:
+        """Authorize by `access`. Call this before the first request, when plugins have started."""
         self._access = access
 
     async def guard(self, connection: Connection, handler: BaseRouteHandler) -> None:

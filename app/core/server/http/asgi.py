@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
@@ -27,8 +27,7 @@ from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.http.direct_request import GZIP_REFUSED, MIN_COMPRESSED_BYTES, STREAMED_PATHS
 from app.core.server.http.dispatch import VERBS, create_handlers
 from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern
-from app.core.server.http.openapi import OWN_OPERATIONS, REFERENCE_HEADERS, describe_service, reference_page
-from app.plugins.page.page import EVENTS_PATH, WebPage
+from app.core.server.http.openapi import DOCUMENT, OWN_OPERATIONS, describe_service
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
@@ -59,12 +58,16 @@ _CORS: Any = {
         "x-request-id",
     ],
 }
-_COSTLY_PREFIXES = ("/inferences", "/page")
-"""Path prefixes where GET may return a long export, or a stream without an end."""
+UNCOMPRESSED = "uncompressed"
+"""Key in `opt` of a route whose responses are not compressed, such as a stream of events."""
+
+ApplicationT = TypeVar("ApplicationT", bound=Litestar)
+
 _STATUSES_WITH_ALLOW = (204, 405)
 """Status codes of responses with the header Allow."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+Home = Callable[[HttpRequest], Response[Any] | None]
 
 
 def create_app(
@@ -74,29 +77,30 @@ def create_app(
     max_request_bytes: int,
     lifespan: Lifespan | None = None,
     listeners: Sequence[HttpListener] = (),
-    page: WebPage | None = None,
+    home: Home | None = None,
     access: HttpAccess | None = None,
     origins: Sequence[str] = (),
-    handlers: Sequence[HTTPRouteHandler] = (),
+    handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler] = (),
     operations: Sequence[Endpoint] = (),
+    costly_prefixes: Sequence[str] = (),
 ) -> Litestar:
     """Create the application of the main port: routes of all protocols, and the server's own.
 
-    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics``, ``/schema`` and ``/docs``, which
-    also describe the protocols of `listeners`. Plugins add `handlers`, which `operations` describe. Pages of `origins`
-    may read responses (CORS).
+    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics`` and ``/schema``, which also
+    describes the protocols of `listeners`. Plugins add `handlers`, which `operations` describe, and `home`, which
+    answers ``/`` for some clients. HEAD is refused below `costly_prefixes`. Pages of `origins` may read responses
+    (CORS).
     """
     access = access or HttpAccess(None)
 
     @get(
         "/",
         sync_to_thread=False,
-        opt=requires(lambda connection: "read" if page and page.wants_page(connection) else "open"),
+        opt=requires(lambda connection: "read" if home is not None and home(connection) is not None else "open"),
     )
     def alive(request: HttpRequest) -> Response[Any]:
-        page_response = page.response(request) if page is not None else None
-        if page_response is not None:
-            return page_response
+        if home is not None and (page := home(request)) is not None:
+            return page
         state: dict[str, Any] = {"status": "alive"}
         if access.allows(request.scope, "infer"):
             state["models"] = engine.registry.names
@@ -122,22 +126,18 @@ def create_app(
         # The location is relative, so that a proxy can serve the application under any path.
         return Redirect("schema/openapi.json", status_code=307)
 
-    @get("/docs", sync_to_thread=True, opt=requires("read"))
-    def show_reference() -> Response[bytes]:
-        return Response(reference_page(describe()), media_type="text/html", headers=REFERENCE_HEADERS)
-
     @get("/healthz", sync_to_thread=False, opt=requires("open"))
     def show_liveness() -> dict[str, str]:
         return {"status": "alive"}
 
-    own_handlers = [alive, show_metrics, show_schema, redirect_to_schema, show_reference, show_liveness]
-    route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *(page.handlers if page else ())]
-    route_handlers += handlers
-    lifespans = [context for context in (lifespan, page and page.lifespan) if context is not None]
+    own_handlers = [alive, show_metrics, show_schema, redirect_to_schema, show_liveness]
+    route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *handlers]
+    lifespans = [] if lifespan is None else [lifespan]
     errors = create_error_handlers(protocols)
-    return _application(
-        route_handlers, max_request_bytes, access, lifespans, errors, origins, application_class=HeadSupport
-    )
+    app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, origins)
+    app.costly_prefixes = tuple(costly_prefixes)
+    app.state[DOCUMENT] = describe
+    return app
 
 
 def create_listener_app(
@@ -158,19 +158,18 @@ def create_listener_app(
         return await handler(request)
 
     errors = create_error_handlers([protocol])
-    return _application([handle_any], max_request_bytes, access or HttpAccess(None), [], errors, origins)
+    return _application(Litestar, [handle_any], max_request_bytes, access or HttpAccess(None), [], errors, origins)
 
 
 def _application(
+    application_class: type[ApplicationT],
     route_handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler],
     max_request_bytes: int,
     access: HttpAccess,
     lifespan: Sequence[Lifespan],
     errors: ErrorHandlers,
     origins: Sequence[str] = (),
-    *,
-    application_class: type[Litestar] = Litestar,
-) -> Litestar:
+) -> ApplicationT:
     with _hidden_pydantic():
         return application_class(
             route_handlers=route_handlers,
@@ -183,7 +182,8 @@ def _application(
                 minimum_size=MIN_COMPRESSED_BYTES,
                 gzip_compress_level=1,
                 middleware_class=_Compression,
-                exclude=[*STREAMED_PATHS, EVENTS_PATH],
+                exclude=[*STREAMED_PATHS],
+                exclude_opt_key=UNCOMPRESSED,
             ),
             request_max_body_size=max_request_bytes,
             lifespan=list(lifespan),
@@ -214,13 +214,19 @@ def _hidden_pydantic() -> Generator[None]:
 
 
 class HeadSupport(Litestar):
-    """Extend Litestar so that GET routes handle HEAD with the same status and headers, without a body."""
+    """Extend Litestar so that GET routes handle HEAD with the same status and headers, without a body.
+
+    Attributes:
+        costly_prefixes: prefixes of paths where GET may return a long export, or a stream without an end.
+    """
+
+    costly_prefixes: tuple[str, ...] = ()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request, or the lifespan of the application."""
         if scope["type"] == "http":
             # The router treats several slashes as one.
-            supports_head = not f"/{scope['path'].lstrip('/')}".startswith(_COSTLY_PREFIXES)
+            supports_head = not f"/{scope['path'].lstrip('/')}".startswith(self.costly_prefixes)
             if scope["method"] == "HEAD" and supports_head:
                 scope, send = {**scope, "method": "GET"}, _without_body(send)
             send = self._with_allowed_methods(scope, send, supports_head)

@@ -1,36 +1,22 @@
-"""Describe the service in OpenAPI 3.1, from the endpoints of its protocols, and render the document as a page."""
+"""Describe the service in OpenAPI 3.1, from the endpoints of its protocols."""
 
-import base64
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from app import __version__
-from app.core.protocols.protocol import Endpoint, HttpListener, Permission
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
-_SCHEMA_PREFIX = "#/components/schemas/"
+SCHEMA_PREFIX = "#/components/schemas/"
 _AUTHORIZATION_FAILURES = (401, 403, 429)
 """Status codes for missing or insufficient permissions, and for exceeded rates."""
-_TEMPLATE = Path(__file__).with_name("reference.html.jinja").read_text(encoding="utf-8")
-_STYLE = _TEMPLATE.partition("<style>")[2].partition("</style>")[0]
-_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
-REFERENCE_HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
-"""Response headers of the page: the browser loads and runs nothing except its own style."""
+DOCUMENT = "openapi_document"
+"""Key of the application's state: a function that returns its document."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -62,7 +48,6 @@ OWN_OPERATIONS = (
     read_operation("/", "Liveness, models and protocols of the server", "open", answer=_Alive),
     read_operation("/metrics", "Metrics, in Prometheus' text format", answer=bytes, media_types=("text/plain",)),
     read_operation("/healthz", "Liveness of the server", "open", answer=_Healthy),
-    read_operation("/docs", "This document as a page", answer=bytes, media_types=("text/html",)),
     read_operation("/schema", "This document"),
     read_operation("/schema/openapi.json", "This document"),
 )
@@ -114,7 +99,7 @@ def describe_service(
     types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))
     body_types = list(dict.fromkeys(kind for kind in types if kind not in (None, bytes)))
     schemas, components = msgspec.json.schema_components(
-        [*body_types, _Refusal], schema_hook=_any_object, ref_template=f"{_SCHEMA_PREFIX}{{name}}"
+        [*body_types, _Refusal], schema_hook=_any_object, ref_template=f"{SCHEMA_PREFIX}{{name}}"
     )
     schema_by_type = dict(zip([*body_types, _Refusal], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -206,68 +191,6 @@ def _any_object(unsupported_type: type) -> dict[str, Any]:
     return {"description": "any value"} if unsupported_type is object else {"type": "object"}
 
 
-def reference_page(document: Mapping[str, Any]) -> bytes:
-    """Render an OpenAPI document: operations by tag, then schemas by name."""
-    # Import late: it would slow every server start.
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    tag_descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            rendered = _rendered_operation(method, path, operation)
-            for tag in operation["tags"]:
-                groups.setdefault(tag, []).append(rendered)
-    schemas = document["components"]["schemas"]
-    return (
-        environment.from_string(_TEMPLATE)
-        .render(
-            info=document["info"],
-            groups=[(tag, tag_descriptions.get(tag, ""), operations) for tag, operations in groups.items()],
-            schemas=[
-                (name, _json_text(schema, indent=2), _schema_names(schema)) for name, schema in sorted(schemas.items())
-            ],
-        )
-        .encode()
-    )
-
-
-def _rendered_operation(method: str, path: str, operation: Mapping[str, Any]) -> dict[str, Any]:
-    permissions = {scope for entry in operation.get("security", ()) for scopes in entry.values() for scope in scopes}
-    return {
-        "method": method.upper(),
-        "path": path,
-        "anchor": re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-"),
-        "summary": operation["summary"],
-        "permission": ", ".join(sorted(permissions)),
-        "parameters": [
-            (field["name"], field["in"], _json_text(field["schema"]), field.get("description", ""))
-            for field in operation["parameters"]
-        ],
-        "bodies": _contents(operation.get("requestBody", {})),
-        "responses": [
-            (status, response["description"], _contents(response))
-            for status, response in operation["responses"].items()
-        ],
-    }
-
-
-def _contents(container: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Return each media type with the schemas that it names, or with its inline schema if it names none."""
-    contents: list[tuple[str, list[str], str]] = []
-    for media_type, content in container.get("content", {}).items():
-        schema = content.get("schema", {})
-        names = _schema_names(schema)
-        contents.append((media_type, names, "" if names or not schema else _json_text(schema)))
-    return contents
-
-
-def _schema_names(schema: object) -> list[str]:
-    """Return the names of the schemas that `schema` refers to, without duplicates."""
-    names = re.findall(rf'"{_SCHEMA_PREFIX}([^"]+)"', json.dumps(schema))
-    return list(dict.fromkeys(names))
-
-
-def _json_text(schema: object, indent: int | None = None) -> str:
-    return json.dumps(schema, ensure_ascii=False, indent=indent)
+def document_of(request: HttpRequest) -> Mapping[str, Any]:
+    """Return the OpenAPI document of the application that answers a request."""
+    return request.app.state[DOCUMENT]()

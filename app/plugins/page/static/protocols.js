@@ -119,7 +119,7 @@ function tensorflowServing(exchange) {
   const { model, parameters } = exchange;
   const path = `v1/models/${encodePath(model.name)}:predict`;
   const kind = model.takes;
-  const options = { port: "tensorflow_serving", note: isNotEmpty(parameters) ? NO_PARAMETERS : "" };
+  const options = { port: "tensorflow-serving", note: isNotEmpty(parameters) ? NO_PARAMETERS : "" };
   if (kind === "tensor") return json(path, { instances: rows(exchange) }, options);
   if (kind === "text") return json(path, { instances: data(exchange) }, options);
   const prompts = parameters.prompts;

@@ -15,7 +15,7 @@ const PROTOCOL_IDS = Object.keys(PROTOCOLS);
 const MAX_CHARACTERS = 40_000;
 const MAX_IMAGES = 4;
 // By the name of a port.
-const DISABLED = { tensorflow_serving: "TensorFlow Serving's REST API", grpc: "gRPC" };
+const DISABLED = { "tensorflow-serving": "TensorFlow Serving's REST API", grpc: "gRPC" };
 const NOTES = {
   grpc: "Shown as protobuf JSON, with bytes in base64. curl does not support gRPC.",
   proxied: "This page sends the request through the main port. The answer is the same.",
@@ -121,7 +121,7 @@ export function open(main, tools) {
     if (closed) return;
     tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
-    const isDisabled = written.port !== undefined && catalogue.ports[written.port] === null;
+    const isDisabled = written.port !== undefined && !(written.port in catalogue.ports);
     const refusal = isDisabled ? `${DISABLED[written.port]} is disabled on this server.` : written.refusal;
     body.hidden = refusal !== undefined;
     if (refusal !== undefined) {
