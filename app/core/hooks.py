@@ -256,6 +256,33 @@ class Parts(Struct, frozen=True, kw_only=True):
     close: Callable[[float], None] | None = None
 
 
+class View(Struct, frozen=True, kw_only=True):
+    """A view of the page: the module ``<id>.js`` with the function `open`. Views stand in their `order`.
+
+    It is shown if the plugin names its id in `Parts.views`. With `observes`, the plugin stores or monitors requests, so
+    that the page sends none of its own.
+    """
+
+    id: str
+    title: str
+    order: int
+    observes: bool = False
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """What a plugin adds to the page.
+
+    Attributes:
+        folder: its files. The files of all plugins lie in one folder for the browser, so that names exist once.
+        views: its views.
+        requests: by the id of a protocol, the file whose functions write its requests.
+    """
+
+    folder: Path
+    views: Sequence[View] = ()
+    requests: Mapping[str, str] = {}
+
+
 class Plugin(Struct, frozen=True, kw_only=True):
     """All hooks.
 
@@ -282,6 +309,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
         extends: what it adds to another plugin, by extension point, such as ``conformance.protocols``. Only that plugin
             imports it.
         public: names that the module `charioteer` offers, each with the module that defines it.
+        page: files and views of the page.
     """
 
     api: int
@@ -304,3 +332,4 @@ class Plugin(Struct, frozen=True, kw_only=True):
     start: Ref[Callable[[Host], Parts]] | None = None
     extends: Mapping[str, Ref[Sequence[Any]]] = {}
     public: Mapping[str, str] = {}
+    page: Page | None = None

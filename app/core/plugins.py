@@ -273,6 +273,11 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     for settings in (*plugin.settings, *plugin.model_options):
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
+    if plugin.page is not None:
+        for view in plugin.page.views:
+            yield "view", view.id
+        for protocol in plugin.page.requests:
+            yield "page request", protocol
 
 
 def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:

@@ -1,6 +1,8 @@
 """Detection of drift in inputs and outputs, in recordings and in a running server."""
 
-from app.core.hooks import Command, Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.drift.settings import DriftSettings
 
 plugin = Plugin(
@@ -15,5 +17,8 @@ plugin = Plugin(
         Command(
             name="drift", run="app.plugins.drift.command:drift", help="Detect drift in a model's inputs and outputs."
         ),
+    ),
+    page=Page(
+        folder=Path(__file__).parent / "static", views=(View(id="drift", title="Drift", order=70, observes=True),)
     ),
 )

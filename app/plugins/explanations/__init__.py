@@ -1,6 +1,8 @@
 """Which parts of an image or text led to a prediction."""
 
-from app.core.hooks import Command, Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.explanations.settings import ExplanationSettings
 
 plugin = Plugin(
@@ -17,4 +19,5 @@ plugin = Plugin(
             help="Show which parts of an image led to a model's prediction.",
         ),
     ),
+    page=Page(folder=Path(__file__).parent / "static", views=(View(id="explain", title="Explain", order=30),)),
 )

@@ -1,6 +1,8 @@
 """The GRPS protocol over HTTP and gRPC."""
 
-from app.core.hooks import Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
     api=1,
@@ -11,4 +13,5 @@ plugin = Plugin(
         "conformance.protocols": Ref("app.plugins.grps.conformance.protocols:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.grps.evaluation:CLIENTS"),
     },
+    page=Page(folder=Path(__file__).parent / "static", requests={"grps": "request_grps.js"}),
 )

@@ -1,6 +1,8 @@
 """OpenAI's chat completions and embeddings."""
 
-from app.core.hooks import Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
     api=1,
@@ -8,4 +10,5 @@ plugin = Plugin(
     summary="OpenAI's chat completions and embeddings.",
     protocols=Ref("app.plugins.openai.routes:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.openai.conformance:PROTOCOLS")},
+    page=Page(folder=Path(__file__).parent / "static", requests={"openai": "request_openai.js"}),
 )

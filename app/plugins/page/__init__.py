@@ -1,6 +1,8 @@
 """A web page to try models and watch the server."""
 
-from app.core.hooks import Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Page, Plugin, Ref, View
 from app.plugins.page.settings import PageSettings
 
 plugin = Plugin(
@@ -9,4 +11,21 @@ plugin = Plugin(
     summary="A web page to try models and watch the server.",
     settings=(PageSettings,),
     start=Ref("app.plugins.page.start:start"),
+    page=Page(
+        folder=Path(__file__).parent / "static",
+        views=(
+            View(id="try", title="Try", order=10),
+            View(id="request", title="Use in code", order=20),
+            View(id="compare", title="Compare", order=40),
+            View(id="batch", title="Batch", order=50),
+            View(id="models", title="Models", order=80),
+            View(id="metrics", title="Metrics", order=90),
+        ),
+        requests={
+            "chariot": "request_chariot.js",
+            "v2": "request_v2.js",
+            "v1": "request_v1.js",
+            "grpc": "request_grpc.js",
+        },
+    ),
 )

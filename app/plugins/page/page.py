@@ -14,7 +14,8 @@ from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.memory import resident_bytes
-from app.core.hooks import Parts
+from app.core.hooks import Parts, View
+from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import HttpRequest
 from app.core.server.auth.http_access import HttpAccess, requires
@@ -52,7 +53,7 @@ class WebPage:
         admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         full: False for only the metrics, under the paths of GRPS.
-        views: the optional views by id, with the function that returns ``/page/<id>.json``, if there is one.
+        views: the views of other plugins by id, with the function that returns ``/page/<id>.json``, if there is one.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class WebPage:
         self._full = full
         self._access = access or HttpAccess(None)
         self._admin_api = AdminApi(engine.repository, admin, access)
-        self._files = read_files()
+        self._pages = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
+        self._files = read_files(self._pages)
         self._views: Mapping[str, Callable[[], object] | None] = {} if views is None else views
 
     @property
@@ -96,17 +98,24 @@ class WebPage:
         return file_response(self._shell, request) if wants_html(request.headers.get("accept", "")) else None
 
     @cached_property
-    def _shown(self) -> Sequence[str]:
-        """Return the ids of the views. All plugins have started at the first request, so that their views are known."""
-        return ["all", *sorted(self._views, reverse=True)] if self._full else ["metrics"]
+    def _shown(self) -> Sequence[View]:
+        """Return the shown views. All plugins have started at the first request, so that their views are known."""
+        if not self._full:
+            return [view for view in _own_views() if view.id == "metrics"]
+        others = [view for page in self._pages for view in page.views if view.id in self._views]
+        return [*_own_views(), *others]
 
     @cached_property
     def _shell(self) -> PageFile:
-        return render_shell("", self._shown)
+        return self._render_shell("", "try")
 
     @cached_property
     def _grps_shell(self) -> PageFile:
-        return render_shell("../../../", self._shown, initial_view="metrics")
+        return self._render_shell("../../../", "metrics")
+
+    def _render_shell(self, root: str, initial_view: str) -> PageFile:
+        requests = {protocol: file for page in self._pages for protocol, file in page.requests.items()}
+        return render_shell(root, self._shown, requests, initial_view=initial_view)
 
     def _read_view(self, name: str) -> Callable[[], object] | None:
         """Return the function that returns a file with the data of a view, such as ``drift.json``."""
@@ -190,6 +199,12 @@ class WebPage:
             self._trends.add_readings(
                 Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=cpu, memory=resident_bytes())
             )
+
+
+def _own_views() -> Sequence[View]:
+    """Return the views that the page always has."""
+    own = registry().loaded["page"].page
+    return () if own is None else own.views
 
 
 def seconds_until_sample(age: float) -> float:

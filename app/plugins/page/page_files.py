@@ -1,13 +1,15 @@
 """Read the files of the page and its sample images, and send them with security headers."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 import msgspec
 from litestar import Response
 
+from app.core.hooks import Page, View
+from app.core.plugins import PluginError
 from app.core.protocols.protocol import HttpRequest
 from app.core.settings.server import DEMO_IMAGES
 from tasks.task import Geometry, TaskType, all_task_types
@@ -54,18 +56,31 @@ class PageFile(msgspec.Struct, frozen=True, kw_only=True):
     etag: str
 
 
-def read_files() -> Mapping[str, PageFile]:
-    """Return every file of the page by its name, except the shell."""
-    return {path.name: _read(path) for path in _FOLDER.iterdir() if path.suffix in _TYPES and path.name != _SHELL}
+def read_files(pages: Iterable[Page]) -> Mapping[str, PageFile]:
+    """Return every file of the pages of plugins by its name, except the shell.
+
+    Raises:
+        PluginError: if a name exists twice.
+    """
+    files: dict[str, PageFile] = {}
+    for path in (path for page in pages for path in page.folder.iterdir()):
+        if path.name in files:
+            raise PluginError(f"The file {path} of the page exists in another plugin already")
+        if path.suffix in _TYPES and path.name != _SHELL:
+            files[path.name] = _read(path)
+    return files
 
 
-def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: str = "try") -> PageFile:
+def render_shell(
+    root: str, views: Iterable[View], requests: Mapping[str, str] | None = None, *, initial_view: str = "try"
+) -> PageFile:
     """Return the HTML that holds all views.
 
     Args:
         root: relative path from the address of the page to the server's root, empty or ending in a slash. The page uses
             only relative addresses, so that a proxy can serve it under any path.
-        views: ids of the enabled views; "all" stands for every view except the optional ones.
+        views: the enabled views.
+        requests: by the id of a protocol, the file that writes its requests.
         initial_view: the view that opens when the address names none.
     """
     tasks = {
@@ -73,8 +88,10 @@ def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: st
         for task_type in all_task_types()
     }
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
-    html = html.replace("{root}", root).replace("{views}", " ".join(views)).replace("{opens}", initial_view)
-    html = html.replace("{tasks}", escape(msgspec.json.encode(tasks).decode()))
+    sorted_views = sorted(views, key=lambda view: view.order)
+    html = html.replace("{root}", root).replace("{opens}", initial_view)
+    for name, value in {"views": sorted_views, "requests": requests or {}, "tasks": tasks}.items():
+        html = html.replace(f"{{{name}}}", escape(msgspec.json.encode(value).decode()))
     return _page_file(html.encode(), ".html")
 
 

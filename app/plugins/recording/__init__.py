@@ -1,6 +1,8 @@
 """Inferences in a database, with queries and exports."""
 
-from app.core.hooks import Command, Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.recording.settings import RecordingSettings
 
 plugin = Plugin(
@@ -15,5 +17,8 @@ plugin = Plugin(
             run="app.plugins.recording.command:inferences",
             help="Search and export recorded inferences.",
         ),
+    ),
+    page=Page(
+        folder=Path(__file__).parent / "static", views=(View(id="recorded", title="Recorded", order=60, observes=True),)
     ),
 )

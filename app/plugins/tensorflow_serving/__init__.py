@@ -1,6 +1,8 @@
 """TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own."""
 
-from app.core.hooks import Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Page, Plugin, Ref
 from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
 plugin = Plugin(
@@ -13,4 +15,5 @@ plugin = Plugin(
         "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.protocols:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.tensorflow_serving.evaluation:CLIENTS"),
     },
+    page=Page(folder=Path(__file__).parent / "static", requests={"tfs": "request_tensorflow_serving.js"}),
 )

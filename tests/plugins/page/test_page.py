@@ -1,7 +1,10 @@
 """The web page's files: who gets them, with which headers, and on which addresses."""
 
+import json
 import re
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -9,12 +12,16 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.engine.engine import Engine
+from app.core.hooks import Page
+from app.core.plugins import PluginError, registry
 from app.plugins.page.page import WebPage
+from app.plugins.page.page_files import read_files
 from app.plugins.page.trends import Trends
 from tests.plugins.page.pages import NAMES, app_of
 from tests.support.servers.server_process import run_server
 
-STATIC = Path(__file__).parents[3] / "app" / "plugins" / "page" / "static"
+PAGES = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
+FILES = [file for page in PAGES for file in page.folder.iterdir()]
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
 
@@ -71,7 +78,7 @@ def test_static_files_have_their_content_types(client: TestClient[Litestar]) -> 
         ".css": "text/css; charset=utf-8",
         ".svg": "image/svg+xml",
     }
-    files = [file for file in STATIC.iterdir() if file.name != "index.html"]
+    files = [file for file in FILES if file.name != "index.html"]
     assert len(files) > 5
     for file in files:
         response = client.get(f"/page/{file.name}")
@@ -81,7 +88,7 @@ def test_static_files_have_their_content_types(client: TestClient[Litestar]) -> 
 
 def test_all_page_files_are_under_150_kb(client: TestClient[Litestar]) -> None:
     downloaded = 0
-    for file in STATIC.iterdir():
+    for file in FILES:
         response = client.get(f"/page/{file.name}" if file.name != "index.html" else "/", headers={"accept": CHROME})
         assert response.status_code == 200
         downloaded += response.num_bytes_downloaded
@@ -128,14 +135,39 @@ def test_links_of_the_page_resolve_from_both_of_its_paths(client: TestClient[Lit
 
 
 def test_every_view_is_served(client: TestClient[Litestar]) -> None:
-    views = re.findall(r'\{ id: "(\w+)", title', (STATIC / "frame.js").read_text())
-    assert len(views) == 9
-    for view in views:
-        assert "export " in client.get(f"/page/{view}.js").text
+    modules = [f"{view.id}.js" for page in PAGES for view in page.views]
+    modules += [file for page in PAGES for file in page.requests.values()]
+    assert len(modules) == 9 + 7
+    for module in modules:
+        assert "export " in client.get(f"/page/{module}").text
+
+
+def data_of(html: str, name: str) -> Any:
+    """Return what the server writes into the page for its modules."""
+    (text,) = re.findall(rf' data-{name}="([^"]*)"', html)
+    return json.loads(unescape(text))
+
+
+def test_page_has_its_views_and_those_of_plugins_in_their_order(engine: Engine, trends: Trends) -> None:
+    page = WebPage(engine, trends, views={"explain": lambda: {"detector": "pixels"}, "recorded": None})
+    with TestClient(app_of(engine, page)) as client:
+        html = client.get("/", headers={"accept": CHROME}).text
+        titles = [view["title"] for view in data_of(html, "views")]
+        assert [view["id"] for view in data_of(html, "views") if view["observes"]] == ["recorded"]
+        assert titles == ["Try", "Use in code", "Explain", "Compare", "Batch", "Recorded", "Models", "Metrics"]
+        assert set(data_of(html, "requests")) == {"chariot", "v2", "v1", "tfs", "grps", "openai", "grpc"}
+        assert client.get("/page/explain.json").json() == {"detector": "pixels"}
+        assert client.get("/page/recorded.json").status_code == client.get("/page/drift.json").status_code == 404
+
+
+def test_file_that_two_plugins_have_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "frame.js").write_text("")
+    with pytest.raises(PluginError, match="exists in another plugin"):
+        read_files([*PAGES, Page(folder=tmp_path)])
 
 
 def test_modules_import_only_served_files(client: TestClient[Litestar]) -> None:
-    for file in STATIC.glob("*.js"):
+    for file in (file for file in FILES if file.suffix == ".js"):
         for name in re.findall(r'(?:from |import\()"\./([^"]+)"', file.read_text()):
             assert client.get(f"/page/{name}").status_code == 200, f"{file.name} imports {name}"
 
@@ -153,7 +185,8 @@ def test_metrics_only_page_serves_no_other_view(engine: Engine, path: str, trend
         assert client.get("/", headers={"accept": CHROME}).json()["status"] == "alive"
         assert client.get(path).status_code == 404
         html = client.get("/grps/v1/monitor/metrics").text
-        assert 'data-views="metrics" data-opens="metrics"' in html
+        assert [view["id"] for view in data_of(html, "views")] == ["metrics"]
+        assert ' data-opens="metrics"' in html
         assert client.get("/page/metrics.js").status_code == 200
 
 

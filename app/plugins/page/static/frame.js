@@ -6,26 +6,12 @@
 import { checkConnection, watchConnection } from "./connection.js";
 import { button, make, setText } from "./dom.js";
 
-const ALL_VIEWS = [
-  { id: "try", title: "Try" },
-  { id: "request", title: "Use in code" },
-  { id: "explain", title: "Explain", optional: true },
-  { id: "compare", title: "Compare" },
-  { id: "batch", title: "Batch" },
-  { id: "recorded", title: "Recorded", optional: true },
-  { id: "drift", title: "Drift", optional: true },
-  { id: "models", title: "Models" },
-  { id: "metrics", title: "Metrics" },
-];
 const STATES = { connecting: "Connecting", live: "Live", paused: "Paused while hidden" };
 const LOST = "The server cannot be reached. This page tries again until it answers.";
 const NOT_LOADED = "This view could not be loaded. Check that the server is running, then try again.";
-// The server may enable only the metrics view, and may have no recordings.
+// The server writes its views into the page (app/plugins/page/page_files.py): those of its plugins, in order.
 const { views, opens } = document.documentElement.dataset;
-const enabledIds = views.split(" ");
-const ENABLED_VIEWS = ALL_VIEWS.filter(
-  ({ id, optional }) => enabledIds.includes(id) || (enabledIds.includes("all") && !optional),
-);
+const ENABLED_VIEWS = JSON.parse(views);
 
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p.state", { role: "status" });
@@ -72,7 +58,7 @@ skip.addEventListener("click", (event) => {
 
 const tools = {
   // Whether the server stores or monitors requests, so that the page must send none of its own.
-  observed: ["recorded", "drift"].some((id) => enabledIds.includes(id)),
+  observed: ENABLED_VIEWS.some(({ observes }) => observes),
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {

@@ -2,7 +2,8 @@
 
 import { refusal, request } from "./connection.js";
 import { base64Of } from "./images.js";
-import { PROTOCOLS, bodyText } from "./protocols.js";
+import { PROTOCOLS } from "./protocols.js";
+import { bodyText } from "./request_parts.js";
 
 const UNREADABLE = "The answer cannot be read. A proxy between this page and the server may have cut it";
 // The page sends one image, so its place in the request says nothing to the user.

@@ -5,7 +5,8 @@ import { codeBlock } from "./code_block.js";
 import { button, choice, field, make, notice, setText, switcher } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { bodyOf, sendRequest } from "./inference.js";
-import { PROTOCOLS, addressOf, bodyText } from "./protocols.js";
+import { PROTOCOLS } from "./protocols.js";
+import { addressOf, bodyText } from "./request_parts.js";
 import { loadSample, sampleFor } from "./samples.js";
 import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
@@ -14,8 +15,6 @@ import { EXAMPLE_QUESTION, EXAMPLE_TEXT, exampleTensors, readTensors } from "./t
 const PROTOCOL_IDS = Object.keys(PROTOCOLS);
 const MAX_CHARACTERS = 40_000;
 const MAX_IMAGES = 4;
-// By the name of a port.
-const DISABLED = { "tensorflow-serving": "TensorFlow Serving's REST API", grpc: "gRPC" };
 const NOTES = {
   grpc: "Shown as protobuf JSON, with bytes in base64. curl does not support gRPC.",
   proxied: "This page sends the request through the main port. The answer is the same.",
@@ -122,7 +121,7 @@ export function open(main, tools) {
     tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
     const isDisabled = written.port !== undefined && !(written.port in catalogue.ports);
-    const refusal = isDisabled ? `${DISABLED[written.port]} is disabled on this server.` : written.refusal;
+    const refusal = isDisabled ? `${PROTOCOLS[protocol].portTitle} is disabled on this server.` : written.refusal;
     body.hidden = refusal !== undefined;
     if (refusal !== undefined) {
       message.show(refusal);

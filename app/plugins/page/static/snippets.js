@@ -1,6 +1,6 @@
 // The same request as a shell command and as Python. Both run in the folder with the images.
 
-import { ImageReference, addressOf, bodyText } from "./protocols.js";
+import { ImageReference, addressOf, bodyText } from "./request_parts.js";
 
 // If the server requires a key, the snippet reads it from this environment variable.
 const KEY_VARIABLE = "API_KEY";

@@ -1,0 +1,23 @@
+// Requests of TensorFlow Serving's REST API.
+
+import { data, encodePath, isNotEmpty, json, rows } from "./request_parts.js";
+
+export const title = "TensorFlow Serving";
+export const order = 40;
+// The path on this server that reaches the port.
+export const proxy = "page/tensorflow-serving/";
+export const portTitle = "TensorFlow Serving's REST API";
+
+const NO_PARAMETERS = "TensorFlow Serving has no request parameters: the thresholds of the model's settings apply.";
+
+export function write(exchange) {
+  const { model, parameters } = exchange;
+  const path = `v1/models/${encodePath(model.name)}:predict`;
+  const kind = model.takes;
+  const options = { port: "tensorflow-serving", note: isNotEmpty(parameters) ? NO_PARAMETERS : "" };
+  if (kind === "tensor") return json(path, { instances: rows(exchange) }, options);
+  if (kind === "text") return json(path, { instances: data(exchange) }, options);
+  const prompts = parameters.prompts;
+  const instances = data(exchange).map((datum) => (prompts ? { image: { b64: datum }, prompts } : { b64: datum }));
+  return json(path, { instances }, options);
+}
