@@ -144,7 +144,7 @@ def test_request_and_its_commands_work_over_every_protocol(browser: Browser, ser
             assert labels(protocol, json.loads(run_shell(copy_text(page, "curl"), tmp_path))) == expected
             assert labels(protocol, json.loads(run_python(copy_text(page, "Python"), tmp_path))) == expected
             first, *_ = block_text(page, "Request").split("\n")
-            port = "tensorflow_serving" if protocol == "tfs" else None
+            port = "tensorflow-serving" if protocol == "tfs" else None
             ports = httpx.get(f"{server}/page/models.json", timeout=60).json()["ports"]
             host = f"http://127.0.0.1:{ports[port]}" if port else server
             assert first.startswith(f"POST {host}/")
