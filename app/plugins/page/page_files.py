@@ -72,7 +72,7 @@ def read_files(pages: Iterable[Page]) -> Mapping[str, PageFile]:
 
 
 def render_shell(
-    root: str, views: Iterable[View], requests: Mapping[str, str] | None = None, *, initial_view: str = "try"
+    root: str, views: Iterable[View] = (), requests: Mapping[str, str] | None = None, *, initial_view: str = "try"
 ) -> PageFile:
     """Return the HTML that holds all views.
 
