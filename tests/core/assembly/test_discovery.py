@@ -85,12 +85,12 @@ def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
 ) -> None:
     create_files(tmp_path, "m/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
     (tmp_path / "m" / "model-settings.json").write_text(json.dumps(settings))
-    sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships", isolate=True))
+    sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships", allow_code=True))
     assert sorted(source.version for source in sources) == served
     for source in sources:
         assert [fallback.version for fallback in source.fallbacks] == fallbacks
         for fallback in source.fallbacks:
-            assert (fallback.name, fallback.settings.isolate) == ("ships", True)
+            assert (fallback.name, fallback.allow_code) == ("ships", True)
             assert fallback.folder == (tmp_path / "m" / "9" if fallback.version == "9" else tmp_path / "m")
 
 

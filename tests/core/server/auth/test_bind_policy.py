@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
-from app.core.server.http.cross_site import cors_origins, tensorflow_serving_origins
+from app.core.server.http.cross_site import cors_origins
 from app.core.settings.server import ServerSettings, SettingsError
 
 PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example")
@@ -70,12 +70,3 @@ def test_cors_origins_are_split_at_commas() -> None:
 def test_invalid_cors_origin_raises_settings_error(origin: str) -> None:
     with pytest.raises(SettingsError, match=r"--cors-origins: expected origins such as https://app\.example, got"):
         cors_origins(ServerSettings(cors_origins=f"https://good.example,{origin}"))
-
-
-def test_tensorflow_serving_cors_names_origins_or_any() -> None:
-    two_origins = ["https://a.example", "http://b.example"]
-    for text, origins in (("", []), (" * ", ["*"]), (", ".join(two_origins), two_origins)):
-        assert tensorflow_serving_origins(ServerSettings(tensorflow_serving_cors=text)) == origins
-    for text in ("true", "https://a.example,*"):
-        with pytest.raises(SettingsError, match=r"--tensorflow-serving-cors: expected .*, or \* for any, got"):
-            tensorflow_serving_origins(ServerSettings(tensorflow_serving_cors=text))

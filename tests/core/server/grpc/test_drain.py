@@ -9,9 +9,9 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from app.core.protocols import GRPC_PROTOCOLS
 from app.core.server.grpc.interceptors import DrainInterceptor
 from app.core.server.grpc.server import GrpcServer
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.grpc_server import build_engine, local_settings
 
 METHOD = "/a.B/C"

@@ -182,14 +182,14 @@ class Layout(msgspec.Struct, frozen=True):
     """A family of layouts, whose `names` are values of ``layout`` in model-settings.json.
 
     `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`. `ranks` are the
-    numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks.
+    numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks first.
     """
 
     names: tuple[str, ...]
     task_types: tuple[TaskType, ...]
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
-    ranks: tuple[tuple[int, ...], ...]
+    ranks: tuple[tuple[int, ...], ...] = ()
 
 
 def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:

@@ -15,6 +15,8 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
 )
 from tasks.task import TaskType
 
+_FAR = 1000
+"""Distance of a layout that does not say what ranks its outputs have."""
 _MAX_LAYOUTS = 3
 _MAX_OUTPUTS = 8
 _MIN_CANDIDATES = 100
@@ -96,7 +98,8 @@ def _shown(outputs: Sequence[Output]) -> str:
 def _distance(layout: Layout, view: GraphView) -> int:
     """Return how many outputs a graph has too many or too few for a layout, counted by their ranks."""
     found = Counter(output.blank.ndim for output in view.outputs)
-    return min(((found - Counter(ranks)) + (Counter(ranks) - found)).total() for ranks in layout.ranks)
+    distances = (((found - Counter(ranks)) + (Counter(ranks) - found)).total() for ranks in layout.ranks)
+    return min(distances, default=_FAR)
 
 
 def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:

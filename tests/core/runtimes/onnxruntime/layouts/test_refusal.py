@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.core.runtimes.onnxruntime.layouts.choice import LAYOUTS
+from app.core.plugins import registry
 from app.core.settings.model import ModelError
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
@@ -113,4 +113,4 @@ def test_refusal_of_a_declared_layout_says_what_it_expects(tmp_path: Path) -> No
 
 
 def test_ranks_of_layouts_are_those_of_their_outputs() -> None:
-    assert all(layout.ranks for layout in LAYOUTS)
+    assert all(layout.ranks for layout in registry().layouts)
