@@ -44,8 +44,7 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             shorter side and crops the centre.
         crop_fraction: the fraction of a resized side that `crop` and `stretch` keep: crop_pct of timm.
         interpolation: filter for resizing.
-        antialias: true to resize as Pillow, false as OpenCV; "fast" approximates Pillow with OpenCV, several times
-            faster.
+        antialias: true to resize as Pillow, false as OpenCV; "fast" of earlier versions means true.
         fill: the grey value, 0..255, of the padding of letterbox and pad.
         scale: factor that is applied first to pixels (0..255).
         mean: subtracted after scaling, one number for each of R, G, B, or one for all channels.

@@ -25,7 +25,6 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     HALVES,
     ONES,
-    PILLOW_FILTERS,
     ZEROS,
     Interpolation,
     Preprocessing,
@@ -33,6 +32,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     Triple,
     pillow_filter,
 )
+from app.core.runtimes.onnxruntime.images.resampling import resample
 from app.core.settings.model import ModelError, PreprocessingSettings
 from metadata.model import Origin
 from tasks.inference.tensor import Datatype
@@ -65,7 +65,7 @@ _VIT = Preprocessor(size=224, resample=_BILINEAR, image_mean=HALVES, image_std=H
 
 _FAMILIES: Mapping[str, Preprocessor] = {"CLIP": _CLIP, "Llava": _CLIP, "Siglip": _SIGLIP, "ViT": _VIT, "": _VIT}
 """The defaults of image processors that convert an image to one array."""
-_DECLARABLE = ("interpolation", "antialias", "fill", "scale", "mean", "std")
+_DECLARABLE = ("interpolation", "fill", "scale", "mean", "std")
 
 
 def family(config: Preprocessor) -> str:
@@ -183,6 +183,7 @@ def _declared(recipe: Preprocessing, settings: PreprocessingSettings) -> Preproc
         width=size[1],
         resize=resize,
         shorter_side=shorter_side,
+        antialias=recipe.antialias if settings.antialias is None else bool(settings.antialias),
         bgr=settings.channel_order == "BGR",
         pads_to_square=recipe.pads_to_square and settings.resize is None,
         **{name: getattr(settings, name) for name in names},
@@ -230,29 +231,37 @@ class TiledImageProcessor:
         self._size = None if config.do_resize is False else _longest_edge(config.size, _LONGEST_EDGE, path)
         self._edge = _longest_edge(config.max_image_size, _TILE_EDGE, path)
         self._splits = config.do_image_splitting is not False
-        self._resample = PILLOW_FILTERS[_filter(_LANCZOS if config.resample is None else config.resample, path)]
+        self._filter: Interpolation = _filter(_LANCZOS if config.resample is None else config.resample, path)
         self._values = _values(config, path)
 
     def __call__(self, image: Image) -> Tiles:
-        import PIL.Image
-
-        whole = PIL.Image.fromarray(image.pixels)
+        whole: NDArray[np.uint8] = image.pixels
         if self._size is not None:
-            whole = whole.resize(_fitted(whole.size, self._size), self._resample)
+            whole = self._resize(whole, _fitted(_size(whole), self._size))
         rows = columns = 0
         tiles: list[NDArray[np.uint8]] = []
         edge = self._edge
         if self._splits:
-            whole = whole.resize(_in_whole_tiles(whole.size, edge), self._resample)
-            if max(whole.size) > edge:
-                rows, columns = whole.height // edge, whole.width // edge
-                pixels = np.asarray(whole).reshape(rows, edge, columns, edge, 3).swapaxes(1, 2)
+            whole = self._resize(whole, _in_whole_tiles(_size(whole), edge))
+            if max(whole.shape) > edge:
+                rows, columns = whole.shape[0] // edge, whole.shape[1] // edge
+                pixels = whole.reshape(rows, edge, columns, edge, 3).swapaxes(1, 2)
                 tiles = list(pixels.reshape(-1, edge, edge, 3))
-        tiles.append(np.asarray(whole.resize((edge, edge), self._resample)))
+        tiles.append(self._resize(whole, (edge, edge)))
         values = self._values[np.stack(tiles), np.arange(3)]
         return Tiles(
             pixel_values=np.ascontiguousarray(values.transpose(0, 3, 1, 2)[np.newaxis]), rows=rows, columns=columns
         )
+
+    def _resize(self, pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+        """Resize to a (width, height)."""
+        width, height = size
+        return resample(pixels, (height, width), self._filter)
+
+
+def _size(pixels: NDArray[np.uint8]) -> tuple[int, int]:
+    """Return the (width, height)."""
+    return pixels.shape[1], pixels.shape[0]
 
 
 def _values(config: Preprocessor, path: Path) -> NDArray[np.float32]:

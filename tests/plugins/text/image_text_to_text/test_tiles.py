@@ -14,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from app.core.settings.model import ModelError
 from app.plugins.text.image_text_to_text.assembly import assemble
 from tasks.vision.image import Image
+from tests.support.data.rounding import assert_equal_but_for_rounding
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -125,7 +126,8 @@ def test_token_ids_and_pixels_equal_those_of_hugging_face(
     expected = processor(text=text, images=[image.pixels], return_tensors="np")
 
     tiles = model.prepare(image)
-    np.testing.assert_array_equal(tiles.pixel_values, expected["pixel_values"])
+    # Tiles are resized up to three times, and small images have few bytes.
+    assert_equal_but_for_rounding(tiles.pixel_values, expected["pixel_values"], step=2 / 255, share=0.03)
     assert expected["pixel_attention_mask"].all(), "the vision encoder gets a mask of ones"
     assert (tiles.rows > 0) is splitting
     encoded_image = model.encode_image(image)

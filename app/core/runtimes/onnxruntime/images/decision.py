@@ -22,7 +22,6 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     NO_PREPROCESSING,
     ONES,
     ZEROS,
-    Antialias,
     DynamicSize,
     Interpolation,
     PartialPreprocessing,
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 _MAX_UNIT_SCALE = 0.01
 """Smaller factors are taken for 1/255, or the like."""
-_FILTERS: dict[Antialias, str] = {True: "yes, as Pillow", False: "no, as OpenCV", "fast": "approximately"}
+_FILTERS = {True: "yes, as Pillow", False: "no, as OpenCV"}
 
 
 def decide_size(
@@ -123,7 +122,11 @@ def decide_preprocessing(
         return _choose(facts, topic, (field(declared), Origin.DECLARED), *guesses, to_text=to_text)
 
     interpolation: Interpolation = choose("interpolation", lambda source: source.interpolation)
-    antialias = choose("antialiasing", lambda source: source.antialias, _FILTERS.__getitem__)
+    antialias = choose(
+        "antialiasing",
+        lambda source: None if source.antialias is None else bool(source.antialias),
+        _FILTERS.__getitem__,
+    )
     dynamic_size = _decide_dynamic_size(inputs, resize, model_files, facts, (hints, defaults))
     shorter_side = _decide_shorter_side(size, resize, model_files, facts, hints)
     if resize in ("letterbox", "pad", "line") and declared.fill is not None:

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Interpolation, Preprocessing
+from app.core.runtimes.onnxruntime.images.preprocessing import Interpolation, Preprocessing
+from app.core.runtimes.onnxruntime.images.resampling import resample
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
@@ -122,8 +123,8 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], options: Prepr
     elif resize == "line":
         new_width, new_height = min(width, math.ceil(height * (image_width / image_height))), height
     elif resize == "crop":
-        # Pillow resizes only the kept part of a thin strip; OpenCV would resize all of it.
-        if options.antialias is not True:
+        # Pillow's filters resize only the kept part of a thin strip; OpenCV would resize all of it.
+        if not options.antialias:
             cut_x = max(0, (image_width - _MAX_ASPECT * image_height) // 2)
             cut_y = max(0, (image_height - _MAX_ASPECT * image_width) // 2)
         kept_width, kept_height = image_width - 2 * cut_x, image_height - 2 * cut_y
@@ -246,29 +247,19 @@ class ImageBatcher:
         left, top, right, bottom = window
         height, width = size
         options = self._preprocessing
-        if options.antialias is True and pixels.shape[:2] != size:
-            import PIL.Image
-
-            image, pillow_filter = PIL.Image.fromarray(pixels), PILLOW_FILTERS[options.interpolation]
+        if options.antialias and pixels.shape[:2] != size:
             # Rounding of the corners of a box would move the sharp edges of "area" to other pixels.
             whole = options.resizes_whole or options.interpolation == "area"
             if whole and height * width <= _MAX_CROPPED_RATIO * (bottom - top) * (right - left):
-                return np.asarray(image.resize((width, height), pillow_filter))[top:bottom, left:right]
-            # Compute only the kept part. Pillow's filters still read the pixels around it. A few bytes differ by 1.
+                return resample(pixels, size, options.interpolation)[top:bottom, left:right]
+            # Compute only the kept part. The filters still read the pixels around it. A few bytes differ by 1.
             rows, columns = pixels.shape[:2]
             across, down = columns / width, rows / height
             box = (left * across, top * down, min(right * across, columns), min(bottom * down, rows))
-            return np.asarray(image.resize((right - left, bottom - top), pillow_filter, box))
+            return resample(pixels, (bottom - top, right - left), options.interpolation, box)
         resized: NDArray[Any] = pixels
-        while options.antialias == "fast":
-            full_height, full_width = resized.shape[:2]
-            half_width = (full_width + 1) // 2 if full_width >= 2 * width else full_width
-            half_height = (full_height + 1) // 2 if full_height >= 2 * height else full_height
-            if (half_width, half_height) == (full_width, full_height):
-                break
-            resized = cv2.resize(resized, (half_width, half_height), interpolation=cv2.INTER_LINEAR)
-        if resized.shape[:2] != size:
-            resized = cv2.resize(resized, (width, height), interpolation=_OPENCV[options.interpolation])
+        if pixels.shape[:2] != size:
+            resized = cv2.resize(pixels, (width, height), interpolation=_OPENCV[options.interpolation])
         return np.asarray(resized[top:bottom, left:right])
 
 
@@ -281,15 +272,15 @@ def _luma(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _pad_to_square(image: Image, options: Preprocessing) -> Image:
-    import PIL.Image
-
-    whole = PIL.Image.fromarray(image.pixels)
+    whole: NDArray[Any] = image.pixels
     # The square of a long strip would need gigabytes.
-    whole.thumbnail((_MAX_SQUARE, _MAX_SQUARE), PIL.Image.Resampling(PILLOW_FILTERS[options.interpolation]), None)
-    edge = max(whole.size)
-    left, top = (edge - whole.width) // 2, (edge - whole.height) // 2
+    reduction = min(1.0, _MAX_SQUARE / max(whole.shape))
+    height, width = (max(1, round(side * reduction)) for side in whole.shape[:2])
+    whole = resample(whole, (height, width), options.interpolation)
+    edge = max(height, width)
+    left, top = (edge - width) // 2, (edge - height) // 2
     pixels = np.full((edge, edge, 3), options.fill or 0, np.uint8)
-    pixels[top : top + whole.height, left : left + whole.width] = np.asarray(whole)
+    pixels[top : top + height, left : left + width] = whole
     return Image(pixels)
 
 

@@ -9,7 +9,6 @@ from metadata.model import Origin
 Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
 BoxScale = Literal["axes", "common", "height"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
-Antialias = bool | Literal["fast"]
 
 PILLOW_FILTERS: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "area": 4}
 """Numbers of `PIL.Image.Resampling`, which model files use too. Pillow takes 7 MB, so it is imported when needed."""
@@ -128,8 +127,8 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             which squeezes longer lines; `crop` as in torchvision's Resize and CenterCrop; `stretch` like `crop`, but
             without the aspect ratio.
         shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
-        antialias: true for Pillow, whose filters cover all pixels of a downscaled image; false for OpenCV, whose
-            filters do not; `fast` to halve long sides with OpenCV before its filter.
+        antialias: true for the filters of Pillow, which cover all pixels of a downscaled image; false for those of
+            OpenCV, which do not.
         dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
         fill: grey value or R, G, B of the padding, 0..255; None for 0 after normalisation.
         scale: factor for pixels in 0..255.
@@ -151,7 +150,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     resize: Resize
     shorter_side: int
     interpolation: Interpolation = "bilinear"
-    antialias: Antialias = True
+    antialias: bool = True
     dynamic_size: DynamicSize | None = None
     fill: int | tuple[int, int, int] | None = LETTERBOX_FILL
     scale: float = BYTE
@@ -181,7 +180,7 @@ class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
     size: tuple[int, int] | None = None
     resize: Resize | None = None
     interpolation: Interpolation | None = None
-    antialias: Antialias | None = None
+    antialias: bool | None = None
     dynamic_size: DynamicSize | None = None
     shorter_side: int = 0
     crop_fraction: float | None = None

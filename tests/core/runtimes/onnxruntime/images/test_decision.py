@@ -177,7 +177,7 @@ def test_settings_override_all_files() -> None:
         size=(32, 64),
         resize="stretch",
         interpolation="area",
-        antialias="fast",
+        antialias=False,
         fill=3,
         scale=1,
         mean=(1, 2, 3),
@@ -193,7 +193,7 @@ def test_settings_override_all_files() -> None:
         resize="stretch",
         shorter_side=32,
         interpolation="area",
-        antialias="fast",
+        antialias=False,
         fill=3,
         scale=1,
         mean=(1, 2, 3),
@@ -279,3 +279,9 @@ def test_a_graph_may_fix_one_side() -> None:
 def test_contradictory_settings_are_rejected(known: ModelFiles, inputs: ImageInputs, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         decided(known, inputs=inputs)
+
+
+def test_fast_antialiasing_of_earlier_versions_is_that_of_pillow() -> None:
+    preprocessing, origins = decided(evidence(PreprocessingSettings(antialias="fast")))
+    assert preprocessing.antialias is True
+    assert origins["antialiasing"] is Origin.DECLARED

@@ -1,12 +1,9 @@
 """Test every value of the tensor that a graph receives."""
 
-from typing import Any
-
 import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image as Pillow
 
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.core.runtimes.onnxruntime.images.preprocessing import OwnSize, Preprocessing
@@ -116,15 +113,3 @@ def test_non_contiguous_images_are_read_correctly() -> None:
     mirrored = Image(noise(8, 8).pixels[:, ::-1])
     batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([mirrored], 1)
     assert np.abs(batch[0] - normalised(mirrored.pixels, (0, 0, 0), (1, 1, 1))).max() <= 1e-6
-
-
-@pytest.mark.parametrize("factor", [2, 3, 4, 6, 10])
-def test_fast_antialiasing_smooths_like_pillow(factor: int) -> None:
-    rough = cv2.resize(noise(24, 24).pixels, (96 * factor, 96 * factor), interpolation=cv2.INTER_CUBIC)
-    grain = np.random.default_rng(1).integers(0, 60, rough.shape, np.uint8)
-    pixels: NDArray[Any] = cv2.add(rough, grain)
-    image = Image(pixels)
-    preprocessing = Preprocessing(height=96, width=96, resize="stretch", shorter_side=96, antialias="fast", scale=1)
-    batch, _ = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1)
-    reference = np.asarray(Pillow.fromarray(image.pixels).resize((96, 96), Pillow.Resampling.BILINEAR), np.float64)
-    assert np.abs(batch[0].transpose(1, 2, 0) - reference).mean() < 6
