@@ -1,6 +1,7 @@
 """Convert images to model inputs as the model's own processor does.
 
-If a lookup table gives the same numbers, it replaces the processor. Each load tests this on noise of several sizes.
+A lookup table replaces the processor if it gives the same numbers but for rounding. Each load tests this on noise of
+several sizes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +23,9 @@ from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
 TOLERANCE = 1e-5
-"""Maximum difference of a normalised pixel from the processor's."""
+"""Maximum difference of a normalised pixel from the processor's, if no byte of the resized image differs."""
+_MAX_ROUNDED = 0.02
+"""Share of the bytes of small images of noise that may differ by rounding in the resize."""
 
 _PROBES = ((64, 48), (301, 200), (97, 333), (1, 5), (32, 32))
 """(width, height) of the test images for both implementations, pixels."""
@@ -90,7 +93,7 @@ class ImagePreparation:
             return {"pixel_values": framework().torch.from_numpy(self.table(image.pixels))}
         return self._process(images=PIL.Image.fromarray(image.pixels))
 
-    def _matches_processor(self, table: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:
+    def _matches_processor(self, table: "PixelTable") -> bool:
         random = np.random.default_rng(0)
         for width, height in _PROBES:
             noise = random.integers(0, 256, (height, width, 3), np.uint8)
@@ -101,7 +104,11 @@ class ImagePreparation:
             if list(expected) != ["pixel_values"]:
                 return False
             expected_pixels, table_pixels = expected["pixel_values"].numpy(), table(noise)
-            if expected_pixels.shape != table_pixels.shape or np.abs(expected_pixels - table_pixels).max() > TOLERANCE:
+            if expected_pixels.shape != table_pixels.shape:
+                return False
+            difference = np.abs(expected_pixels - table_pixels)
+            rounded = difference > TOLERANCE
+            if difference.max() > 2 * table.step + TOLERANCE or rounded.sum() > max(3, _MAX_ROUNDED * rounded.size):
                 return False
         return True
 
@@ -115,10 +122,25 @@ def load_image_processor(source: ModelSource) -> Any:
     return load_part("AutoImageProcessor", source, "image processor", backend="pil")
 
 
-def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]] | None:
-    """Return the preparation for ONNX graphs from the processor's options; None if it keeps the aspect ratio.
+class PixelTable:
+    """Converts (height, width, 3) pixels to (1, 3, height, width), as for ONNX graphs.
 
-    The returned function converts (height, width, 3) pixels to (1, 3, height, width). The processor may do more.
+    Attributes:
+        step: the largest difference that one byte of the resized image makes.
+    """
+
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        self._batcher = ImageBatcher(preprocessing, Datatype.FP32)
+        self.step = preprocessing.scale / min(preprocessing.std)
+
+    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return self._batcher.prepare([Image(pixels)], 1)[0]
+
+
+def table_preparation(processor: Any) -> PixelTable | None:
+    """Return the preparation from the processor's options; None if it keeps the aspect ratio.
+
+    The processor may do more.
     """
     try:
         declared = msgspec.json.decode(processor.to_json_string(), type=Preprocessor)
@@ -135,5 +157,4 @@ def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[n
         resizes_whole=True,
         **{name: getattr(options, name) for name in shared},
     )
-    batcher = ImageBatcher(preprocessing, Datatype.FP32)
-    return lambda pixels: batcher.prepare([Image(pixels)], 1)[0]
+    return PixelTable(preprocessing)
