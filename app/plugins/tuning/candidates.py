@@ -24,6 +24,7 @@ class Candidate(msgspec.Struct, frozen=True):
         runtime: `onnxruntime` or `openvino`; None for the model's own runtime.
         precision: `fp32`, `bf16` or `int8`.
         reduced_decode: whether large JPEGs are decoded at a fraction of their size.
+        opencv_resize: whether OpenCV resizes the images of a model whose own resize is antialiased.
     """
 
     batch: int = 1
@@ -32,6 +33,7 @@ class Candidate(msgspec.Struct, frozen=True):
     runtime: str | None = None
     precision: str = "fp32"
     reduced_decode: bool = False
+    opencv_resize: bool = False
 
 
 def all_candidates(
@@ -62,17 +64,25 @@ def current_candidate(source: ModelSource, *, is_graph: bool) -> Candidate:
 
 
 def variants(
-    current: Candidate, runtimes: Sequence[str], precisions: Sequence[str], decodes: Sequence[str]
+    current: Candidate,
+    runtimes: Sequence[str],
+    precisions: Sequence[str],
+    decodes: Sequence[str],
+    resizes: Sequence[str] = (),
 ) -> Sequence[Candidate]:
     """Return the combinations that may change answers, the simplest first; the first is the reference.
 
-    A model that is int8 already stays so. `decodes` are `full`, and `reduced` for JPEGs.
+    A model that is int8 already stays so. `decodes` are `full`, and `reduced` for JPEGs. `resizes` are
+    `own`, and `opencv` for models whose own resize is antialiased.
     """
     if current.runtime is None:
         return [Candidate()]
     allowed = ("int8",) if current.precision == "int8" else ("fp32", *(name for name in precisions if name != "fp32"))
     return [
-        Candidate(runtime=runtime, precision=precision, reduced_decode=decode == "reduced")
+        Candidate(
+            runtime=runtime, precision=precision, reduced_decode=decode == "reduced", opencv_resize=resize == "opencv"
+        )
+        for resize in ("own", *(name for name in resizes if name != "own"))
         for decode in ("full", *(name for name in decodes if name != "full"))
         for precision in allowed
         for runtime in dict.fromkeys((ONNXRUNTIME, *runtimes))
@@ -118,6 +128,8 @@ def _merged(settings: Mapping[str, Any], candidate: Candidate, workers: int) -> 
         streams = max(1, workers // threads) if threads and uses_openvino else None
         groups[OPENVINO] = {"threads": threads if uses_openvino else None, "streams": streams}
         groups["preprocessing"] = {"reduced_decode": candidate.reduced_decode or None}
+        if candidate.opencv_resize:
+            groups["preprocessing"]["antialias"] = False
     for group, values in groups.items():
         present = {**settings.get(group, {}), **values}
         changes[group] = {name: value for name, value in present.items() if value is not None} or None

@@ -57,6 +57,9 @@ class TuningOptions:
     decodes: Annotated[tuple[Literal["full", "reduced"], ...], _SEVERAL] = ("full", "reduced")
     """Ways to decode images; full is always included."""
 
+    resizes: Annotated[tuple[Literal["own", "opencv"], ...], _SEVERAL] = ("own", "opencv")
+    """Ways to resize images; own is always included, and opencv is tried if the own resize is antialiased."""
+
     batches: Annotated[tuple[_BatchSize, ...], _SEVERAL] = (1, 2, 4, 8, 16)
     """Batch sizes to try; 1 is always included."""
 
@@ -85,7 +88,7 @@ def tune(
     allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
     image_settings: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
-    """Find the runtime, precision, image decoding, batch size and thread count that serve a model best here.
+    """Find the runtime, precision, image decoding, resize, batch size and thread count that serve a model best here.
 
     What changes answers is compared with fp32 on your images first, and refused if it changes them too much. The rest
     is measured in turns, as the server would run it. Keep the machine idle meanwhile.
@@ -194,7 +197,8 @@ def print_figures(figures: Table, terminal: Console) -> None:
 
 def _names(candidate: "Candidate") -> Sequence[str]:
     precision = candidate.precision if candidate.runtime else ""
-    return (candidate.runtime or "own", precision, "reduced" if candidate.reduced_decode else "full")
+    decode = "reduced" if candidate.reduced_decode else "full"
+    return (candidate.runtime or "own", precision, f"{decode}, opencv" if candidate.opencv_resize else decode)
 
 
 def _write(source: ModelSource, served: ModelSource, candidate: "Candidate", workers: int) -> Path:

@@ -11,6 +11,7 @@ import msgspec
 from app.core.assembly.discovery import model_at
 from app.core.assembly.models import describe
 from app.core.cli.terminal import Bar, counted
+from app.core.runtimes.onnxruntime.images.decision import is_antialiased
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.tuning.benchmarking import Measurement, best_measurement, measure_candidates
 from app.plugins.tuning.candidates import Candidate, all_candidates, current_candidate, variants, with_candidate
@@ -58,11 +59,14 @@ class TuningSearch:
         self._data, self._images, self._options, self._scratch = data, images, options, scratch
         self._workers, self._bar, self._limits = workers, bar, limits
         self._threads = options.threads or (1, len(os.sched_getaffinity(0)))
-        self._current = current_candidate(source, is_graph=describe(source).platform == "onnx")
+        description = describe(source)
+        self._current = current_candidate(source, is_graph=description.platform == "onnx")
         self.sources = {self._current.precision if self._current.precision == "int8" else "fp32": source}
         self.sources.setdefault("bf16", source)
         precisions, decodes = (options.precisions, options.decodes) if data else ((), ())
-        self._variants = variants(self._current, options.runtimes, precisions, decodes)
+        # A model that is resized by OpenCV already stays so.
+        resizes = options.resizes if data and is_antialiased(description) else ()
+        self._variants = variants(self._current, options.runtimes, precisions, decodes, resizes)
         self.comparison = AnswerComparison(data, limits) if data else None
         self.checks: dict[Candidate, AnswerCheck] = {}
         self.refused: set[Candidate] = set()
@@ -74,7 +78,8 @@ class TuningSearch:
         bar.show(0, len(self._variants) * (1 + _ROUNDS) + grid * _ROUNDS)
         if data is None and self._current.runtime is not None:
             self.notes.append(
-                "Pass --data or --labels to also try bf16, int8 and reduced decoding, which change answers."
+                "Pass --data or --labels to also try what changes answers: bf16, int8, reduced decoding and "
+                "OpenCV's resize."
             )
 
     def run(self) -> tuple[Measurement, Measurement | None]:
@@ -130,7 +135,8 @@ class TuningSearch:
 
     def _skip(self, variant: Candidate, reason: str) -> None:
         decode = " with reduced decode" if variant.reduced_decode else ""
-        name = f"{variant.runtime or 'This runtime'} {variant.precision}{decode}"
+        resize = " with OpenCV's resize" if variant.opencv_resize else ""
+        name = f"{variant.runtime or 'This runtime'} {variant.precision}{decode}{resize}"
         # One sentence a reason: a missing extra concerns several variants.
         self._skipped.setdefault(reason, []).append(name)
         self._bar.advance(1 + _ROUNDS)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.core.settings.model import (
@@ -53,6 +54,23 @@ def test_variants_begin_with_the_reference_and_have_no_bf16_without_openvino() -
         ("openvino", "int8"),
     ]
     assert len(found) == 10
+
+
+def test_opencv_resize_is_combined_with_every_variant_and_comes_last() -> None:
+    current = Candidate(runtime="onnxruntime")
+    own = variants(current, RUNTIMES, PRECISIONS, DECODES, ("own",))
+    both = variants(current, RUNTIMES, PRECISIONS, DECODES, ("own", "opencv"))
+    assert both[: len(own)] == own
+    assert both[len(own) :] == [msgspec.structs.replace(item, opencv_resize=True) for item in own]
+
+
+def test_opencv_resize_is_written_and_a_declared_filter_is_kept(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text('{"preprocessing": {"antialias": true, "interpolation": "bicubic"}}')
+    write_settings(source_in(tmp_path), Candidate(runtime="onnxruntime"), 2)
+    assert read_settings(tmp_path).preprocessing.antialias is True
+    write_settings(source_in(tmp_path), Candidate(runtime="onnxruntime", opencv_resize=True), 2)
+    expected = PreprocessingSettings(antialias=False, interpolation="bicubic")
+    assert read_settings(tmp_path).preprocessing == expected
 
 
 def test_quantised_model_stays_int8_and_other_models_keep_their_runtime() -> None:

@@ -131,6 +131,16 @@ def test_answers_are_measured_with_labels(tmp_path: Path, capsys: pytest.Capture
     assert len(re.findall(r"onnxruntime │ +fp32 │ +(?:full|reduced) │ +\d\.\d{4} │ -?\d\.\d{4} │", output)) == 2
 
 
+@pytest.mark.parametrize(("settings", "is_tried"), [({}, True), ({"preprocessing": {"antialias": False}}, False)])
+def test_opencv_resize_is_tried_for_models_that_are_resized_as_by_pillow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any], is_tried: bool
+) -> None:
+    classifier = shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
+    (classifier / "model-settings.json").write_text(json.dumps(settings))
+    tune(classifier, data=IMAGES, options=TuningOptions(**FAST, precisions=("fp32",), decodes=("full",)))
+    assert ("full, opencv" in capsys.readouterr().out) is is_tried
+
+
 @pytest.mark.slow
 def test_openvino_is_compared_with_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = TuningOptions(decodes=("full",), batches=(1,), threads=(1,), seconds=0.02, max_drop=1.0)

@@ -30,7 +30,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     TextLine,
 )
 from app.core.settings.model import PreprocessingSettings
-from metadata.model import Fact, Origin
+from metadata.model import Fact, ModelMetadata, Origin
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
@@ -38,7 +38,13 @@ T = TypeVar("T")
 
 _MAX_UNIT_SCALE = 0.01
 """Smaller factors are taken for 1/255, or the like."""
+_ANTIALIASING = "antialiasing"
 _FILTERS = {True: "yes, as Pillow", False: "no, as OpenCV"}
+
+
+def is_antialiased(metadata: ModelMetadata) -> bool:
+    """Return whether the images of a model are resized with Pillow's filters."""
+    return any((fact.topic, fact.value) == (_ANTIALIASING, _FILTERS[True]) for fact in metadata.facts)
 
 
 def decide_size(
@@ -123,7 +129,7 @@ def decide_preprocessing(
 
     interpolation: Interpolation = choose("interpolation", lambda source: source.interpolation)
     antialias = choose(
-        "antialiasing",
+        _ANTIALIASING,
         lambda source: None if source.antialias is None else bool(source.antialias),
         _FILTERS.__getitem__,
     )
