@@ -80,7 +80,8 @@ def expected(image: bytes, preprocessing: object = PILLOW) -> Arrays:
 def assert_close(name: str, values: object, wanted: Arrays, shape: object) -> None:
     array = np.array(values, np.float64).reshape(wanted[name].shape)
     assert shape == list(wanted[name].shape)
-    assert np.allclose(array, wanted[name], rtol=2e-3, atol=2e-3)
+    # The mean of a pixel's channels changes by 0.0066 if a byte is rounded in another way than by Pillow.
+    assert np.allclose(array, wanted[name], rtol=2e-3, atol=8e-3 if name == "depth" else 2e-3)
 
 
 @pytest.fixture(params=[PILLOW, OPENCV], ids=["Pillow", "OpenCV"])
