@@ -21,6 +21,7 @@ from tests.benchmarks.serving.tables.overhead import chat, leak, overhead, proto
 from tests.benchmarks.serving.tables.overload import overload, queue_time
 from tests.benchmarks.serving.tables.peers import peers
 from tests.benchmarks.serving.tables.readers import readers
+from tests.benchmarks.serving.tables.resizing import resizing
 from tests.benchmarks.serving.tables.runtimes import runtimes
 from tests.benchmarks.serving.tables.scale import scale
 from tests.benchmarks.serving.tables.shortcuts import shortcuts
@@ -52,6 +53,7 @@ def main() -> None:
         "chat": lambda workload: chat(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
+        "resizing": lambda workload: resizing(workload, rounds, options.scenes),
         "decoders": lambda workload: decoders(workload, rounds, requests),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
         "runtimes": lambda workload: runtimes(workload, rounds, requests, options.scenes),

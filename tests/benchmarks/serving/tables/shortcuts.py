@@ -1,4 +1,4 @@
-"""Measure optional settings of models: reduced JPEG decoding, and batching."""
+"""Measure optional settings of models: OpenCV's resize, reduced JPEG decoding, and batching."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,7 @@ from tests.benchmarks.serving.workload import Workload, copy_model
 _PLAIN = "plain"
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     _PLAIN: {},
+    "antialias false": {"preprocessing": {"antialias": False}},
     "reduced_decode": {"preprocessing": {"reduced_decode": True}},
     "batching 4, 2 ms": {"batching": {"max_size": 4, "max_delay_ms": 2}},
     "batching 8, 5 ms": {"batching": {"max_size": 8, "max_delay_ms": 5}},

@@ -16,7 +16,11 @@ from tests.benchmarks.serving.tables.accuracy import figures, write_dataset
 from tests.benchmarks.serving.tables.encodings import chariot
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 
-_RANDOM_TUNED = {"runtime": "openvino", "precision": "bf16", "preprocessing": {"reduced_decode": True}}
+_RANDOM_TUNED = {
+    "runtime": "openvino",
+    "precision": "bf16",
+    "preprocessing": {"reduced_decode": True, "antialias": False},
+}
 """The set-up of models with random weights: their answers mean nothing, so that `tune` has nothing to compare."""
 
 _RECIPES = {"detector": DETECT, "segmenter": SEGMENT}
@@ -61,7 +65,8 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
         "CPU milliseconds of a request with 8 connections: of the floor in fp32, of the model without settings, and of "
         "the tuned model, measured in turns. The detector and the segmenter run in the set-up that `charioteer tune "
         f"--for cost --labels` finds on {_TUNED_SCENES} other scenes of size {_TUNED_SIZE}. There the metric drops by "
-        "at most 0.005. Small and medium have random weights and no metric, and get bf16. Ratios are the median of the "
+        "at most 0.005. Small and medium have random weights and no metric, and get bf16 and OpenCV's resize. Ratios "
+        "are the median of the "
         f"rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on {scenes} "
         "generated scenes of this size."
     )
@@ -86,10 +91,12 @@ def tune(workload: Workload, name: str, target: Path) -> Path:
 
 
 def describe(model: Path) -> str:
-    """Return the runtime, the precision and the image decoding in the settings of a model."""
+    """Return the runtime, the precision, the image decoding and the resize in the settings of a model."""
     settings: dict[str, Any] = json.loads((model / "model-settings.json").read_text())
-    decode = "reduced" if settings.get("preprocessing", {}).get("reduced_decode") else "full"
-    return f"{settings.get('runtime', 'onnxruntime')}, {settings.get('precision', 'fp32')}, {decode} decode"
+    preprocessing = settings.get("preprocessing", {})
+    decode = "reduced" if preprocessing.get("reduced_decode") else "full"
+    resize = ", OpenCV's resize" if preprocessing.get("antialias") is False else ""
+    return f"{settings.get('runtime', 'onnxruntime')}, {settings.get('precision', 'fp32')}, {decode} decode{resize}"
 
 
 def show_ratio(high: Cost, low: Cost) -> str:
