@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fixtures.scenes import DETECT, make_scene
 from tests.benchmarks.serving.networks import WIDTHS, write_model
-from tests.benchmarks.serving.shape import LABELS, TOP_K
+from tests.benchmarks.serving.shape import LABELS, SIDE, TOP_K
 
 _FIXTURES = Path(__file__).parents[3] / "fixtures"
 _PHOTO = _FIXTURES / "images" / "photo.jpg"
@@ -57,8 +57,16 @@ def make_workload(folder: Path) -> Workload:
         megaflops[name] = write_model(model_folder / "model.onnx", width)
         settings = {
             "task_type": "IMAGE_CLASSIFICATION",
-            # No preprocessing: a user gets the default first, a centre crop that is resized as by Pillow.
             "labels": LABELS,
+            # The floor places and normalises in the same way. The filter is the default of classifiers.
+            "preprocessing": {
+                "size": [SIDE, SIDE],
+                "resize": "letterbox",
+                "fill": 0,
+                "antialias": True,
+                "mean": [0, 0, 0],
+                "std": [1, 1, 1],
+            },
             "parameters": {"top_k": TOP_K},
         }
         (model_folder / "model-settings.json").write_text(json.dumps(settings))

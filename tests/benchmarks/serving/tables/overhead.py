@@ -12,7 +12,7 @@ from tests.benchmarks.serving.peer_servers import run_bare
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, questions, raw_chariot
-from tests.benchmarks.serving.workload import Workload
+from tests.benchmarks.serving.workload import Workload, copy_model
 
 _CASES = (("small", "vga"), ("small", "hd"), ("medium", "vga"), ("medium", "hd"))
 _CONCURRENCY = (1, 8, 64)
@@ -22,13 +22,18 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
     """Compare the CPU of a chariot-v2-kserve request with the same work in one thread without a server."""
     rows: list[list[Cell]] = []
     models = {model: workload.model(model) for model, _ in _CASES}
-    with charioteer("--model-repository", str(workload.folder)) as server, run_bare(models) as bare_server:
+    folder = workload.folder.parent / "overhead"
+    for model in models:
+        copy_model(workload.folder / model, folder / model, {})
+        copy_model(workload.folder / model, folder / f"{model}-opencv", {"preprocessing": {"antialias": False}})
+    with charioteer("--model-repository", str(folder)) as server, run_bare(models) as bare_server:
         for model, image in _CASES:
             request = chariot(server.ports["http"], model, workload.images[image])
+            opencv_request = chariot(server.ports["http"], f"{model}-opencv", workload.images[image])
             bare_request = BenchmarkRequest(bare_server.ports["http"], f"/{model}", request.body)
-            labels = [_labels(warm_up_request) for warm_up_request in (request, bare_request)]
+            labels = [_labels(warm_up_request) for warm_up_request in (opencv_request, bare_request)]
             assert labels[0] == labels[1], "the server and the floor do not do the same work"
-            for warm_up_request in (request, bare_request):
+            for warm_up_request in (request, opencv_request, bare_request):
                 send(warm_up_request, 50, 4)
             for connections in _CONCURRENCY:
                 costs = cost(
@@ -36,27 +41,30 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
                     floor=measure_floor(workload.model(model), request.body, requests),
                     bare=measure_server(bare_server, bare_request, requests, connections),
                     server=measure_server(server, request, requests, connections),
+                    opencv=measure_server(server, opencv_request, requests, connections),
                 )
                 load_result = costs["server"].load_result
                 assert load_result is not None
-                bare_ratio, ratio = (
+                ratios = [
                     statistics.median(
                         high / low
                         for low, high in zip(costs["floor"].milliseconds, costs[kind].milliseconds, strict=True)
                     )
-                    for kind in ("bare", "server")
-                )
+                    for kind in ("bare", "server", "opencv")
+                ]
                 latency = [load_result.percentile(share) for share in (0.5, 0.99)]
                 medians = [result.median for result in costs.values()]
-                rows.append([model, image, connections, *medians, bare_ratio, ratio, load_result.rate, *latency])
+                rows.append([model, image, connections, *medians, *ratios, load_result.rate, *latency])
     about = (
         "CPU milliseconds of a request, of the floor, of a bare ASGI server and of our server, measured in turns. The "
         "floor is the same work in one thread without a server (`tests/benchmarks/serving/floor.py`). The bare server "
         "does the floor's work in a thread pool behind uvicorn, without limits, logs or metrics. Ratios are the "
         "median of the rounds' ratios. Requests a second and latencies are those of the last round of our server. The "
-        "client runs on the same machine."
+        "client runs on the same machine. *Server* resizes as Pillow does, the default of classifiers. *OpenCV* has "
+        '`"antialias": false` and resizes as the floor and the bare server do.'
     )
-    columns = ["model", "image", "connections", "floor", "bare ASGI", "server", "bare ASGI / floor", "server / floor"]
+    columns = ["model", "image", "connections", "floor", "bare ASGI", "server", "OpenCV"]
+    columns += ["bare ASGI / floor", "server / floor", "OpenCV / floor"]
     columns += ["requests/s", "p50 ms", "p99 ms"]
     return Section(title="Server overhead", about=about, columns=columns, rows=rows)
 
