@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
 from app.core.hooks import Plugin, Protocols, Ref
 from app.core.plugins import PluginError, Registry, registry
 from app.core.protocols.grpc_protocol import GrpcMethods, unary_handler
@@ -14,7 +15,12 @@ from app.core.protocols.protocol import Endpoint, HttpProtocol
 from app.core.settings.server import ServerSettings
 from tests.support.servers.grpc_server import build_engine
 
-HANDLER = unary_handler("ring", lambda data, _: asyncio.sleep(0, data))
+
+async def echo(data: bytes, _: RequestContext) -> bytes:
+    return data
+
+
+HANDLER = unary_handler("ring", echo)
 
 
 class Ring(HttpProtocol):

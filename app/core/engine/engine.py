@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from app.core.hooks import Parts
 
 WireT = TypeVar("WireT")
-ExtraT = TypeVar("ExtraT")
+AddedT = TypeVar("AddedT")
 
 _DEFAULT_QUEUE_LIMITS = QueueLimits()
 _POLL_SECONDS = 0.01
@@ -246,8 +246,8 @@ class Engine(Readiness):
         context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
-        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, ExtraT]],
-        encode: Callable[[InferenceResponse, ExtraT], WireT],
+        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, AddedT]],
+        encode: Callable[[InferenceResponse, AddedT], WireT],
     ) -> WireT:
         """Answer one request as `handle` does, with the workers of a lane, by a function instead of a plain prediction.
 

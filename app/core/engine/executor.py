@@ -22,7 +22,7 @@ from tasks.inference.request import InferenceRequest, check_request
 from tasks.inference.response import InferenceResponse, InferenceResult
 
 WireT = TypeVar("WireT")
-ExtraT = TypeVar("ExtraT")
+AddedT = TypeVar("AddedT")
 
 _logger = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ class Executor:
         self,
         context: RequestContext,
         decode: Callable[[], InferenceRequest],
-        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, ExtraT]],
-        encode: Callable[[InferenceResponse, ExtraT], WireT],
+        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, AddedT]],
+        encode: Callable[[InferenceResponse, AddedT], WireT],
     ) -> WireT:
         """Answer a request by `answer`, which returns the result and what `encode` also gets.
 

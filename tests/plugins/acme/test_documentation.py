@@ -19,15 +19,18 @@ def test_every_example_is_code_of_the_tested_plugin(block: str) -> None:
     assert block in CODE
 
 
-def test_every_hook_has_an_example() -> None:
+def test_every_hook_is_listed_and_those_with_a_link_have_an_example() -> None:
+    table = PAGE[PAGE.index("## Hooks") : PAGE.index("### settings")]
+    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
+    assert {*listed} == HOOKS
     rows = re.findall(r"^\| \[`(\w+)`\]\(#(\w+)\)", PAGE, re.MULTILINE)
-    assert {hook for hook, _ in rows} == HOOKS
     sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
     assert [anchor for _, anchor in rows if "```python" not in sections.get(anchor, "")] == []
 
 
 def test_every_part_of_a_server_is_listed() -> None:
-    rows = "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE))
+    table = PAGE[PAGE.index("### start") : PAGE.index("### public")]
+    rows = "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
     assert {*Parts.__struct_fields__} == {*re.findall(r"`(\w+)`", rows)}
 
 
