@@ -55,7 +55,7 @@ def test_openai_clients_pass_checks(tmp_path: Path) -> None:
 
 
 def test_grps_client_passes_checks(server: ServerProcess) -> None:
-    proto = ROOT / "app" / "core" / "proto" / "grps.proto"
+    proto = ROOT / "app" / "plugins" / "grps" / "proto" / "grps.proto"
     run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))
 
 

@@ -1,4 +1,4 @@
-"""How much code one request runs: fewer distinct functions are cheaper, because the model evicts the caches."""
+"""The way of a request through the code."""
 
 import base64
 import json
@@ -21,11 +21,6 @@ def chariot_body(image: str) -> bytes:
 def instance_body(image: str) -> bytes:
     text = base64.b64encode((ROOT / "fixtures/images" / image).read_bytes()).decode()
     return json.dumps({"instances": [{"b64": text}]}).encode()
-
-
-@pytest.fixture(scope="module")
-def classification() -> Trace:
-    return trace_request("fixtures/models/classifier", "/infer", chariot_body("shape.jpg"))
 
 
 @pytest.fixture(scope="module")
@@ -69,25 +64,9 @@ def grps_trace() -> Trace:
     )
 
 
-@pytest.mark.parametrize(("task", "max_calls"), [("classification", 132), ("detection", 139)])
-def test_request_calls_a_bounded_number_of_python_functions(
-    task: str, max_calls: int, request: pytest.FixtureRequest
-) -> None:
-    trace: Trace = request.getfixturevalue(task)
-    assert any(call.function == "DirectRequest.complete_body" for call in trace.calls), "the application has answered"
-    assert len(trace.calls) <= max_calls, "\n".join(f"{call.file}:{call.line} {call.function}" for call in trace.calls)
-
-
-@pytest.mark.parametrize(
-    ("trace", "max_calls"),
-    [(kserve_v2_trace, 169), (kserve_v1_trace, 165), (grps_trace, 177), (tensorflow_serving_trace, 221)],
-)
-def test_request_of_each_protocol_calls_a_bounded_number_of_python_functions(
-    trace: Callable[[], Trace], max_calls: int
-) -> None:
-    calls = trace().calls
-    assert any(call.function == "DirectRequest.complete_body" for call in calls), "the request skips the web framework"
-    assert len(calls) <= max_calls, "\n".join(f"{call.file}:{call.line} {call.function}" for call in calls)
+@pytest.mark.parametrize("trace", [kserve_v2_trace, kserve_v1_trace, grps_trace, tensorflow_serving_trace])
+def test_request_of_each_protocol_skips_the_web_framework(trace: Callable[[], Trace]) -> None:
+    assert any(call.function == "DirectRequest.complete_body" for call in trace().calls)
 
 
 def test_architecture_page_lists_the_way_of_a_request(detection: Trace) -> None:

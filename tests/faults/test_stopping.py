@@ -1,7 +1,6 @@
 """Stop the server: with one signal, with two, with SIGKILL, and with requests that do not finish."""
 
 import json
-import re
 import signal
 import socket
 import sqlite3
@@ -33,7 +32,6 @@ from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 pytestmark = pytest.mark.slow
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
-_TFS = re.compile(r"^  TensorFlow Serving +(\S+)$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -43,9 +41,7 @@ def gated(tmp_path: Path) -> Generator[Gated]:
 
 
 def tfs_address(server: ServerProcess) -> str:
-    match = _TFS.search("".join(server.log))
-    assert match
-    return match[1]
+    return server.tensorflow_serving_address
 
 
 def readiness(server: ServerProcess, channel: grpc.Channel) -> dict[str, bool]:

@@ -4,7 +4,6 @@ import base64
 import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import threading
@@ -67,9 +66,7 @@ class Client:
 
     @property
     def tensorflow_serving(self) -> str:
-        match = re.search(r"TensorFlow Serving +(http://\S+)", "".join(self._server.log))
-        assert match
-        return match[1]
+        return self._server.tensorflow_serving_address
 
 
 def channel_to(server: ServerProcess) -> Any:

@@ -6,7 +6,7 @@ const NAMES = {
   top_k: "Top-k",
   candidate_labels: "Candidate labels",
   agnostic: "NMS across classes",
-  nms: "NMS for models without their own",
+  nms: "Apply NMS",
   epsilon: "Simplify contours (pixels)",
   max_new_tokens: "Max new tokens",
   temperature: "Temperature",

@@ -1,4 +1,4 @@
-// The protocols in which the page writes requests, each in a module of its own that a plugin brings.
+// The protocols of requests, each in a module of its plugin.
 //
 // A module has the `title` and the `order` of its protocol, and `write(exchange)`, which builds the request
 // (request_parts.js). For a protocol on another port it also has `proxy`, the path on this server that reaches it, and

@@ -59,7 +59,7 @@ def test_every_http_port_requires_permission(client: httpx.Client, server: Serve
     infer_statuses = [401, 401, 403, 200]
     assert statuses(client, "POST", f"/v2/models/{MODEL}/infer", json=TENSOR) == infer_statuses
     assert statuses(client, "POST", f"/v1/models/{MODEL}:predict", json={"instances": [2.0]}) == infer_statuses
-    serving_port = next(line for line in server.log if "TensorFlow Serving" in line).rpartition(":")[2].strip()
+    serving_port = urlsplit(server.tensorflow_serving_address).port
     url = f"http://127.0.0.1:{serving_port}/v1/models/{MODEL}"
     assert statuses(client, "POST", f"{url}:predict", json={"instances": [2.0]}) == infer_statuses
     assert statuses(client, "GET", "/metrics") == [401, 401, 200, 200]
