@@ -185,8 +185,12 @@ class Registry:
         for skipped in self.skipped.values():
             if (kind, name) in _all_names(skipped.plugin):
                 return f"; the plugin {skipped.plugin.name} has it, but is not loaded: {skipped.reason}"
-        disabled = sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
-        return f"; plugins that are installed, but not enabled by --plugins: {', '.join(disabled)}" if disabled else ""
+        disabled = ", ".join(self.disabled())
+        return f"; plugins that are installed, but not enabled by --plugins: {disabled}" if disabled else ""
+
+    def disabled(self) -> Sequence[str]:
+        """Return the names of the installed third-party plugins that are not enabled."""
+        return sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
 
     def protocols(self, settings: "ServerSettings") -> Protocols:
         """Return the enabled protocols of a server, with the endpoints and methods that plugins add to them.
@@ -334,7 +338,8 @@ def load(names: Sequence[str] = ()) -> Registry:
     Raises:
         PluginError: naming a plugin that is not installed, raises, or has a name that exists already.
     """
-    plugins = [_import(module, name) for module, name in ((f"{_ROOT}.core", "core"), *_built_in())]
+    packages = ((f"{_ROOT}.core", "core"), *_built_in())
+    plugins = [_checked(importlib.import_module(module), name) for module, name in packages]
     if names:
         entries = installed()
         for name in dict.fromkeys(names):
@@ -362,17 +367,12 @@ def _built_in() -> Sequence[tuple[str, str]]:
     return [(f"{_ROOT}.plugins.{module.name}", module.name) for module in pkgutil.iter_modules(package.__path__)]
 
 
-def _import(module: str, name: str) -> Plugin:
-    return _checked(importlib.import_module(module), name)
-
-
 def _load_entry(entry: "EntryPoint") -> Plugin:
     try:
-        return _checked(entry.load(), entry.name)
-    except PluginError:
-        raise
+        module = entry.load()
     except Exception as error:
         raise PluginError(f"plugin {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _checked(module, entry.name)
 
 
 def _checked(module: Any, name: str) -> Plugin:

@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownCommandError, Unknown
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted
-from app.core.plugins import VARIABLE, PluginError, installed, registry
+from app.core.plugins import VARIABLE, PluginError, registry
 from app.core.settings.environment import check_finite
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
@@ -86,7 +86,7 @@ def _print_advice(words: Sequence[str]) -> None:
     for word in words:
         if skipped := plugins.skipped_owner(word.partition("=")[0]):
             sys.stderr.write(f"The plugin {skipped.plugin.name} has {word}, but is skipped: {skipped.reason}\n")
-    if disabled := sorted(installed().keys() - plugins.loaded.keys() - plugins.skipped.keys()):
+    if disabled := plugins.disabled():
         sys.stderr.write(f"Installed, but not enabled: {', '.join(disabled)}. --plugins {disabled[0]} enables it\n")
 
 

@@ -1,7 +1,7 @@
 """``charioteer plugins``."""
 
 from app.core.cli.terminal import console, printable, table
-from app.core.plugins import installed, registry
+from app.core.plugins import registry
 
 
 def plugins() -> None:
@@ -17,6 +17,6 @@ def plugins() -> None:
         shown.add_row(*map(printable, (plugin.name, "loaded", f"{plugin.summary}{extra}")))
     for skipped in found.skipped.values():
         shown.add_row(*map(printable, (skipped.plugin.name, "skipped", skipped.reason)))
-    for name in sorted(installed().keys() - found.loaded.keys() - found.skipped.keys()):
+    for name in found.disabled():
         shown.add_row(*map(printable, (name, "not enabled", f"--plugins {name} enables it")))
     console().print(shown)
