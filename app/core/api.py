@@ -20,6 +20,7 @@ from app.core.server.transport.connection_table import Listener
 from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
 from metadata.model import ModelMetadata
+from tasks.inference.response import InferenceResult
 from tasks.task import TaskType
 
 RouteHandler = HTTPRouteHandler | ASGIRouteHandler
@@ -40,6 +41,7 @@ __all__ = (
     "IdentityProvider",
     "ImportedConfig",
     "InferenceObserver",
+    "InferenceResult",
     "Layout",
     "Listener",
     "ModelMetadata",

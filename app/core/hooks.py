@@ -73,9 +73,9 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class ModelSection(Struct, frozen=True, kw_only=True):
-    """Settings of one model: the object `name` in model-settings.json, or fields at its top level without a name.
+    """Settings of a model, or parameters of an input: the object `name`, or fields beside the others without a name.
 
-    Every field of the type needs a default. `ModelSettings.of` returns the values.
+    Every field of the type needs a default. `ModelSettings.of` and `InputParameters.of` return the values.
     """
 
     type: Ref[type[Struct]]
@@ -259,8 +259,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 class View(Struct, frozen=True, kw_only=True):
     """A view of the page: the module ``<id>.js`` with the function `open`. Views stand in their `order`.
 
-    It is shown if the plugin names its id in `Parts.views`. With `observes`, the plugin stores or monitors requests, so
-    that the page sends none of its own.
+    It needs its id in `Parts.views`. With `observes`, requests are stored or monitored, so the page sends none itself.
     """
 
     id: str
@@ -292,10 +291,10 @@ class Plugin(Struct, frozen=True, kw_only=True):
         summary: what it adds, in one sentence.
         requires: names of the plugins that it imports. Without them it is skipped.
         extra: the extra of the distribution that its imports need.
-        settings: options of ``serve``, as frozen dataclasses for cyclopts. `Host.settings.of` returns their values.
-        model_options: options of every command that loads models, as frozen dataclasses. `ModelSource.of` returns their
-            values.
-        model_settings: settings of one model.
+        settings: options of ``serve``, as frozen dataclasses for cyclopts, for `Host.settings.of`.
+        model_options: options of every command that loads models, in the same form, for `ModelSource.of`.
+        model_settings: settings of one model, in model-settings.json.
+        parameters: parameters of the inputs of all tasks but TENSOR.
         commands: commands of ``charioteer``.
         task_types: what models can answer, beside the tasks of core.
         runtimes: load models.
@@ -320,6 +319,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     settings: Sequence[type[Any]] = ()
     model_options: Sequence[type[Any]] = ()
     model_settings: Sequence[ModelSection] = ()
+    parameters: Sequence[ModelSection] = ()
     commands: Sequence[Command] = ()
     task_types: Ref[Sequence[TaskSupport]] | None = None
     runtimes: Ref[Sequence[Runtime]] | None = None

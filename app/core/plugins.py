@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from app.core.api import GrpcProtocol, HttpProtocol, Layout
     from app.core.settings.model import ModelSettings
     from app.core.settings.server import ModelOptions, ServerSettings
+    from tasks.inference.parameters import Field
 
 GROUP = "charioteer.plugins"
 """The group of entry points of third-party plugins."""
@@ -35,6 +36,7 @@ _SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerS
 _MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOptions")
 _MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
 _EXTENDED_HTTP = Ref[Any]("app.core.protocols.extension:ExtendedHttp")
+_ADD_PARAMETERS = Ref["Callable[[Sequence[Field]], None]"]("tasks.inference.parameters:add_parameters")
 _EXTENDED_GRPC = Ref[Any]("app.core.protocols.extension:ExtendedGrpc")
 
 
@@ -51,6 +53,8 @@ class Skipped(Struct, frozen=True):
 
 class Registry:
     """Plugins in the order of their requirements.
+
+    Properties that import what a hook names raise `PluginError` if a plugin raises, or if a name exists twice.
 
     Attributes:
         loaded: the plugins in use, by name.
@@ -84,21 +88,14 @@ class Registry:
 
     @cached_property
     def model_settings_class(self) -> "type[ModelSettings]":
-        """Return the class of the settings of a model: those of core and of every plugin.
-
-        Raises:
-            PluginError: as `layouts`.
-        """
+        """Return the class of the settings of a model: those of core and of every plugin."""
         base = _MODEL_SETTINGS.load()
-        # Settings name task types, so that these must exist before the first settings are read.
-        _ = self.task_types
+        # Settings name task types and parameters, so that these must exist before the first settings are read.
+        _ = self.task_types, self.parameters
         self._owners |= {("model setting", name): "core" for name in base.__struct_fields__}
-        added: list[tuple[str, Any, Any]] = []
+        added: list[Field] = []
         for plugin in self.loaded.values():
-            for section in plugin.model_settings:
-                kind = section.type.load()
-                self._own(plugin, _section_names(section))
-                added += [(section.name, kind, kind())] if section.name else _defaults(kind)
+            added += self._section_fields(plugin, "model setting", plugin.model_settings)
         composed = defstruct(
             "ModelSettings",
             added,
@@ -110,6 +107,16 @@ class Registry:
         )
         return cast("type[ModelSettings]", composed)
 
+    @cached_property
+    def parameters(self) -> "Sequence[Field]":
+        """Return the parameters of inputs that plugins add. From now on, the parameters of all tasks have them."""
+        added: list[Field] = []
+        for plugin in self.loaded.values():
+            added += self._section_fields(plugin, "parameter", plugin.parameters)
+        if added:
+            _ADD_PARAMETERS.load()(added)
+        return added
+
     def model_settings(self, **values: Any) -> "ModelSettings":
         """Return settings of core and of plugins for a model."""
         return self.model_settings_class(**values)
@@ -120,49 +127,39 @@ class Registry:
 
     @cached_property
     def layouts(self) -> "Sequence[Layout]":
-        """Return the output layouts of ONNX models.
-
-        Raises:
-            PluginError: as all properties that import what a hook names, if a plugin raises or a name exists twice.
-        """
+        """Return the output layouts of ONNX models."""
         return self._imported("layouts", lambda layout: [("layout", name) for name in layout.names])
 
     @cached_property
     def runtimes(self) -> "Sequence[Runtime]":
-        """Return the runtimes, the one with the highest priority first.
-
-        Raises:
-            PluginError: as `layouts`.
-        """
+        """Return the runtimes, the one with the highest priority first."""
         found = self._imported("runtimes", lambda item: [("runtime", f"{item.name} of priority {item.priority}")])
         return sorted(found, key=lambda runtime: runtime.priority, reverse=True)
 
     @cached_property
     def task_types(self) -> "Sequence[TaskSupport]":
-        """Return the task types of plugins.
-
-        Raises:
-            PluginError: as `layouts`.
-        """
+        """Return the task types of plugins."""
         return self._imported("task_types", lambda support: [("task", str(support.task_type))])
 
     @cached_property
     def loaders(self) -> "Sequence[ModelLoader]":
-        """Return the loaders of models. The first that accepts a model loads it.
-
-        Raises:
-            PluginError: as `layouts`.
-        """
+        """Return the loaders of models. The first that accepts a model loads it."""
         return self._imported("loaders", lambda _: ())
 
     @cached_property
     def formats(self) -> "Sequence[ForeignFormat]":
-        """Return the formats of other servers and frameworks.
-
-        Raises:
-            PluginError: as `layouts`.
-        """
+        """Return the formats of other servers and frameworks."""
         return self._imported("formats", lambda item: [("file", name) for name in item.files])
+
+    def _section_fields(self, plugin: Plugin, kind: str, sections: Sequence[ModelSection]) -> "Sequence[Field]":
+        """Return the name, type and default of each field that sections add."""
+        added: list[Field] = []
+        for section in sections:
+            values = section.type.load()
+            fields = [(item.name, item.type, item.default) for item in structs.fields(values)]
+            added += [(section.name, values, values())] if section.name else fields
+        self._own(plugin, [(kind, name) for name, _, _ in added])
+        return added
 
     def _imported(self, hook: str, names: Callable[[Any], Iterable[tuple[str, str]]]) -> Sequence[Any]:
         """Return what a hook of all plugins names; `names` yields the kind and name of each item."""
@@ -287,23 +284,15 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
 def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     """Yield the names of a plugin that is not loaded, also those that need an import, unless it fails."""
     yield from _names(plugin)
-    for section in plugin.model_settings:
-        with suppress(Exception):
-            yield from _section_names(section)
+    for kind, sections in (("model setting", plugin.model_settings), ("parameter", plugin.parameters)):
+        for section in sections:
+            with suppress(Exception):
+                names = [section.name] if section.name else section.type.load().__struct_fields__
+                yield from ((kind, name) for name in names)
     with suppress(Exception):
         yield from (("task", str(item.task_type)) for item in (plugin.task_types.load() if plugin.task_types else ()))
     with suppress(Exception):
         yield from (("runtime", item.name) for item in (plugin.runtimes.load() if plugin.runtimes else ()))
-
-
-def _section_names(section: ModelSection) -> Iterable[tuple[str, str]]:
-    names = [section.name] if section.name else section.type.load().__struct_fields__
-    return [("model setting", name) for name in names]
-
-
-def _defaults(kind: type[Struct]) -> Sequence[tuple[str, Any, Any]]:
-    """Return the name, type and default of each field."""
-    return [(item.name, item.type, item.default) for item in structs.fields(kind)]
 
 
 def _protocol_names(protocols: Protocols) -> Iterable[tuple[str, str]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from tasks.inference.error import InferenceError, invalid, truncate
 from tasks.inference.limits import Limits, too_large
+from tasks.inference.parameters import extended
 from tasks.inference.tensor import InputTensor, Tensor
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ def validation_error(error: msgspec.ValidationError, path: str = "") -> Inferenc
 
 
 def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], path: str = "parameters") -> T:
-    """Merge `layers`, later ones over earlier ones, and read the fields that `parameters_type` declares.
+    """Merge `layers`, later ones over earlier ones, and read the fields that `parameters_type` or a plugin declares.
 
     Unknown names are ignored, because clients add their own; null counts as absent.
 
@@ -146,6 +147,7 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
             value out of range.
     """
     values: dict[str, object] = {}
+    parameters_type = extended(parameters_type)
     is_list_by_field = _is_list_by_field(parameters_type)
     for layer in layers:
         for name, value in layer.items():

@@ -1,11 +1,14 @@
 """The result of a request, and the neutral response. Each protocol has its own `encode` for it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
+from tasks.inference.parameters import InputParameters
 from tasks.inference.tensor import Tensor
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 Record = msgspec.Struct
 """One item of an answer, with the exact field names of the Chariot page."""
@@ -73,6 +76,14 @@ class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     index: int
     item: object
     prediction: Prediction
+
+    def of(self, kind: type[StructT]) -> StructT:
+        """Return the input's parameters of a plugin, of the type that it lists in `Plugin.parameters`.
+
+        They are the defaults for tensors, which have no parameters.
+        """
+        parameters = getattr(self.item, "parameters", None)
+        return parameters.of(kind) if isinstance(parameters, InputParameters) else kind()
 
 
 class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -7,6 +7,7 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, check_unicode, too_large
+from tasks.inference.parameters import InputParameters
 from tasks.inference.request import Fraction, Positive, TextList
 
 _MAX_STOPS = 4
@@ -86,7 +87,7 @@ def template_message(message: Message, image_token: str | None) -> dict[str, obj
     return {"role": message.role, "content": parts}
 
 
-class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingParameters(InputParameters, frozen=True, kw_only=True):
     """Sampling parameters.
 
     Attributes:

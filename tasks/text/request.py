@@ -13,6 +13,7 @@ import msgspec
 
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, check_text
+from tasks.inference.parameters import extended
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
@@ -61,6 +62,7 @@ def text_groups(
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
     """
     check_count(request.inputs, limits)
+    parameters_type = extended(parameters_type)
     arguments: dict[str, object] = {}
     texts: list[tuple[int, BytesTensor]] = []
     for index, tensor in enumerate(request.inputs):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import cv2
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import check_unicode
+from tasks.inference.parameters import InputParameters
 from tasks.inference.request import Fraction, Positive, TextList
 
 _PARTITION_FACTOR = 4
@@ -31,7 +31,7 @@ SCORE_DECIMALS = 7
 """Decimals of scores: the precision of a 32-bit float in 0..1, without the noise of its conversion to 64 bits."""
 
 
-class SelectionParameters(msgspec.Struct, frozen=True, kw_only=True):
+class SelectionParameters(InputParameters, frozen=True, kw_only=True):
     """Parameters of all vision tasks.
 
     Attributes:

@@ -1,8 +1,9 @@
 """Names that plugins offer to users' code and to other plugins."""
 
 import pytest
+from msgspec import Struct
 
-from app.core.hooks import Plugin
+from app.core.hooks import ModelSection, Plugin, Ref
 from app.core.plugins import PluginError, Registry
 from tasks.object_detection import Detections
 
@@ -25,3 +26,14 @@ def test_public_name_of_two_plugins_is_an_error() -> None:
 def test_skipped_plugin_offers_no_public_name() -> None:
     registry = Registry([plugin("a", requires=("b",), public={"Detections": "tasks.object_detection"})])
     assert list(registry.public) == []
+
+
+class Tiles(Struct, frozen=True, kw_only=True):
+    tile: int = 0
+
+
+def test_parameter_of_two_plugins_is_an_error() -> None:
+    sections = (ModelSection(type=Ref(f"{__name__}:Tiles")),)
+    registry = Registry([plugin("a", parameters=sections), plugin("b", parameters=sections)])
+    with pytest.raises(PluginError, match="plugin b: the plugin a already has the parameter tile"):
+        assert registry.parameters

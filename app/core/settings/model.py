@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from app.core.plugins import registry
+from tasks.inference.parameters import section
 from tasks.inference.request import validation_error
 from tasks.task import TaskType, all_task_types
 
@@ -176,10 +177,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
         Settings that were not read from a file may lack them; the result then has their defaults.
         """
-        section = next((value for name in self.__struct_fields__ if type(value := getattr(self, name)) is kind), None)
-        if section is not None:
-            return section
-        return kind(**{name: getattr(self, name) for name in kind.__struct_fields__ if hasattr(self, name)})
+        return section(self, kind)
 
 
 class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):

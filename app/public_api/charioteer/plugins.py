@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Identity,
         IdentityProvider,
         InferenceObserver,
+        InferenceResult,
         OutputAnnotator,
         RecordSink,
         RequestContext,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         requires,
         unauthenticated,
     )
-    from app.core.hooks import API, Command, Host, Parts, Plugin, Ref
+    from app.core.hooks import API, Command, Host, ModelSection, Parts, Plugin, Ref
 
 __all__ = (
     "API",
@@ -36,6 +37,8 @@ __all__ = (
     "Identity",
     "IdentityProvider",
     "InferenceObserver",
+    "InferenceResult",
+    "ModelSection",
     "OutputAnnotator",
     "Parts",
     "Plugin",

@@ -91,3 +91,8 @@ def test_server_has_the_route_the_option_and_the_metric_of_a_plugin() -> None:
         assert client.get("/acme").json() == {"greeting": "Ahoy", "models": ["detector"]}
         client.post("/v1/models/detector:predict", json={"instances": [{"b64": image}]}).raise_for_status()
         assert 'acme_requests_total{model="detector"} 1.0' in client.get("/metrics").text
+        tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [image]}
+        for path in ("infer", "v2/models/detector/infer"):
+            for greet, expected in (("Ada", "Ahoy Ada"), (3, "greet: Expected `str | null`, got `int`")):
+                body = {"inputs": [{**tensor, "parameters": {"greet": greet}}]}
+                assert expected in client.post(path, json=body).text

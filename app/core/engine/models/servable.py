@@ -17,6 +17,7 @@ from metadata.model import ModelMetadata
 from metadata.request import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
 from tasks.inference.limits import Limits
+from tasks.inference.parameters import extended
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
 from tasks.task import InputGroup, Model, StreamingModel, StreamingTask, Task
@@ -51,7 +52,7 @@ class Servable:
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
         inputs: the input tensors that tensor protocols report for the model.
         outputs: the tensors into which predictions are stacked.
-        parameters_type: the type of the parameters of its inputs.
+        parameters_type: the type of the parameters of its inputs, with those of plugins.
         streams: whether its answers are texts that `stream` can generate in chunks.
 
     Raises:
@@ -85,7 +86,7 @@ class Servable:
         )
         self.description = description
         self.inputs = task.inputs
-        self.parameters_type = task.parameters_type
+        self.parameters_type = extended(task.parameters_type)
         self.outputs = task.outputs
 
     @property

@@ -1,8 +1,9 @@
-"""What the plugin adds to a server: a metric of finished requests, and a route."""
+"""What the plugin adds to a server: a metric of finished requests, output parameters, and a route."""
 
 from litestar import get
 from prometheus_client import Counter
 
+from acme.parameters import Greetings
 from acme.settings import AcmeSettings
 from charioteer.plugins import Host, Parts, RequestContext, requires
 
@@ -18,7 +19,7 @@ class Requests:
 
 
 def start(host: Host) -> Parts:
-    """Return the observer and the route."""
+    """Return the observer, the annotator and the route."""
     greeting = host.settings.of(AcmeSettings).acme_greeting
     counter = Counter("acme_requests", "Finished requests.", ["model"], registry=host.metrics)
 
@@ -26,4 +27,4 @@ def start(host: Host) -> Parts:
     def greet() -> dict[str, object]:
         return {"greeting": greeting, "models": list(host.engine.registry.names)}
 
-    return Parts(observers=(Requests(counter),), handlers=(greet,))
+    return Parts(observers=(Requests(counter),), annotators=(Greetings(greeting),), handlers=(greet,))
