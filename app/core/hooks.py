@@ -16,33 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 if TYPE_CHECKING:  # listing the plugins must import no framework
-    from app.core.api import (
-        CollectorRegistry,
-        Endpoint,
-        Engine,
-        GrpcMethods,
-        GrpcProtocol,
-        GrpcServer,
-        HttpAccess,
-        HttpListener,
-        HttpProtocol,
-        HttpRequest,
-        IdentityProvider,
-        ImportedConfig,
-        InferenceObserver,
-        Layout,
-        Listener,
-        ModelMetadata,
-        ModelSource,
-        OutputAnnotator,
-        RecordSink,
-        Response,
-        RouteHandler,
-        Servable,
-        ServerSettings,
-        TaskAdapter,
-        TaskType,
-    )
+    from app.core import api
 
 API = 1
 """The version of this file. A plugin for another version is skipped."""
@@ -85,12 +59,12 @@ class ModelSection(Struct, frozen=True, kw_only=True):
 class TaskSupport(Struct, frozen=True, kw_only=True):
     """A task type that `TaskType.add` returned, and how a Python class answers it; None if no class can."""
 
-    task_type: TaskType
-    adapter: Ref[TaskAdapter] | None = None
+    task_type: api.TaskType
+    adapter: Ref[api.TaskAdapter] | None = None
 
 
 class Runtime(Protocol):
-    """Loads models. Of the runtimes that recognise a model, the one with the highest `priority` loads it.
+    """Loads models, or raises `ModelError`. Of those that recognise a model, the highest `priority` loads it.
 
     `name` is a value of ``runtime`` in model-settings.json. Runtimes for different models may share one name.
     `precisions` are the values of ``precision`` that it supports.
@@ -103,24 +77,16 @@ class Runtime(Protocol):
     @property
     def precisions(self) -> Sequence[str]: ...
 
-    def recognises(self, source: ModelSource, /) -> bool:
+    def recognises(self, source: api.ModelSource, /) -> bool:
         """Return whether the names of a model's files or its settings match this runtime."""
         ...
 
-    def inspect(self, source: ModelSource, /) -> ModelMetadata:
-        """Describe the model without keeping it loaded.
-
-        Raises:
-            ModelError: if the model cannot be described.
-        """
+    def inspect(self, source: api.ModelSource, /) -> api.ModelMetadata:
+        """Describe the model without keeping it loaded."""
         ...
 
-    def load(self, source: ModelSource, /) -> Servable:
-        """Load the model. Several threads may call the result.
-
-        Raises:
-            ModelError: if the model cannot be loaded.
-        """
+    def load(self, source: api.ModelSource, /) -> api.Servable:
+        """Load the model. Several threads may call the result."""
         ...
 
 
@@ -130,130 +96,91 @@ class ModelLoader(Protocol):
     Both are module-level functions and raise `ModelError`, as the methods here may.
     """
 
-    def accepts(self, source: ModelSource, /) -> bool: ...
-    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata: ...
-    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable: ...
+    def accepts(self, source: api.ModelSource, /) -> bool: ...
+    def inspect(
+        self, source: api.ModelSource, inspect: Callable[[api.ModelSource], api.ModelMetadata], /
+    ) -> api.ModelMetadata: ...
+    def load(self, source: api.ModelSource, load: Callable[[api.ModelSource], api.Servable], /) -> api.Servable: ...
 
 
 class ForeignFormat(Struct, frozen=True, kw_only=True):
-    """Reads files of another server or framework. `check` and `read` may raise `ModelError`.
-
-    Attributes:
-        files: names of its files. A folder with one of them is a model.
-        check: rejects a folder whose model-settings.json is for another server.
-        read: returns the configuration of the model in a folder; None without one.
-        label_file: returns the name of the label file in that configuration; "" without one.
-        advice: returns what a file is and how to serve it, after its path in an error; "" for unknown formats.
-    """
+    """Reads files of another server or framework. A folder with one of `files` is a model."""
 
     files: Sequence[str] = ()
+    # Raises `ModelError` for a folder whose model-settings.json is for another server.
     check: Callable[[Path], None] = lambda _: None
-    read: Callable[[Path], ImportedConfig | None] = lambda _: None
+    # Returns the configuration of the model in a folder, None without one; may raise `ModelError`.
+    read: Callable[[Path], api.ImportedConfig | None] = lambda _: None
+    # Returns the name of the label file in that configuration; "" without one.
     label_file: Callable[[Path], str] = lambda _: ""
+    # Returns what a file is and how to serve it, after its path in an error; "" for unknown formats.
     advice: Callable[[Path], str] = lambda _: ""
 
 
 class Port(Struct, frozen=True, kw_only=True):
     """A protocol with an HTTP port of its own. Pages of `origins` may send requests to it; ``*`` is any origin."""
 
-    protocol: HttpListener
+    protocol: api.HttpListener
     port: int
     origins: Sequence[str] = ()
 
 
 class Protocols(Struct, frozen=True, kw_only=True):
-    """Wire protocols.
+    """Protocols of the main port, of ports of their own, and of gRPC; and further gRPC ports, by displayed name."""
 
-    Attributes:
-        http: protocols of the main port.
-        ports: protocols with ports of their own.
-        grpc: gRPC services.
-        grpc_ports: further ports of the gRPC server, by the name in the start message.
-    """
-
-    http: Sequence[HttpProtocol] = ()
+    http: Sequence[api.HttpProtocol] = ()
     ports: Sequence[Port] = ()
-    grpc: Sequence[GrpcProtocol] = ()
+    grpc: Sequence[api.GrpcProtocol] = ()
     grpc_ports: Mapping[str, int] = {}
 
 
 class Host(Protocol):
-    """The server that `Plugin.start` extends, before its first request."""
+    """The server that `Plugin.start` extends, before its first request.
+
+    `settings.of` returns the options of a plugin, `engine` has the registry of models, and `port_names` are the
+    protocols with HTTP ports of their own. `access`, `views` (`Parts.views` of all plugins), `port` and `grpc` (None if
+    it is off) are complete once all plugins have started.
+    """
 
     @property
-    def settings(self) -> ServerSettings:
-        """Return the settings; `settings.of` returns those of a plugin."""
-        ...
-
+    def settings(self) -> api.ServerSettings: ...
     @property
-    def metrics(self) -> CollectorRegistry:
-        """Return the registry of the server's Prometheus metrics."""
-        ...
-
+    def metrics(self) -> api.CollectorRegistry: ...
     @property
-    def engine(self) -> Engine:
-        """Return the engine, with the registry of models."""
-        ...
-
+    def engine(self) -> api.Engine: ...
     @property
-    def access(self) -> HttpAccess:
-        """Return the authorization. It is complete once all plugins have started."""
-        ...
-
+    def access(self) -> api.HttpAccess: ...
     @property
-    def views(self) -> Mapping[str, Callable[[], object] | None]:
-        """Return `Parts.views` of all plugins, once all have started."""
-        ...
-
+    def views(self) -> Mapping[str, Callable[[], object] | None]: ...
     @property
-    def port_names(self) -> Sequence[str]:
-        """Return the names of the protocols with HTTP ports of their own."""
-        ...
-
-    def port(self, name: str) -> Listener:
-        """Return the port of a protocol, once all plugins have started."""
-        ...
-
+    def port_names(self) -> Sequence[str]: ...
+    def port(self, name: str) -> api.Listener: ...
     @property
-    def grpc(self) -> GrpcServer | None:
-        """Return the gRPC server, if it is on, once all plugins have started."""
-        ...
+    def grpc(self) -> api.GrpcServer | None: ...
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """What a plugin adds to one server. Observers and annotators run in workers, the rest in the event loop.
+    """What a plugin adds to one server. Observers and annotators run in workers, the rest in the event loop."""
 
-    Attributes:
-        observers: receive every inference at once, with its inputs and predictions.
-        batched_observers: receive every inference within a fraction of a second, without inputs and predictions.
-        annotators: add output parameters to responses.
-        record_sink: records every inference before its answer is sent. Only one plugin can have it.
-        extensions: names of extensions of the Open Inference Protocol, for the metadata of the server.
-        identities: identifies clients by credentials that are no API keys. Only one plugin can have it.
-        handlers: routes of the main port.
-        operations: their descriptions for OpenAPI.
-        home: returns the response to ``/`` for some clients, or None. Only one plugin can have it.
-        costly_prefixes: prefixes of paths where GET may return a long or endless response, so that HEAD is refused.
-        views: the views of the page that this server has, by id; each with the function that returns its data, or None.
-        lifespan: is entered before the first request, and left after the last one.
-        on_drain: called when the server stops accepting requests.
-        close: called after the last request, with the seconds that it may take.
-    """
-
-    observers: Sequence[InferenceObserver] = ()
-    batched_observers: Sequence[InferenceObserver] = ()
-    annotators: Sequence[OutputAnnotator] = ()
-    record_sink: RecordSink | None = None
-    extensions: Sequence[str] = ()
-    identities: IdentityProvider | None = None
-    handlers: Sequence[RouteHandler] = ()
-    operations: Sequence[Endpoint] = ()
-    home: Callable[[HttpRequest], Response[Any] | None] | None = None
-    costly_prefixes: Sequence[str] = ()
+    # Receive every inference at once, with its inputs and predictions.
+    observers: Sequence[api.InferenceObserver] = ()
+    # Receive every inference within a fraction of a second, without inputs and predictions.
+    batched_observers: Sequence[api.InferenceObserver] = ()
+    annotators: Sequence[api.OutputAnnotator] = ()  # add output parameters to responses
+    record_sink: api.RecordSink | None = None  # records every inference before its answer; of one plugin only
+    extensions: Sequence[str] = ()  # of the Open Inference Protocol, for the metadata of the server
+    identities: api.IdentityProvider | None = None  # of clients without API keys; of one plugin only
+    handlers: Sequence[api.RouteHandler] = ()  # routes of the main port
+    operations: Sequence[api.Endpoint] = ()  # their descriptions for OpenAPI
+    # Returns the response to ``/`` for some clients, or None; of one plugin only.
+    home: Callable[[api.HttpRequest], api.Response[Any] | None] | None = None
+    costly_prefixes: Sequence[str] = ()  # of paths where GET may be long or endless, so that HEAD is refused
+    # The views of the page that this server has, by id; each with the function that returns its data, or None.
     views: Mapping[str, Callable[[], object] | None] = {}
+    # Entered before the first request, and left after the last one.
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
-    on_drain: Callable[[], None] | None = None
-    close: Callable[[float], None] | None = None
+    on_drain: Callable[[], None] | None = None  # called when the server stops accepting requests
+    close: Callable[[float], None] | None = None  # called after the last request, with the seconds that it may take
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -269,67 +196,39 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """What a plugin adds to the page.
-
-    Attributes:
-        folder: its files. The files of all plugins lie in one folder for the browser, so that names exist once.
-        views: its views.
-        requests: by the id of a protocol, the file whose functions write its requests.
-    """
+    """Files and views of the page. The files of all plugins lie in one folder for the browser, so names exist once."""
 
     folder: Path
     views: Sequence[View] = ()
-    requests: Mapping[str, str] = {}
+    requests: Mapping[str, str] = {}  # by the id of a protocol, the file whose functions write its requests
 
 
 class Plugin(Struct, frozen=True, kw_only=True):
-    """All hooks.
+    """All hooks."""
 
-    Attributes:
-        api: the version of this file that the plugin was written for.
-        name: the name of its package.
-        summary: what it adds, in one sentence.
-        requires: names of the plugins that it imports. Without them it is skipped.
-        extra: the extra of the distribution that its imports need.
-        settings: options of ``serve``, as frozen dataclasses for cyclopts, for `Host.settings.of`.
-        model_options: options of every command that loads models, in the same form, for `ModelSource.of`.
-        model_settings: settings of one model, in model-settings.json.
-        parameters: parameters of the inputs of all tasks but TENSOR.
-        commands: commands of ``charioteer``.
-        task_types: what models can answer, beside the tasks of core.
-        runtimes: load models.
-        loaders: load models elsewhere.
-        formats: read files of other servers and frameworks.
-        layouts: how outputs of ONNX models are recognised and decoded.
-        protocols: returns the enabled protocols of a server.
-        endpoints: functions whose endpoints are added to protocols of the main port, by the name of the protocol.
-        methods: added to gRPC services, by the name of the protocol.
-        start: called once for each server; returns what the plugin adds to it.
-        extends: what it adds to another plugin, by extension point, such as ``conformance.protocols``. Only that plugin
-            imports it.
-        public: names that the module `charioteer` offers, each with the module that defines it.
-        page: files and views of the page.
-    """
-
-    api: int
-    name: str
-    summary: str
-    requires: Sequence[str] = ()
-    extra: str = ""
-    settings: Sequence[type[Any]] = ()
-    model_options: Sequence[type[Any]] = ()
-    model_settings: Sequence[ModelSection] = ()
-    parameters: Sequence[ModelSection] = ()
+    api: int  # the version of this file that the plugin was written for
+    name: str  # of its package
+    summary: str  # what it adds, in one sentence
+    requires: Sequence[str] = ()  # names of the plugins that it imports; it is skipped without them
+    extra: str = ""  # of the distribution, which its imports need
+    settings: Sequence[type[Any]] = ()  # options of `serve`, as frozen dataclasses for cyclopts, for `Host.settings.of`
+    model_options: Sequence[type[Any]] = ()  # the same of every command that loads models, for `ModelSource.of`
+    model_settings: Sequence[ModelSection] = ()  # of one model, in model-settings.json
+    parameters: Sequence[ModelSection] = ()  # of the inputs of all tasks but TENSOR
     commands: Sequence[Command] = ()
-    task_types: Ref[Sequence[TaskSupport]] | None = None
+    # Options added to a command, by its name, such as ``drift check``, for the function `command_options`.
+    command_options: Mapping[str, type[Any]] = {}
+    task_types: Ref[Sequence[TaskSupport]] | None = None  # what models can answer, beside the tasks of core
     runtimes: Ref[Sequence[Runtime]] | None = None
     loaders: Ref[Sequence[ModelLoader]] | None = None
     formats: Ref[Sequence[ForeignFormat]] | None = None
-    layouts: Ref[Sequence[Layout]] | None = None
-    protocols: Ref[Callable[[ServerSettings], Protocols]] | None = None
-    endpoints: Mapping[str, Ref[Callable[[Engine], Sequence[Endpoint]]]] = {}
-    methods: Mapping[str, Ref[GrpcMethods]] = {}
-    start: Ref[Callable[[Host], Parts]] | None = None
+    layouts: Ref[Sequence[api.Layout]] | None = None  # recognise and decode outputs of ONNX models
+    protocols: Ref[Callable[[api.ServerSettings], Protocols]] | None = None
+    # Endpoints added to a protocol of the main port, and methods added to a gRPC service, by the protocol's name.
+    endpoints: Mapping[str, Ref[Callable[[api.Engine], Sequence[api.Endpoint]]]] = {}
+    methods: Mapping[str, Ref[api.GrpcMethods]] = {}
+    start: Ref[Callable[[Host], Parts]] | None = None  # called once for each server
+    # Added to another plugin, by extension point, such as ``conformance.protocols``. Only that plugin imports it.
     extends: Mapping[str, Ref[Sequence[Any]]] = {}
-    public: Mapping[str, str] = {}
+    public: Mapping[str, str] = {}  # names that the module `charioteer` offers, each with the module that defines it
     page: Page | None = None
