@@ -17,18 +17,22 @@ from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.transport.connection_table import Listener
+from app.core.settings.command_options import command_options
 from app.core.settings.model import ImportedConfig, ModelSource
 from app.core.settings.server import ServerSettings
-from metadata.model import ModelMetadata
+from metadata.model import Fact, ModelMetadata, Origin
+from tasks.image_classification import Classification, ImageClassification
 from tasks.inference.response import InferenceResult
 from tasks.task import TaskType
 
 RouteHandler = HTTPRouteHandler | ASGIRouteHandler
 
 __all__ = (
+    "Classification",
     "CollectorRegistry",
     "Endpoint",
     "Engine",
+    "Fact",
     "GrpcMethods",
     "GrpcProtocol",
     "GrpcServer",
@@ -39,6 +43,7 @@ __all__ = (
     "HttpRequest",
     "Identity",
     "IdentityProvider",
+    "ImageClassification",
     "ImportedConfig",
     "InferenceObserver",
     "InferenceResult",
@@ -46,6 +51,7 @@ __all__ = (
     "Listener",
     "ModelMetadata",
     "ModelSource",
+    "Origin",
     "OutputAnnotator",
     "RecordSink",
     "RequestContext",
@@ -55,6 +61,7 @@ __all__ = (
     "ServerSettings",
     "TaskAdapter",
     "TaskType",
+    "command_options",
     "requires",
     "unauthenticated",
 )

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, defstruct, structs
 
-from app.core.hooks import API, ForeignFormat, ModelLoader, ModelSection, Plugin, Protocols, Ref, Runtime, TaskSupport
+from app.core.hooks import (
+    API,
+    Command,
+    ForeignFormat,
+    ModelLoader,
+    ModelSection,
+    Plugin,
+    Protocols,
+    Ref,
+    Runtime,
+    TaskSupport,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -124,6 +135,20 @@ class Registry:
     def settings(self, **options: Any) -> "ServerSettings":
         """Return the settings of a server with these options of core and of plugins."""
         return self.settings_class(**options)
+
+    @cached_property
+    def commands(self) -> Mapping[str, Command]:
+        """Return the commands by name."""
+        return {command.name: command for plugin in self.loaded.values() for command in plugin.commands}
+
+    @cached_property
+    def command_options(self) -> Mapping[str, Sequence[type]]:
+        """Return the options that plugins add, by the name of the command."""
+        found: dict[str, list[type]] = {}
+        for plugin in self.loaded.values():
+            for name, kind in plugin.command_options.items():
+                found.setdefault(name, []).append(kind)
+        return found
 
     @cached_property
     def layouts(self) -> "Sequence[Layout]":
@@ -274,6 +299,9 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     for settings in (*plugin.settings, *plugin.model_options):
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
+    for command, kind in plugin.command_options.items():
+        for field in fields(kind):
+            yield f"option of {command}", f"--{field.name.replace('_', '-')}"
     if plugin.page is not None:
         for view in plugin.page.views:
             yield "view", view.id

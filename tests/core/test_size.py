@@ -4,8 +4,8 @@ from tests.support.removal import ROOT
 
 MAX_CORE_LINES = 24_150
 """The number of today. It may only fall; the goal is 20,000."""
-MAX_HOOKS_LINES = 335
-"""The number of today. It may only fall; the goal is 250."""
+MAX_HOOKS_LINES = 250
+"""Authors of plugins read all of it."""
 
 
 def test_core_has_few_lines() -> None:

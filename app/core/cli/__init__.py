@@ -44,10 +44,11 @@ def command_line() -> App:
         default_parameter=DEFAULTS,
         suppress_keyboard_interrupt=False,
     )
-    for plugin in registry().loaded.values():
-        for command in plugin.commands:
-            # Commands are named, not imported, so that each command imports only what it needs.
-            app.command(command.run, name=command.name, help=command.help)
+    extended = {path.partition(" ")[0] for path in registry().command_options}
+    for name, command in registry().commands.items():
+        # Commands are named, not imported, so that each command imports only what it needs.
+        run = f"app.core.cli.command_options:{name}" if name in extended else command.run
+        app.command(run, name=name, help=command.help)
     return app
 
 

@@ -21,6 +21,7 @@ from typing import Annotated, Any, NoReturn, cast
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
+from app.core.cli.command_options import added_parameters
 from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
 from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
@@ -149,11 +150,7 @@ def _with_plugin_settings() -> inspect.Signature:
     models, *parameters, _ = signature.parameters.values()
     parameters = [models.replace(annotation=registry().model_options_class | None), *parameters]
     kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
-    parameters += [
-        inspect.Parameter(kind.__name__, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
-        for kind in kinds
-    ]
-    return signature.replace(parameters=parameters)
+    return signature.replace(parameters=[*parameters, *added_parameters(kinds)])
 
 
 cast("Any", serve).__annotations__["models"] = registry().model_options_class | None

@@ -47,6 +47,17 @@ def test_variable_enables_a_plugin_with_its_command_and_options() -> None:
     assert "acme-greet" in run("--help", plugins="acme").stdout
     assert "--acme-greeting" in run("serve", "--help", plugins="acme").stdout
     assert "--acme-greeting" not in run("serve", "--help").stdout
+    assert "--acme-shout" in run("check", "--help", plugins="acme").stdout
+
+
+@pytest.mark.parametrize(("option", "label"), [((), "cat"), (("--acme-shout",), "CAT")])
+def test_command_of_core_has_the_option_and_the_runtime_of_a_plugin(
+    tmp_path: Path, option: tuple[str, ...], label: str
+) -> None:
+    (tmp_path / "animals.acme").write_text("cat\ndog\n")
+    (tmp_path / "model-settings.json").write_text("{}")
+    completed = run("--plugins", "acme", "check", str(tmp_path), *option)
+    assert f'{{"label":"{label}","score":1.0}}' in completed.stdout, completed.stderr
 
 
 @pytest.mark.parametrize(("plugins", "printed"), [("acme", "Hello Ada\n"), ("", "")])

@@ -1,6 +1,6 @@
 """A plugin of a third party. It imports nothing of Charioteer but `charioteer.plugins`."""
 
-from acme.settings import AcmeSettings
+from acme.settings import AcmeCheckOptions, AcmeSettings
 from charioteer.plugins import Command, ModelSection, Plugin, Ref
 
 plugin = Plugin(
@@ -10,6 +10,8 @@ plugin = Plugin(
     settings=(AcmeSettings,),
     parameters=(ModelSection(type=Ref("acme.parameters:AcmeParameters")),),
     commands=(Command(name="acme-greet", run="acme.command:greet", help="Print a greeting."),),
+    command_options={"check": AcmeCheckOptions},
+    runtimes=Ref("acme.runtime:RUNTIMES"),
     start=Ref("acme.start:start"),
     public={"acme_greeting": "acme.words"},
 )
