@@ -200,6 +200,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
     folder: Path
     views: Sequence[View] = ()
+    parts: Mapping[str, str] = {}  # by the id of a view, the file whose function `extend` adds elements to it
     requests: Mapping[str, str] = {}  # by the id of a protocol, the file whose functions write its requests
 
 

@@ -28,10 +28,9 @@ def _with_options(command: Callable[..., Any], kinds: Sequence[type]) -> Callabl
             VALUES[kind] = values.pop(kind.__name__, None) or kind()
         return command(*arguments, **values)
 
-    signature = inspect.signature(command)
-    parameters = [*signature.parameters.values(), *added_parameters(kinds)]
+    parameters = [*inspect.signature(command).parameters.values(), *added_parameters(kinds)]
     described: Any = run
-    described.__signature__ = signature.replace(parameters=parameters)
+    described.__signature__ = inspect.Signature(parameters)
     (app := App()).default(run)
     names = Counter(name for argument in app.assemble_argument_collection() for name in argument.names)
     for name, count in names.items():

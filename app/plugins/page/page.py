@@ -115,7 +115,8 @@ class WebPage:
 
     def _render_shell(self, root: str, initial_view: str) -> PageFile:
         requests = {protocol: file for page in self._pages for protocol, file in page.requests.items()}
-        return render_shell(root, self._shown, requests, initial_view=initial_view)
+        parts = [part for page in self._pages for part in page.parts.items()]
+        return render_shell(root, self._shown, requests, parts, initial_view=initial_view)
 
     def _read_view(self, name: str) -> Callable[[], object] | None:
         """Return the function that returns a file with the data of a view, such as ``drift.json``."""

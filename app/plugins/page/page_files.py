@@ -72,7 +72,12 @@ def read_files(pages: Iterable[Page]) -> Mapping[str, PageFile]:
 
 
 def render_shell(
-    root: str, views: Iterable[View] = (), requests: Mapping[str, str] | None = None, *, initial_view: str = "try"
+    root: str,
+    views: Iterable[View] = (),
+    requests: Mapping[str, str] | None = None,
+    parts: Iterable[tuple[str, str]] = (),
+    *,
+    initial_view: str = "try",
 ) -> PageFile:
     """Return the HTML that holds all views.
 
@@ -81,6 +86,7 @@ def render_shell(
             only relative addresses, so that a proxy can serve it under any path.
         views: the enabled views.
         requests: by the id of a protocol, the file that writes its requests.
+        parts: the id of a view, and a file that adds elements to it.
         initial_view: the view that opens when the address names none.
     """
     tasks = {
@@ -90,7 +96,8 @@ def render_shell(
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
     sorted_views = sorted(views, key=lambda view: view.order)
     html = html.replace("{root}", root).replace("{opens}", initial_view)
-    for name, value in {"views": sorted_views, "requests": requests or {}, "tasks": tasks}.items():
+    values = {"views": sorted_views, "requests": requests or {}, "parts": list(parts), "tasks": tasks}
+    for name, value in values.items():
         html = html.replace(f"{{{name}}}", escape(msgspec.json.encode(value).decode()))
     return _page_file(html.encode(), ".html")
 

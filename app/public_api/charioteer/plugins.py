@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         requires,
         unauthenticated,
     )
-    from app.core.hooks import API, Command, Host, ModelSection, Parts, Plugin, Ref
+    from app.core.hooks import API, Command, Host, ModelSection, Page, Parts, Plugin, Ref, View
 
 __all__ = (
     "API",
@@ -55,6 +55,7 @@ __all__ = (
     "ModelSource",
     "Origin",
     "OutputAnnotator",
+    "Page",
     "Parts",
     "Plugin",
     "RecordSink",
@@ -63,6 +64,7 @@ __all__ = (
     "Servable",
     "ServerSettings",
     "TaskType",
+    "View",
     "command_options",
     "requires",
     "unauthenticated",

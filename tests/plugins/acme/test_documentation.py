@@ -10,11 +10,11 @@ from tests.plugins.acme.test_acme import PACKAGE
 from tests.support.servers.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
-CODE = "".join(file.read_text() for file in sorted((PACKAGE / "acme").glob("*.py")))
+CODE = "".join(file.read_text() for file in (PACKAGE / "acme").rglob("*.*") if file.suffix in (".py", ".js"))
 HOOKS = {*Plugin.__struct_fields__} - {"api", "name", "summary", "requires", "extra"}
 
 
-@pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+@pytest.mark.parametrize("block", re.findall(r"^```(?:python|js)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 def test_every_example_is_code_of_the_tested_plugin(block: str) -> None:
     assert block in CODE
 
@@ -25,7 +25,7 @@ def test_every_hook_is_listed_and_those_with_a_link_have_an_example() -> None:
     assert {*listed} == HOOKS
     rows = re.findall(r"^\| \[`(\w+)`\]\(#(\w+)\)", PAGE, re.MULTILINE)
     sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
-    assert [anchor for _, anchor in rows if "```python" not in sections.get(anchor, "")] == []
+    assert [anchor for _, anchor in rows if "\n```" not in sections.get(anchor, "")] == []
 
 
 def test_every_part_of_a_server_is_listed() -> None:

@@ -10,8 +10,10 @@ const STATES = { connecting: "Connecting", live: "Live", paused: "Paused while h
 const LOST = "The server cannot be reached. This page tries again until it answers.";
 const NOT_LOADED = "This view could not be loaded. Check that the server is running, then try again.";
 // The server writes its views into the page (app/plugins/page/page_files.py): those of its plugins, in order.
-const { views, opens } = document.documentElement.dataset;
+const { views, opens, parts } = document.documentElement.dataset;
 const ENABLED_VIEWS = JSON.parse(views);
+// [the id of a view, the file of a plugin that adds to it]
+const PARTS = JSON.parse(parts);
 
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p.state", { role: "status" });
@@ -79,6 +81,19 @@ const tools = {
       history.replaceState(null, "", `#${id}?${new URLSearchParams(parameters)}`);
       address = location.hash;
     }, SAVE_MS);
+  },
+  // Let other plugins add elements to a container of the view: extend(container, context) of their files.
+  async extend(container, context) {
+    const { id } = current;
+    for (const [, file] of PARTS.filter(([view]) => view === id)) {
+      try {
+        const { extend } = await import(`./${file}`);
+        extend(container, context);
+      } catch (error) {
+        // The view works without the part.
+        console.error(`${file} cannot extend the view ${id}`, error);
+      }
+    }
   },
   go(view, parameters) {
     location.hash = `${view}?${new URLSearchParams(parameters)}`;

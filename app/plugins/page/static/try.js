@@ -61,7 +61,9 @@ export function open(main, tools) {
       const create = CREATORS[model.takes];
       content = create({ tools, root: tools.root, go: tools.go, catalogue, model, message, area: main });
       content.model = model.name;
-      body.replaceChildren(...content.elements);
+      const parts = make("div");
+      body.replaceChildren(...content.elements, parts);
+      tools.extend(parts, { tools, catalogue, model });
     }
     if (parameters.has("score")) content.setScore?.(Number.parseFloat(parameters.get("score")));
     const sample = parameters.get("sample") ?? missingSample(model);

@@ -1,7 +1,9 @@
 """A plugin of a third party. It imports nothing of Charioteer but `charioteer.plugins`."""
 
+from pathlib import Path
+
 from acme.settings import AcmeCheckOptions, AcmeSettings
-from charioteer.plugins import Command, ModelSection, Plugin, Ref
+from charioteer.plugins import Command, ModelSection, Page, Plugin, Ref, View
 
 plugin = Plugin(
     api=1,
@@ -13,5 +15,10 @@ plugin = Plugin(
     command_options={"check": AcmeCheckOptions},
     runtimes=Ref("acme.runtime:RUNTIMES"),
     start=Ref("acme.start:start"),
+    page=Page(
+        folder=Path(__file__).parent / "static",
+        views=(View(id="acme", title="Acme", order=90),),
+        parts={"try": "acme_try.js"},
+    ),
     public={"acme_greeting": "acme.words"},
 )

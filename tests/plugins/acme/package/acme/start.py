@@ -1,4 +1,4 @@
-"""What the plugin adds to a server: a metric of finished requests, output parameters, and a route."""
+"""What the plugin adds to a server: a metric of finished requests, output parameters, a route and a view."""
 
 from litestar import get
 from prometheus_client import Counter
@@ -27,4 +27,9 @@ def start(host: Host) -> Parts:
     def greet() -> dict[str, object]:
         return {"greeting": greeting, "models": list(host.engine.registry.names)}
 
-    return Parts(observers=(Requests(counter),), annotators=(Greetings(greeting),), handlers=(greet,))
+    return Parts(
+        observers=(Requests(counter),),
+        annotators=(Greetings(greeting),),
+        handlers=(greet,),
+        views={"acme": lambda: {"greeting": greeting}},
+    )
