@@ -2,7 +2,7 @@
 
 Built-in plugins are the packages in `app/plugins/`. Others are installed distributions with an entry point of the group
 ``charioteer.plugins``. They load only if the operator names them (`--plugins`), because their code has all rights of
-the server. `app/core/plugins.py` reads these objects once, at start. No request reads them.
+the server. `app.core.plugins` reads these objects once, at start. No request reads them.
 """
 
 from __future__ import annotations

@@ -1,46 +1,34 @@
-"""The registry of plugins: which are loaded, which are skipped and why, and which could be enabled."""
+"""What core and the loaded plugins add together: settings, commands, runtimes, protocols and more."""
 
-import importlib
-import os
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from msgspec import Struct, defstruct, structs
+from msgspec import defstruct, structs
 
 from app.core.hooks import (
-    API,
     Command,
     ForeignFormat,
+    Host,
     ModelLoader,
     ModelSection,
+    Parts,
     Plugin,
     Protocols,
     Ref,
     Runtime,
     TaskSupport,
 )
+from app.core.plugin_loading import LoadedPlugins, PluginError, enabled, find
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from app.core.api import GrpcProtocol, HttpProtocol, Layout
     from app.core.settings.model import ModelSettings
     from app.core.settings.server import ModelOptions, ServerSettings
     from tasks.inference.parameters import Field
 
-GROUP = "charioteer.plugins"
-"""The group of entry points of third-party plugins."""
-
-VARIABLE = "CHARIOTEER_PLUGINS"
-"""The environment variable with the names of enabled third-party plugins, separated by commas. Child processes inherit
-it, so that they load the same plugins."""
-
-_ROOT = __name__.removesuffix(".core.plugins")
-"""`app`, or `charioteer.app` in a user's process."""
+T = TypeVar("T")
 
 # The settings of core are named, not imported: this module is below all others of core, so that these can ask it.
 _SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
@@ -51,47 +39,25 @@ _ADD_PARAMETERS = Ref["Callable[[Sequence[Field]], None]"]("tasks.inference.para
 _EXTENDED_GRPC = Ref[Any]("app.core.protocols.extension:ExtendedGrpc")
 
 
-class PluginError(Exception):
-    """A plugin cannot be loaded. The message names it and is for the operator."""
-
-
-class Skipped(Struct, frozen=True):
-    """A plugin that is not loaded, and the reason."""
-
-    plugin: Plugin
-    reason: str
-
-
-class Registry:
-    """Plugins in the order of their requirements.
+class Registry(LoadedPlugins):
+    """The loaded plugins, and what they add together.
 
     Properties that import what a hook names raise `PluginError` if a plugin raises, or if a name exists twice.
-
-    Attributes:
-        loaded: the plugins in use, by name.
-        skipped: the others, by name.
     """
-
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
-        self.loaded: dict[str, Plugin] = {}
-        self.skipped: dict[str, Skipped] = {}
-        self._owners: dict[tuple[str, str], str] = {}
-        for plugin in _ordered(plugins):
-            self._register(plugin)
 
     @cached_property
     def settings_class(self) -> "type[ServerSettings]":
         """Return the class of all options of ``serve``: those of core and of every plugin, in one object."""
-        parts = [part for plugin in self.loaded.values() for part in plugin.settings]
-        bases = (*reversed(parts), _SERVER_SETTINGS.load())
-        return dataclass(frozen=True, kw_only=True)(type("ServerSettings", bases, {}))
+        return self._composed_options(_SERVER_SETTINGS.load(), "settings")
 
     @cached_property
     def model_options_class(self) -> "type[ModelOptions]":
         """Return the class of the options of commands that load models: those of core and of every plugin."""
-        parts = [part for plugin in self.loaded.values() for part in plugin.model_options]
-        bases = (*reversed(parts), _MODEL_OPTIONS.load())
-        return dataclass(frozen=True, kw_only=True)(type("ModelOptions", bases, {}))
+        return self._composed_options(_MODEL_OPTIONS.load(), "model_options")
+
+    def _composed_options(self, base: type[T], hook: str) -> type[T]:
+        parts = [part for plugin in self.loaded.values() for part in getattr(plugin, hook)]
+        return dataclass(frozen=True, kw_only=True)(type(base.__name__, (*reversed(parts), base), {}))
 
     def model_options(self, **options: Any) -> "ModelOptions":
         """Return options of core and of plugins for models."""
@@ -104,27 +70,14 @@ class Registry:
         # Settings name task types and parameters, so that these must exist before the first settings are read.
         _ = self.task_types, self.parameters
         self._owners |= {("model setting", name): "core" for name in base.__struct_fields__}
-        added: list[Field] = []
-        for plugin in self.loaded.values():
-            added += self._section_fields(plugin, "model setting", plugin.model_settings)
-        composed = defstruct(
-            "ModelSettings",
-            added,
-            bases=(base,),
-            module=__name__,
-            frozen=True,
-            kw_only=True,
-            forbid_unknown_fields=True,
-        )
-        return cast("type[ModelSettings]", composed)
+        added = self._section_fields("model setting", "model_settings")
+        kinds: Any = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
+        return cast("Any", defstruct("ModelSettings", added, bases=(base,), module=__name__, **kinds))
 
     @cached_property
     def parameters(self) -> "Sequence[Field]":
         """Return the parameters of inputs that plugins add. From now on, the parameters of all tasks have them."""
-        added: list[Field] = []
-        for plugin in self.loaded.values():
-            added += self._section_fields(plugin, "parameter", plugin.parameters)
-        if added:
+        if added := self._section_fields("parameter", "parameters"):
             _ADD_PARAMETERS.load()(added)
         return added
 
@@ -176,14 +129,17 @@ class Registry:
         """Return the formats of other servers and frameworks."""
         return self._imported("formats", lambda item: [("file", name) for name in item.files])
 
-    def _section_fields(self, plugin: Plugin, kind: str, sections: Sequence[ModelSection]) -> "Sequence[Field]":
-        """Return the name, type and default of each field that sections add."""
+    def _section_fields(self, kind: str, hook: str) -> "Sequence[Field]":
+        """Return the name, type and default of each field that the sections of a hook add."""
         added: list[Field] = []
-        for section in sections:
-            values = section.type.load()
-            fields = [(item.name, item.type, item.default) for item in structs.fields(values)]
-            added += [(section.name, values, values())] if section.name else fields
-        self._own(plugin, [(kind, name) for name, _, _ in added])
+        for plugin in self.loaded.values():
+            sections: Sequence[ModelSection] = getattr(plugin, hook)
+            for section in sections:
+                values = _load(plugin, hook, section.type)
+                fields = [(item.name, item.type, item.default) for item in structs.fields(values)]
+                fields = [(section.name, values, values())] if section.name else fields
+                self._own(plugin, [(kind, name) for name, _, _ in fields])
+                added += fields
         return added
 
     def _imported(self, hook: str, names: Callable[[Any], Iterable[tuple[str, str]]]) -> Sequence[Any]:
@@ -191,49 +147,26 @@ class Registry:
         found: list[Any] = []
         for plugin in self.loaded.values():
             ref: Ref[Sequence[Any]] | None = getattr(plugin, hook)
-            if ref is None:
-                continue
-            try:
-                items = ref.load()
-            except Exception as error:
-                raise PluginError(f"plugin {plugin.name}: {hook}: {type(error).__name__}: {error}") from error
-            for item in items:
+            for item in () if ref is None else _load(plugin, hook, ref):
                 self._own(plugin, names(item))
-            found += items
+                found.append(item)
         return found
 
-    def advice(self, kind: str, name: str) -> str:
-        """Return the end of an error about an unknown name: which plugin would have it; "" if none may."""
-        for skipped in self.skipped.values():
-            if (kind, name) in _all_names(skipped.plugin):
-                return f"; the plugin {skipped.plugin.name} has it, but is not loaded: {skipped.reason}"
-        disabled = ", ".join(self.disabled())
-        return f"; plugins that are installed, but not enabled by --plugins: {disabled}" if disabled else ""
-
-    def disabled(self) -> Sequence[str]:
-        """Return the names of the installed third-party plugins that are not enabled."""
-        return sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
-
     def protocols(self, settings: "ServerSettings") -> Protocols:
-        """Return the enabled protocols of a server, with the endpoints and methods that plugins add to them.
-
-        Raises:
-            PluginError: if a name exists twice.
-        """
-        plugins = self.loaded.values()
+        """Return the enabled protocols of a server, with the endpoints and methods that plugins add to them."""
 
         def extended_http(protocol: "HttpProtocol") -> "HttpProtocol":
-            added = [plugin.endpoints[protocol.name].load() for plugin in plugins if protocol.name in plugin.endpoints]
+            added = self._added("endpoints", protocol.name)
             return _EXTENDED_HTTP.load()(protocol, added) if added else protocol
 
         def extended_grpc(protocol: "GrpcProtocol") -> "GrpcProtocol":
-            added = [plugin.methods[protocol.name].load() for plugin in plugins if protocol.name in plugin.methods]
+            added = self._added("methods", protocol.name)
             return _EXTENDED_GRPC.load()(protocol, added) if added else protocol
 
         found: list[Protocols] = []
-        for plugin in plugins:
+        for plugin in self.loaded.values():
             if plugin.protocols is not None:
-                protocols = plugin.protocols.load()(settings)
+                protocols = _load(plugin, "protocols", plugin.protocols)(settings)
                 self._own(plugin, _protocol_names(protocols))
                 found.append(protocols)
         return Protocols(
@@ -243,10 +176,25 @@ class Registry:
             grpc_ports={name: port for protocols in found for name, port in protocols.grpc_ports.items()},
         )
 
+    def start(self, host: Host) -> Sequence[Parts]:
+        """Return what plugins add to a server. An exception of a plugin gets a note with the plugin's name."""
+        parts: list[Parts] = []
+        for plugin in self.loaded.values():
+            try:
+                parts += [] if plugin.start is None else [plugin.start.load()(host)]
+            except Exception as error:
+                error.add_note(f"The plugin {plugin.name} could not start")
+                raise
+        return parts
+
     def extensions(self, point: str) -> Sequence[Any]:
         """Return what plugins add to an extension point of another plugin, such as ``conformance.protocols``."""
-        refs = [plugin.extends[point] for plugin in self.loaded.values() if point in plugin.extends]
-        return [item for ref in refs for item in ref.load()]
+        return [item for items in self._added("extends", point) for item in items]
+
+    def _added(self, hook: str, name: str) -> Sequence[Any]:
+        """Return what a hook of plugins that is a mapping names for `name`."""
+        plugins = self.loaded.values()
+        return [_load(plugin, hook, getattr(plugin, hook)[name]) for plugin in plugins if name in getattr(plugin, hook)]
 
     @cached_property
     def public(self) -> Mapping[str, Ref[object]]:
@@ -255,72 +203,12 @@ class Registry:
             name: Ref(f"{module}:{name}") for plugin in self.loaded.values() for name, module in plugin.public.items()
         }
 
-    def owner(self, kind: str, name: str) -> str | None:
-        """Return the plugin that has a name of a kind (such as ``command``), or None."""
-        return self._owners.get((kind, name))
 
-    def skipped_owner(self, name: str) -> Skipped | None:
-        """Return the skipped plugin that has a name, such as that of a command or an option."""
-        return next(
-            (item for item in self.skipped.values() if any(name == own for _, own in _names(item.plugin))), None
-        )
-
-    def _register(self, plugin: Plugin) -> None:
-        """Load a plugin, or skip it with the reason. Built-in and third-party plugins both pass here.
-
-        Raises:
-            PluginError: if a name exists twice.
-        """
-        missing = [name for name in plugin.requires if name not in self.loaded]
-        if plugin.api != API:
-            reason = f"it was written for version {plugin.api} of the hooks, this is version {API}"
-        elif missing:
-            reason = f"it requires the plugin {missing[0]}, which is not loaded"
-        else:
-            self._own(plugin, _names(plugin))
-            self.loaded[plugin.name] = plugin
-            return
-        self.skipped[plugin.name] = Skipped(plugin, reason)
-
-    def _own(self, plugin: Plugin, names: Iterable[tuple[str, str]]) -> None:
-        for kind, name in names:
-            owner = self._owners.setdefault((kind, name), plugin.name)
-            if owner != plugin.name or (kind == "plugin" and name in self.loaded):
-                raise PluginError(f"plugin {plugin.name}: the plugin {owner} already has the {kind} {name}")
-
-
-def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
-    """Yield each name that only one plugin may have, with its kind."""
-    yield "plugin", plugin.name
-    for command in plugin.commands:
-        yield "command", command.name
-    for name in plugin.public:
-        yield "public name", name
-    for settings in (*plugin.settings, *plugin.model_options):
-        for field in fields(settings):
-            yield "option", f"--{field.name.replace('_', '-')}"
-    for command, kind in plugin.command_options.items():
-        for field in fields(kind):
-            yield f"option of {command}", f"--{field.name.replace('_', '-')}"
-    if plugin.page is not None:
-        for view in plugin.page.views:
-            yield "view", view.id
-        for protocol in plugin.page.requests:
-            yield "page request", protocol
-
-
-def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
-    """Yield the names of a plugin that is not loaded, also those that need an import, unless it fails."""
-    yield from _names(plugin)
-    for kind, sections in (("model setting", plugin.model_settings), ("parameter", plugin.parameters)):
-        for section in sections:
-            with suppress(Exception):
-                names = [section.name] if section.name else section.type.load().__struct_fields__
-                yield from ((kind, name) for name in names)
-    with suppress(Exception):
-        yield from (("task", str(item.task_type)) for item in (plugin.task_types.load() if plugin.task_types else ()))
-    with suppress(Exception):
-        yield from (("runtime", item.name) for item in (plugin.runtimes.load() if plugin.runtimes else ()))
+def _load(plugin: Plugin, hook: str, ref: Ref[T]) -> T:
+    try:
+        return ref.load()
+    except Exception as error:
+        raise PluginError(f"plugin {plugin.name}: {hook}: {type(error).__name__}: {error}") from error
 
 
 def _protocol_names(protocols: Protocols) -> Iterable[tuple[str, str]]:
@@ -328,80 +216,6 @@ def _protocol_names(protocols: Protocols) -> Iterable[tuple[str, str]]:
         yield "protocol", protocol.name
     for name in protocols.grpc_ports:
         yield "gRPC port", name
-
-
-def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
-    """Return core, and then plugins by name, each after those that it requires.
-
-    Raises:
-        PluginError: if plugins require each other in a circle.
-    """
-    pending = sorted(plugins, key=lambda plugin: (plugin.name != "core", plugin.name))
-    names = {plugin.name for plugin in pending}
-    ordered: list[Plugin] = []
-    while pending:
-        done = {plugin.name for plugin in ordered}
-        free = [plugin for plugin in pending if not (set(plugin.requires) & names) - done]
-        if not free:
-            raise PluginError(f"plugin {pending[0].name}: its requirements form a circle")
-        ordered += free
-        pending = [plugin for plugin in pending if plugin not in free]
-    return ordered
-
-
-def load(names: Sequence[str] = ()) -> Registry:
-    """Import the built-in plugins, and the installed ones in `names`.
-
-    Raises:
-        PluginError: naming a plugin that is not installed, raises, or has a name that exists already.
-    """
-    packages = ((f"{_ROOT}.core", "core"), *_built_in())
-    plugins = [_checked(importlib.import_module(module), name) for module, name in packages]
-    if names:
-        entries = installed()
-        for name in dict.fromkeys(names):
-            if name not in entries:
-                known = ", ".join(sorted(entries)) or "none"
-                raise PluginError(f"--plugins: no plugin {name!r} is installed; installed are: {known}")
-            plugins.append(_load_entry(entries[name]))
-    return Registry(plugins)
-
-
-def installed() -> Mapping[str, "EntryPoint"]:
-    """Return the entry points of the installed third-party plugins by name, whether they are enabled or not."""
-    # Import late: few servers have such plugins, and the command line starts faster.
-    from importlib.metadata import entry_points
-
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
-
-
-def _built_in() -> Sequence[tuple[str, str]]:
-    """Return the module and the name of each package in `app/plugins/`. A missing folder has none."""
-    try:
-        package = importlib.import_module(f"{_ROOT}.plugins")
-    except ModuleNotFoundError:
-        return ()
-    return [(f"{_ROOT}.plugins.{module.name}", module.name) for module in pkgutil.iter_modules(package.__path__)]
-
-
-def _load_entry(entry: "EntryPoint") -> Plugin:
-    try:
-        module = entry.load()
-    except Exception as error:
-        raise PluginError(f"plugin {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
-    return _checked(module, entry.name)
-
-
-def _checked(module: Any, name: str) -> Plugin:
-    plugin = getattr(module, "plugin", module)
-    if not isinstance(plugin, Plugin) or plugin.name != name:
-        raise PluginError(f"plugin {name}: expected an object `plugin` of the class Plugin with this name")
-    return plugin
-
-
-def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:
-    """Return the names of the enabled third-party plugins."""
-    return [name for part in environment.get(VARIABLE, "").split(",") if (name := part.strip())]
 
 
 def __getattr__(name: str) -> Any:
@@ -423,6 +237,6 @@ def registry() -> Registry:
     """Return the plugins of this process. They are imported at the first call.
 
     Raises:
-        PluginError: as `load`.
+        PluginError: if a plugin cannot be loaded.
     """
-    return load(enabled())
+    return Registry(find(enabled()))

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from app.core.hooks import ModelSection, Plugin, Ref
-from app.core.plugins import PluginError, Registry, registry
+from app.core.plugin_loading import PluginError
+from app.core.plugins import Registry, registry
 from app.core.settings.model import ModelError, ModelSettings, read_settings
 
 

@@ -9,7 +9,8 @@ import pytest
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Plugin, Protocols, Ref
-from app.core.plugins import PluginError, Registry, registry
+from app.core.plugin_loading import PluginError
+from app.core.plugins import Registry, registry
 from app.core.protocols.grpc_protocol import GrpcMethods, unary_handler
 from app.core.protocols.protocol import Endpoint, HttpProtocol
 from app.core.settings.server import ServerSettings

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app.core.hooks import Plugin, Ref
-from app.core.plugins import PluginError, Registry, registry
+from app.core.plugin_loading import PluginError
+from app.core.plugins import Registry, registry
 from app.core.runtimes.onnxruntime.layouts.layout import Layout
 from app.core.runtimes.runtime import ModuleRuntime
 from tasks.task import TaskType

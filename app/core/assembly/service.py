@@ -94,7 +94,7 @@ class Service:
         self.port_names = [listener.name for listener in listeners]
         self._ports: dict[str, Listener] = {}
         self.views: dict[str, Callable[[], object] | None] = {}
-        self._parts = [plugin.start.load()(self) for plugin in registry().loaded.values() if plugin.start is not None]
+        self._parts = registry().start(self)
         for parts in self._parts:
             self.engine.attach(parts)
             self.views |= parts.views

@@ -13,7 +13,8 @@ from cyclopts import App, CycloptsError, Parameter, UnknownCommandError, Unknown
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted
-from app.core.plugins import VARIABLE, PluginError, registry
+from app.core.plugin_loading import VARIABLE, PluginError
+from app.core.plugins import registry
 from app.core.settings.environment import check_finite
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError

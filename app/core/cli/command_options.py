@@ -9,7 +9,8 @@ from typing import Any
 from cyclopts import App
 
 from app.core.hooks import Ref
-from app.core.plugins import PluginError, registry
+from app.core.plugin_loading import PluginError
+from app.core.plugins import registry
 from app.core.settings.command_options import VALUES
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from app.core.engine.models.memory import resident_bytes
-from app.core.plugins import VARIABLE
+from app.core.plugin_loading import VARIABLE
 from app.core.runtimes.remote import ModelUnavailable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.isolation.messages import InvalidMessageError, receive, send

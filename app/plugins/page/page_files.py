@@ -9,7 +9,7 @@ import msgspec
 from litestar import Response
 
 from app.core.hooks import Page, View
-from app.core.plugins import PluginError
+from app.core.plugin_loading import PluginError
 from app.core.protocols.protocol import HttpRequest
 from app.core.settings.server import DEMO_IMAGES
 from tasks.task import Geometry, TaskType, all_task_types

@@ -13,7 +13,8 @@ from litestar.testing import TestClient
 
 from app.core.engine.engine import Engine
 from app.core.hooks import Page
-from app.core.plugins import PluginError, registry
+from app.core.plugin_loading import PluginError
+from app.core.plugins import registry
 from app.plugins.page.page import WebPage
 from app.plugins.page.page_files import read_files
 from app.plugins.page.trends import Trends

@@ -1,0 +1,209 @@
+"""Find plugins: which are loaded, which are skipped and why, and which could be enabled."""
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from app.core.hooks import API, Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "charioteer.plugins"
+"""The group of entry points of third-party plugins."""
+
+VARIABLE = "CHARIOTEER_PLUGINS"
+"""The environment variable with the names of enabled third-party plugins, separated by commas. Child processes inherit
+it, so that they load the same plugins."""
+
+_ROOT = __name__.removesuffix(".core.plugin_loading")
+"""`app`, or `charioteer.app` in a user's process."""
+
+
+class PluginError(Exception):
+    """A plugin cannot be loaded. The message names it and is for the operator."""
+
+
+class Skipped(Struct, frozen=True):
+    """A plugin that is not loaded, and the reason."""
+
+    plugin: Plugin
+    reason: str
+
+
+class LoadedPlugins:
+    """Plugins in the order of their requirements, and the names that they have.
+
+    Attributes:
+        loaded: the plugins in use, by name.
+        skipped: the others, by name.
+
+    Raises:
+        PluginError: if a name exists twice, or plugins require each other in a circle.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        self.loaded: dict[str, Plugin] = {}
+        self.skipped: dict[str, Skipped] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        for plugin in _ordered(plugins):
+            self._register(plugin)
+
+    def advice(self, kind: str, name: str) -> str:
+        """Return the end of an error about an unknown name: which plugin would have it; "" if none may."""
+        if (skipped := self.skipped_owner(name, kind)) is not None:
+            return f"; the plugin {skipped.plugin.name} has it, but is not loaded: {skipped.reason}"
+        disabled = ", ".join(self.disabled())
+        return f"; plugins that are installed, but not enabled by --plugins: {disabled}" if disabled else ""
+
+    def disabled(self) -> Sequence[str]:
+        """Return the names of the installed third-party plugins that are not enabled."""
+        return sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
+
+    def owner(self, kind: str, name: str) -> str | None:
+        """Return the plugin that has a name of a kind (such as ``command``), or None."""
+        return self._owners.get((kind, name))
+
+    def skipped_owner(self, name: str, kind: str | None = None) -> Skipped | None:
+        """Return the skipped plugin that has a name of a kind; by default of any kind, such as command or option."""
+        for skipped in self.skipped.values():
+            if any(name == own and kind in (None, own_kind) for own_kind, own in _all_names(skipped.plugin)):
+                return skipped
+        return None
+
+    def _register(self, plugin: Plugin) -> None:
+        """Load a plugin, or skip it with the reason. Built-in and third-party plugins both pass here.
+
+        Raises:
+            PluginError: if a name exists twice.
+        """
+        missing = [name for name in plugin.requires if name not in self.loaded]
+        if plugin.api != API:
+            reason = f"it was written for version {plugin.api} of the hooks, this is version {API}"
+        elif missing:
+            reason = f"it requires the plugin {missing[0]}, which is not loaded"
+        else:
+            self._own(plugin, _names(plugin))
+            self.loaded[plugin.name] = plugin
+            return
+        self.skipped[plugin.name] = Skipped(plugin, reason)
+
+    def _own(self, plugin: Plugin, names: Iterable[tuple[str, str]]) -> None:
+        for kind, name in names:
+            owner = self._owners.setdefault((kind, name), plugin.name)
+            if owner != plugin.name or (kind == "plugin" and name in self.loaded):
+                raise PluginError(f"plugin {plugin.name}: the plugin {owner} already has the {kind} {name}")
+
+
+def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
+    """Yield each name that only one plugin may have, with its kind."""
+    yield "plugin", plugin.name
+    for command in plugin.commands:
+        yield "command", command.name
+    for name in plugin.public:
+        yield "public name", name
+    for settings in (*plugin.settings, *plugin.model_options):
+        for field in fields(settings):
+            yield "option", f"--{field.name.replace('_', '-')}"
+    for command, kind in plugin.command_options.items():
+        for field in fields(kind):
+            yield f"option of {command}", f"--{field.name.replace('_', '-')}"
+    if plugin.page is not None:
+        for view in plugin.page.views:
+            yield "view", view.id
+        for protocol in plugin.page.requests:
+            yield "page request", protocol
+
+
+def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
+    """Yield the names of a plugin that is not loaded, also those that need an import, unless it fails."""
+    yield from _names(plugin)
+    for kind, sections in (("model setting", plugin.model_settings), ("parameter", plugin.parameters)):
+        for section in sections:
+            with suppress(Exception):
+                names = [section.name] if section.name else section.type.load().__struct_fields__
+                yield from ((kind, name) for name in names)
+    with suppress(Exception):
+        yield from (("task", str(item.task_type)) for item in (plugin.task_types.load() if plugin.task_types else ()))
+    with suppress(Exception):
+        yield from (("runtime", item.name) for item in (plugin.runtimes.load() if plugin.runtimes else ()))
+
+
+def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
+    """Return core, and then plugins by name, each after those that it requires.
+
+    Raises:
+        PluginError: if plugins require each other in a circle.
+    """
+    pending = sorted(plugins, key=lambda plugin: (plugin.name != "core", plugin.name))
+    names = {plugin.name for plugin in pending}
+    ordered: list[Plugin] = []
+    while pending:
+        done = {plugin.name for plugin in ordered}
+        free = [plugin for plugin in pending if not (set(plugin.requires) & names) - done]
+        if not free:
+            raise PluginError(f"plugin {pending[0].name}: its requirements form a circle")
+        ordered += free
+        pending = [plugin for plugin in pending if plugin not in free]
+    return ordered
+
+
+def find(names: Sequence[str] = ()) -> Sequence[Plugin]:
+    """Import the built-in plugins, and the installed ones in `names`.
+
+    Raises:
+        PluginError: naming a plugin that is not installed, raises, or has a name that exists already.
+    """
+    packages = ((f"{_ROOT}.core", "core"), *_built_in())
+    plugins = [_checked(importlib.import_module(module), name) for module, name in packages]
+    if names:
+        entries = installed()
+        for name in dict.fromkeys(names):
+            if name not in entries:
+                known = ", ".join(sorted(entries)) or "none"
+                raise PluginError(f"--plugins: no plugin {name!r} is installed; installed are: {known}")
+            plugins.append(_load_entry(entries[name]))
+    return plugins
+
+
+def installed() -> Mapping[str, "EntryPoint"]:
+    """Return the entry points of the installed third-party plugins by name, whether they are enabled or not."""
+    # Import late: few servers have such plugins, and the command line starts faster.
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _built_in() -> Sequence[tuple[str, str]]:
+    """Return the module and the name of each package in `app/plugins/`. A missing folder has none."""
+    try:
+        package = importlib.import_module(f"{_ROOT}.plugins")
+    except ModuleNotFoundError:
+        return ()
+    return [(f"{_ROOT}.plugins.{module.name}", module.name) for module in pkgutil.iter_modules(package.__path__)]
+
+
+def _load_entry(entry: "EntryPoint") -> Plugin:
+    try:
+        module = entry.load()
+    except Exception as error:
+        raise PluginError(f"plugin {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _checked(module, entry.name)
+
+
+def _checked(module: Any, name: str) -> Plugin:
+    plugin = getattr(module, "plugin", module)
+    if not isinstance(plugin, Plugin) or plugin.name != name:
+        raise PluginError(f"plugin {name}: expected an object `plugin` of the class Plugin with this name")
+    return plugin
+
+
+def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:
+    """Return the names of the enabled third-party plugins."""
+    return [name for part in environment.get(VARIABLE, "").split(",") if (name := part.strip())]
