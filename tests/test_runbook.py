@@ -40,7 +40,7 @@ _PROCESS_METRICS = {
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _INDIRECT_EVENTS = {
     "app/core/observers/request_log.py": ("inference", "explanation"),
-    "app/core/server/transport/server.py": ("second stop signal", "shutdown timed out"),
+    "app/core/server/serving.py": ("second stop signal", "shutdown timed out"),
     "app/plugins/recording/recording_metrics.py": (
         "the store of recordings is behind; what does not fit the queue is not recorded",
     ),

@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -218,3 +219,13 @@ def test_killed_server_restarts_with_same_port_and_store(tmp_path: Path) -> None
             assert connection.execute("SELECT count(*) FROM inferences").fetchone() == (count,)
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         connection.close()
+
+
+def test_second_sigterm_soon_after_the_first_is_not_lost(gated: Gated) -> None:
+    with run_server(*gated.arguments, "--drain-timeout", "300") as server, open_request(server.address):
+        gated.wait_for_call()
+        server.process.terminate()
+        wait_until(lambda: any('"stopping"' in line for line in server.log))
+        threading.Event().wait(0.05)
+        server.process.terminate()
+        assert server.wait() == 143

@@ -27,7 +27,7 @@ from app.core.server.auth.grpc_access import GrpcAccess
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.grpc.interceptors import CallShedder
 from app.core.server.grpc.server import GrpcServer
-from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.server.http.asgi import Entry, create_app, create_listener_app
 from app.core.server.http.cross_site import (
     ANY_ORIGIN,
     allowed_hosts,
@@ -35,13 +35,10 @@ from app.core.server.http.cross_site import (
     find_state_changing_paths,
     reject_cross_site,
 )
-from app.core.server.http.direct_request import DirectRoutes
 from app.core.server.http.errors import refusal_body_builder
 from app.core.server.process import ModelLoading, polling
 from app.core.server.process_setup import releasing_memory
-from app.core.server.transport.connection_table import Listener, open_connection_table
-from app.core.server.transport.load_shedding import RouteTable, inference_routes
-from app.core.server.transport.server import ShutdownHooks
+from app.core.server.serving import Listener, ShutdownHooks, open_transport
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
@@ -71,7 +68,7 @@ class Service:
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         self.settings = settings
         self.metrics = metrics = CollectorRegistry()
-        self.connections = open_connection_table(settings, metrics)
+        self.transport = open_transport(settings, metrics)
         self._drain_deadline: float | None = None
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [
@@ -111,20 +108,22 @@ class Service:
         if settings.grpc:
             self.grpc = self._create_grpc(enabled, access_control)
         max_bytes = settings.max_request_bytes
-        self.state_changing_paths = find_state_changing_paths(protocols, self.engine)
         guard = partial(
-            reject_cross_site, state_changing_paths=self.state_changing_paths, hosts=allowed_hosts(settings)
+            reject_cross_site,
+            state_changing_paths=find_state_changing_paths(protocols, self.engine),
+            hosts=allowed_hosts(settings),
         )
-        self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
         for port in enabled.ports:
             listener = port.protocol
-            # With any origin, the protocol writes its own CORS headers.
-            named_origins: Sequence[str] = () if ANY_ORIGIN in port.origins else port.origins
-            app = create_listener_app(self.engine, listener, max_bytes, access, named_origins)
-            refusal = refusal_body_builder([listener], self.engine)
-            guarded_app = guard(app, origins=port.origins, refusal=refusal)
-            routes = RouteTable(inference_routes(self.engine, [listener], secured=self.authenticates), end="")
-            self._ports[listener.name] = Listener(app=guarded_app, routes=routes, name=listener.title, port=port.port)
+            entry = Entry(
+                guard=partial(guard, origins=port.origins, refusal=refusal_body_builder([listener], self.engine)),
+                bodies=self.transport.bodies,
+                # With any origin, the protocol writes its own CORS headers.
+                origins=() if ANY_ORIGIN in port.origins else port.origins,
+                write_timeout=settings.write_timeout,
+            )
+            app = create_listener_app(self.engine, listener, max_bytes, access, entry)
+            self._ports[listener.name] = Listener(app=app, name=listener.title, port=port.port)
         self.home = _only([parts.home for parts in self._parts], "answer /")
         self.app = create_app(
             self.engine,
@@ -135,15 +134,17 @@ class Service:
             listeners,
             self.home,
             access,
-            origins,
+            Entry(
+                guard=partial(guard, origins=origins, refusal=refusal_body_builder(protocols, self.engine)),
+                bodies=self.transport.bodies,
+                origins=origins,
+                write_timeout=settings.write_timeout,
+            ),
             [handler for parts in self._parts for handler in parts.handlers],
             [operation for parts in self._parts for operation in parts.operations],
             [prefix for parts in self._parts for prefix in parts.costly_prefixes],
         )
-        guarded_app = guard(self.app, origins=origins, refusal=refusal_body_builder(protocols, self.engine))
-        routes = inference_routes(self.engine, protocols, secured=self.authenticates)
-        main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
-        self.listeners = [main_listener, *self._ports.values()]
+        self.listeners = [Listener(app=self.app, port=settings.port), *self._ports.values()]
 
     def port(self, name: str) -> Listener:
         """Return the port of a protocol."""
@@ -154,14 +155,13 @@ class Service:
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, services)]
         if access_control is not None:
             interceptors.append(GrpcAccess(access_control, services))
-        certificates = self.connections.certificates
         return GrpcServer(
             self.engine,
             services,
             self.settings,
             more_ports=protocols.grpc_ports,
             interceptors=interceptors,
-            certificates=certificates,
+            certificates=self.transport.certificates,
         )
 
     @property

@@ -48,7 +48,7 @@ def config(
         values |= getattr(part, "__dict__", {})
     shown = table("option", "value", "from", "environment variable")
     for argument in arguments:
-        if everything or argument.tokens:
+        if (everything and argument.parameter.show is not False) or argument.tokens:
             field, names = argument.field_info.name, argument.parameter.env_var or ()
             value = values.get(field, argument.field_info.default)
             cells = argument.name, _shown(field, value), _source(argument), ", ".join(names)
@@ -92,7 +92,7 @@ def environment_schema() -> dict[str, Any]:
     command.default(serve)
     properties: dict[str, Any] = {}
     for argument in command.assemble_argument_collection(parse_docstring=True):
-        if names := tuple(argument.parameter.env_var or ()):
+        if argument.parameter.show is not False and (names := tuple(argument.parameter.env_var or ())):
             properties[names[0]] = _variable(argument, names)
             description = f"Another name for {names[0]}, used when {names[0]} is not set."
             alias = {"description": description, "$ref": f"#/properties/{names[0]}"}

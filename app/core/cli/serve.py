@@ -24,7 +24,7 @@ from cyclopts.config import Toml
 from app.core.cli.command_options import added_parameters
 from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
-from app.core.settings.network import AccessSettings, ListeningSettings, TransportSettings
+from app.core.settings.network import AccessSettings, ListeningSettings, RemovedSettings, TransportSettings
 from app.core.settings.server import (
     LimitSettings,
     ModelOptions,
@@ -53,6 +53,7 @@ def serve(
     transport: TransportSettings | None = None,
     limits: LimitSettings | None = None,
     operation: OperationSettings | None = None,
+    removed: RemovedSettings | None = None,
     *,
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
     **plugin_settings: object,
@@ -68,10 +69,10 @@ def serve(
     from app.core.assembly.models import find_models
     from app.core.assembly.service import Service
     from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
+    from app.core.server.listen import ListenError
     from app.core.server.logs.output import configure_logging
     from app.core.server.process import run
     from app.core.server.process_setup import configure_process, handle_other_signals
-    from app.core.server.transport.acceptor import ListenError
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
     handle_other_signals()
@@ -82,6 +83,9 @@ def serve(
     if any(variable.startswith(_PREFIX) for variable in os.environ):
         for variable, nearest in unknown_variables(command.assemble_argument_collection()):
             _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
+    for option in removed.used if removed else ():
+        reason = "a proxy has this limit, see docs/deployment.md; the option goes with the next release"
+        _logger.warning("option without effect", extra={"option": option, "reason": reason})
     service = Service(settings, lambda: find_models(models or ModelOptions()))
     check_bind_policy(settings, authenticates=service.authenticates)
     warn_about_clear_text(settings, authenticates=service.authenticates)
@@ -115,7 +119,7 @@ def serve(
             settings.host,
             service.loading,
             service.grpc,
-            service.connections,
+            service.transport,
             announce,
             service.shutdown_hooks,
             service.app.lifespan(),

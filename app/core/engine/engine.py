@@ -52,7 +52,7 @@ class Engine(Readiness):
 
     Attributes:
         extensions: names of extensions of the Open Inference Protocol that plugins add.
-        track_arrival: count a request whose body is arriving, for `overload`; call the result when it is complete.
+        arriving: while entered, count a request whose body arrives, for `overload`.
         has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
         count_stream: count a client's stream while it is open, in addition to its requests, as `ClientLimit.slot`.
         report_refused_unread: report requests that were refused before they were read, without recording them.
@@ -84,7 +84,7 @@ class Engine(Readiness):
         )
         self._queue_limits = queue_limits
         self._lanes: dict[str, Lane] = {}
-        self.track_arrival = self._admission.track_arrival
+        self.arriving = self._admission.arriving
         self.has_idle_worker = self._admission.has_idle_worker
         self.count_stream = clients.slot
         self.report_refused_unread = self._executor.report_refused_unread
@@ -277,15 +277,6 @@ class Engine(Readiness):
         """
         queue = self.registry.only_model if model_name is None else self.registry.known_name(model_name)
         return self._admission.overload(queue)
-
-    def check_capacity(self, context: RequestContext, model_name: str) -> None:
-        """Refuse a request now if it would be refused after its body is read.
-
-        Raises:
-            InferenceError: OVERLOADED.
-        """
-        if (error := self._admission.refusal(self.registry.known_name(model_name))) is not None:
-            raise self.report_refused(context, error, model_name)
 
     def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before its work. Return `error` for the caller to raise."""

@@ -1,6 +1,6 @@
 """One inference request of an HTTP protocol: how its body is decoded and its response encoded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
 JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
 
 PROMETHEUS = CONTENT_TYPE_LATEST.removesuffix("; charset=utf-8")
 """The media type of Prometheus' text format, without the charset, which Litestar adds to every text."""
@@ -22,12 +23,14 @@ class InferenceHead(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         target: the segment of the path with the model's name; empty if the path has none.
         version: the version in the path, None if it has none.
+        label: the label of a version in the path, None if it has none.
         headers: names in lower case.
         query: the query of the URL, still encoded; only for endpoints that declare one.
     """
 
     target: str
     version: str | None = None
+    label: str | None = None
     headers: Mapping[str, str]
     query: str = ""
 
@@ -70,6 +73,43 @@ def _unchanged(error: InferenceError) -> InferenceError:
     return error
 
 
+class HandledCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An inference that the workers of inferences do not answer, such as one with an explanation of its answer.
+
+    Attributes:
+        handle: answers it; called as `Engine.handle`, and with the engine before those arguments.
+        encode: encodes what `handle` passes to it, in a worker.
+        map_error_path: returns an error with its path in terms of the protocol.
+    """
+
+    model_name: str
+    handle: Callable[..., Awaitable[HttpAnswer]]
+    decode: Callable[[], InferenceRequest]
+    encode: Callable[..., HttpAnswer]
+    map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
+
+
+def _no_end() -> bytes:
+    return b""
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An inference whose answer is sent in parts, the first one before the status is known to be 200.
+
+    Attributes:
+        outputs: the parts; empty ones are left out. Nothing happens before the first one is requested.
+        encode_error: encodes an error behind the first part.
+        encode_end: returns what follows the last part.
+        map_error_path: returns an error with its path in terms of the protocol.
+    """
+
+    outputs: AsyncGenerator[bytes]
+    encode_error: Callable[[InferenceError], bytes]
+    encode_end: Callable[[], bytes] = _no_end
+    media_type: str = EVENT_STREAM
+    map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
+
+
 class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An `InferenceCall` of functions, for a protocol whose encoding needs nothing from the request."""
 
@@ -82,3 +122,6 @@ class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def media_type_of(content_type: str) -> str:
     """Return `content_type` without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
+
+
+StartedCall = InferenceCall | HandledCall | Stream

@@ -1,6 +1,6 @@
 """The interface of an HTTP protocol."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -10,8 +10,8 @@ from litestar import Request, Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
-from tasks.inference.error import InferenceError
+from app.core.protocols.inference_call import HttpAnswer, InferenceHead, StartedCall
+from tasks.inference.error import ErrorKind, InferenceError
 
 Permission = Literal["open", "infer", "read", "admin"]
 """``infer``: run models and read their metadata. ``read``: see recordings and other server data. ``admin``: change
@@ -38,7 +38,7 @@ class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, object] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
-StartCall = Callable[[InferenceHead, bytes, RequestContext], InferenceCall | None]
+StartCall = Callable[[InferenceHead, bytes, RequestContext], StartedCall | Coroutine[Any, Any, StartedCall]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, eq=False):
@@ -57,13 +57,15 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
         answer_media_types: media types of answers only, such as server-sent events.
         body_required: whether a request with `body` must have one.
         failures: HTTP statuses of errors.
+        statuses: HTTP statuses of kinds of errors, if they differ from those of `app.core.protocols.status`.
         permission: the permission that a client needs; ``admin`` by default.
         changes_state: whether it changes the server's state although its method is GET.
         handle: returns the response or an object to send as JSON, or awaits one of them. Raises an
-            `InferenceError`, which the server formats for the protocol. None for an inference that only `start`
-            answers, and for a protocol with its own port.
-        start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
-            Returns None for a request that `handle` must answer, such as one with a streamed answer.
+            `InferenceError`, which the server formats for the protocol. None for an inference, and for a protocol with
+            its own port.
+        start: for an inference, creates its call from the head and the decompressed body, or raises an
+            `InferenceError`. It may be a coroutine, for work that would block the event loop. None for other
+            operations.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
         queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
             While that queue is full, requests are rejected before their body is read. None for other operations.
@@ -81,6 +83,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     answer_media_types: Sequence[str] = ()
     body_required: bool = True
     failures: Sequence[int] = ()
+    statuses: Mapping[ErrorKind, int] = msgspec.field(default_factory=dict[ErrorKind, int])
     permission: Permission = "admin"
     changes_state: bool = False
     handle: Callable[[HttpRequest], object] | None = None
@@ -128,7 +131,8 @@ class HttpProtocol(Protocol):
 class HttpListener(HttpProtocol, Protocol):
     """A protocol with its own port, where it handles every request.
 
-    Its endpoints describe it in OpenAPI. Usual inferences may be answered by their `start`, without the handler.
+    Its endpoints describe it in OpenAPI. Those with `start` answer inferences: their paths are compared as received,
+    percent-encoded and without a query, in any case but that of the verb. The handler answers all other requests.
 
     Attributes:
         title: the name in the start message and in OpenAPI.

@@ -3,10 +3,7 @@
 import math
 from collections.abc import Mapping
 from contextvars import ContextVar
-from functools import partial
-from typing import Any
 
-from litestar import Request
 from litestar.types import Message, Scope
 
 from app.core.engine.request_context import RequestContext
@@ -35,16 +32,6 @@ CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
 def valid_id(value: str | None) -> str | None:
     """Return an id or a trace as the client sent it; None if it is too long for logs and responses."""
     return value if value and len(value) <= _MAX_ID_LENGTH else None
-
-
-def read_request_info(request: Request[Any, Any, Any], protocol: str) -> RequestContext:
-    """Return information about `request`. If it has no id, make one, which the response also carries."""
-    context = new_context(request.headers, protocol, address_of(request.scope))
-    context.response_headers[REQUEST_ID_HEADER] = context.request_id
-    request.scope["state"][_STATE_KEY] = context.response_headers
-    context.disconnected = partial(wait_for_disconnect, request)
-    context.client = CLIENT.get()
-    return context
 
 
 def new_context(headers: Mapping[str, str], protocol: str, address: str) -> RequestContext:
@@ -89,16 +76,14 @@ def _timeout_of(headers: Mapping[str, str]) -> float:
     return seconds if seconds >= 0 else math.nan
 
 
-async def wait_for_disconnect(request: Request[Any, Any, Any]) -> None:
-    """Wait until the client of `request` disconnects. Call it only after the body was read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def pending_headers(scope: Scope) -> Mapping[str, str]:
+    """Return the headers that `set_response_header` added so far."""
+    return scope["state"].get(_STATE_KEY, {})
 
 
 def get_response_header(scope: Scope, name: str) -> str:
     """Return the value that the response will have for a header; empty if none is set yet."""
-    response_headers: dict[str, str] = scope["state"].get(_STATE_KEY, {})
-    return response_headers.get(name, "")
+    return pending_headers(scope).get(name, "")
 
 
 async def add_id_headers(message: Message, scope: Scope) -> None:
@@ -108,11 +93,10 @@ async def add_id_headers(message: Message, scope: Scope) -> None:
     id_headers = {
         name: value for name, value in scope["headers"] if name in _ID_HEADERS and 0 < len(value) <= _MAX_ID_LENGTH
     }
-    pending: dict[str, str] = scope["state"].get(_STATE_KEY, {})
-    pending_headers = {name.encode("latin-1"): value.encode("latin-1") for name, value in pending.items()}
+    pending = {name.encode("latin-1"): value.encode("latin-1") for name, value in pending_headers(scope).items()}
     # A mounted application may have set some of them.
     present = {name for name, _ in message["headers"]}
-    missing = [header for header in {**pending_headers, **id_headers}.items() if header[0] not in present]
+    missing = [header for header in {**pending, **id_headers}.items() if header[0] not in present]
     message["headers"] = [*message["headers"], *missing]
 
 

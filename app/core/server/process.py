@@ -11,10 +11,9 @@ from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.server.grpc.server import GrpcServer
+from app.core.server.listen import ListenError, connectable_host, open_listen_socket
 from app.core.server.process_setup import freeze_garbage, running
-from app.core.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
-from app.core.server.transport.connection_table import ConnectionTable, Listener
-from app.core.server.transport.server import HttpServer, ShutdownHooks
+from app.core.server.serving import HttpServer, Listener, ShutdownHooks, Transport
 from app.core.settings.model import ModelSource
 
 _logger = logging.getLogger(__name__)
@@ -110,7 +109,7 @@ def run(
     host: str,
     loading: ModelLoading,
     grpc: GrpcServer | None,
-    connections: ConnectionTable,
+    transport: Transport,
     announce: Callable[[str, Mapping[str, str]], None],
     shutdown_hooks: ShutdownHooks,
     lifespan: AbstractAsyncContextManager[None],
@@ -134,7 +133,7 @@ def run(
         if not any_ready:
             server.should_exit = True
             return
-        address = f"{connections.scheme}://{connectable_host(host)}"
+        address = f"{transport.scheme}://{connectable_host(host)}"
         addresses_by_name = {listener.name: f"{address}:{listener.port}" for listener in listeners[1:]}
         if grpc is not None:
             addresses_by_name = {"gRPC": f"{connectable_host(host)}:{grpc.port}", **addresses_by_name}
@@ -152,9 +151,9 @@ def run(
             if shared_ports:
                 raise ListenError(host, min(shared_ports), "HTTP and gRPC need different ports")
             grpc.check_addresses()
-        server = HttpServer(connections, shutdown_hooks, lifespan)
+        server = HttpServer(listeners, transport, shutdown_hooks, lifespan)
         try:
-            server.run(list(zip(listen_sockets, listeners, strict=True)))
+            server.run_on(listen_sockets)
         except Exception:
             # The lifespan of the application wraps its errors.
             if grpc is not None and grpc.failure is not None:

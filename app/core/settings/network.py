@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeInt, Port, PositiveFloat, PositiveInt
+from cyclopts.types import Port, PositiveFloat, PositiveInt
 
 from app.core.settings.environment import ACCESS, LIMITS, NETWORK, TLS, environment
 
@@ -76,19 +76,16 @@ class TransportSettings:
     """Certificate authorities (PEM); clients must then present a certificate from one of them."""
 
     handshake_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HANDSHAKE_TIMEOUT", group=TLS)] = 10.0
-    """Timeout of the TLS handshake, and of the HTTP/2 handshake for gRPC, in seconds."""
+    """Timeout of the TLS and HTTP/2 handshakes of gRPC, in seconds."""
 
     header_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HEADER_TIMEOUT")] = 10.0
     """Timeout for the headers of a request, in seconds."""
 
     body_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_BODY_TIMEOUT")] = 30.0
-    """Timeout for a body in seconds; extended while the body arrives at the lowest rate or faster."""
+    """Timeout for a body in seconds; extended while the body arrives at 1,024 bytes a second or faster."""
 
     write_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_WRITE_TIMEOUT")] = 30.0
-    """Timeout for sending a response in seconds; extended while the client reads at the lowest rate or faster."""
-
-    lowest_rate: Annotated[NonNegativeInt, environment("CHARIOTEER_LOWEST_RATE")] = 1024
-    """Minimum bytes per second of a client that sends or reads; 0 for any progress."""
+    """Seconds that a client may leave a response unread; then its connection is closed."""
 
     keep_alive_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_KEEP_ALIVE_TIMEOUT")] = 75.0
     """Seconds that an idle connection stays open for its first or next request."""
@@ -96,18 +93,27 @@ class TransportSettings:
     max_header_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_HEADER_BYTES")] = 64 * 1024
     """Maximum bytes of the request line and headers, or of gRPC metadata; more get 431."""
 
-    max_header_fields: Annotated[PositiveInt, environment("CHARIOTEER_MAX_HEADER_FIELDS")] = 256
-    """Maximum number of headers; more get 431."""
-
     max_connections: Annotated[PositiveInt | None, environment("CHARIOTEER_MAX_CONNECTIONS")] = None
     """Maximum number of HTTP connections on all ports; further ones get 503. By default 10,000, or what the limit of
     open files allows."""
-
-    max_address_connections: Annotated[PositiveInt | None, environment("CHARIOTEER_MAX_ADDRESS_CONNECTIONS")] = None
-    """Maximum number of HTTP connections from one address; by default no separate limit."""
 
     max_received_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_RECEIVED_BYTES")] = 1024 * 1024 * 1024
     """Maximum bytes of all HTTP bodies in memory; above it, requests with more than a small body get 503."""
 
     max_grpc_streams: Annotated[PositiveInt, environment("CHARIOTEER_MAX_GRPC_STREAMS")] = 256
     """Maximum number of concurrent calls on one gRPC connection; the client queues further ones."""
+
+
+@Parameter(name="*", group=LIMITS)
+@dataclass(frozen=True, kw_only=True)
+class RemovedSettings:
+    """Options without an effect. They warn for one release, so that a server starts with its old settings."""
+
+    lowest_rate: Annotated[str | None, environment("CHARIOTEER_LOWEST_RATE", show=False)] = None
+    max_header_fields: Annotated[str | None, environment("CHARIOTEER_MAX_HEADER_FIELDS", show=False)] = None
+    max_address_connections: Annotated[str | None, environment("CHARIOTEER_MAX_ADDRESS_CONNECTIONS", show=False)] = None
+
+    @property
+    def used(self) -> list[str]:
+        """Return the names of those that are set."""
+        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None]

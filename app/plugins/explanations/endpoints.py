@@ -5,23 +5,14 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from litestar import Response
 
 from app.core.engine.engine import Engine
-from app.core.protocols.http_inference import read_head, read_inference_body, to_response
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.inference_call import HandledCall, HttpAnswer, InferenceHead
 from app.core.protocols.kserve_v1.codec import RequestCodec
-from app.core.protocols.kserve_v1.routes import KServeV1, create_codec, v1_inference
+from app.core.protocols.kserve_v1.routes import create_codec, v1_inference
 from app.core.protocols.kserve_v1.wire import WireAnswer
-from app.core.protocols.protocol import (
-    INFER_FAILURES,
-    Endpoint,
-    HttpRequest,
-    error_object,
-    json_response,
-    report_refusals,
-)
-from app.core.protocols.request_info import read_request_info
+from app.core.protocols.protocol import INFER_FAILURES, Endpoint
 from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.lane import Explanations, explain
 from app.plugins.explanations.wire import (
@@ -31,7 +22,7 @@ from app.plugins.explanations.wire import (
     wire_row_explanations,
     wire_text_explanations,
 )
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
@@ -99,27 +90,23 @@ def endpoints(engine: Engine) -> Sequence[Endpoint]:
         v1_inference(
             "Predict with a model, and explain which parts of the input led to each prediction",
             verb="explain",
-            handle=partial(_answer, engine),
+            start=partial(_start, engine),
             answer=WireExplainedAnswer,
             failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
+            statuses={ErrorKind.UNSUPPORTED: _NOT_IMPLEMENTED},
             # Explanations do not wait in the queue of a model.
             queue_model=None,
         )
     ]
 
 
-async def _answer(engine: Engine, request: HttpRequest) -> Response[bytes]:
-    context = read_request_info(request, KServeV1.name)
-    head = read_head(request)
-    body = await read_inference_body(request, engine, context, head.target, queued=False)
-    with report_refusals(engine, context, head.target):
-        inner = create_codec(engine, head, body, context)
+def _start(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> HandledCall:
+    inner = create_codec(engine, head, body, context)
     codec = ExplanationCodec(inner=inner)
-    try:
-        answer = await explain(engine, context, inner.model_name, codec.decode, codec.encode)
-    except InferenceError as error:
-        client_error = inner.map_error_path(error)
-        if client_error.kind is ErrorKind.UNSUPPORTED:
-            return json_response(error_object(client_error), _NOT_IMPLEMENTED)
-        raise client_error from None
-    return to_response(answer)
+    return HandledCall(
+        model_name=inner.model_name,
+        handle=explain,
+        decode=codec.decode,
+        encode=codec.encode,
+        map_error_path=inner.map_error_path,
+    )

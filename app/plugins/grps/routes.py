@@ -1,7 +1,7 @@
 """The REST routes of GRPS, under ``/grps/v1``."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,14 +11,8 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.http_inference import (
-    answer_call,
-    read_body,
-    read_head,
-    read_inference_body,
-    stream_call,
-)
-from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
+from app.core.protocols.http_inference import read_body
+from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, Stream, media_type_of
 from app.core.protocols.protocol import (
     Endpoint,
     HttpProtocol,
@@ -27,9 +21,7 @@ from app.core.protocols.protocol import (
     QueryParameter,
     infer_endpoint,
     json_response,
-    report_refusals,
 )
-from app.core.protocols.request_info import read_request_info
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.plugins.grps.codec import PredictCodec
 from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
@@ -77,10 +69,21 @@ class Grps(HttpProtocol):
     prefixes = ("/grps/v1",)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall | None:
+        def start(
+            head: InferenceHead, body: bytes, context: RequestContext
+        ) -> CodecCall | Stream | Coroutine[Any, Any, CodecCall | Stream]:
             query = _read_query(head.query)
-            if query.streaming or _may_stream(head, body):
-                return None
+            if query.streaming or head.headers.get(_STREAMING, "").lower() == "true":
+                return _start_stream(engine, head, body, query, context)
+            if _may_stream(head, body):
+                return start_later(head, body, query, context)
+            return _start(_codec(engine, head, body, query), query)
+
+        async def start_later(
+            head: InferenceHead, body: bytes, query: _Query, context: RequestContext
+        ) -> CodecCall | Stream:
+            if await asyncio.to_thread(asks_to_stream, body):
+                return _start_stream(engine, head, body, query, context)
             return _start(_codec(engine, head, body, query), query)
 
         plain_endpoints = [
@@ -103,7 +106,6 @@ class Grps(HttpProtocol):
         inference = infer_endpoint(
             "/grps/v1/infer/predict",
             "Infer with a model",
-            handle=partial(self._predict, engine),
             start=start,
             query=_QUERY,
             body=WireMessage,
@@ -118,23 +120,6 @@ class Grps(HttpProtocol):
 
     def routing_error(self, status: int, message: str, /) -> bytes:
         return encode_json(failure_message(status, message))
-
-    async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
-        context, head = read_request_info(request, self.name), read_head(request)
-        query = _read_query(head.query)
-        body = await read_inference_body(request, engine, context, query.model)
-        streaming = query.streaming or head.headers.get(_STREAMING, "").lower() == "true"
-        if not streaming and _may_stream(head, body):
-            streaming = await asyncio.to_thread(asks_to_stream, body)
-        with report_refusals(engine, context, query.model):
-            if streaming and query.as_ndarray:
-                raise invalid("Expected streaming or return-ndarray, got both", "query")
-            codec = _codec(engine, head, body, query)
-        call = _start(codec, query)
-        if not streaming:
-            return await answer_call(engine, context, call)
-        outputs = codec.stream(engine, context, query.model, encode_streamed)
-        return await stream_call(call, outputs, lambda error: encode_streamed(error_message(error)), media_type=_BINARY)
 
 
 async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -> Response[bytes]:
@@ -165,6 +150,18 @@ def _start(codec: PredictCodec, query: _Query) -> CodecCall:
         return HttpAnswer(content=encode_json(message, as_ndarray=query.as_ndarray))
 
     return CodecCall(model_name=query.model, decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
+
+
+def _start_stream(engine: Engine, head: InferenceHead, body: bytes, query: _Query, context: RequestContext) -> Stream:
+    if query.as_ndarray:
+        raise invalid("Expected streaming or return-ndarray, got both", "query")
+    codec = _codec(engine, head, body, query)
+    return Stream(
+        outputs=codec.stream(engine, context, query.model, encode_streamed),
+        encode_error=lambda error: encode_streamed(error_message(error)),
+        media_type=_BINARY,
+        map_error_path=codec.map_error_path,
+    )
 
 
 def _read_query(encoded: str) -> _Query:

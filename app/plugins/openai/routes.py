@@ -1,22 +1,19 @@
 """The routes of OpenAI's API, under ``/openai/v1`` and ``/v1``."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
-from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Protocols
-from app.core.protocols.http_inference import EVENT_STREAM, answer_call, read_inference_body, stream_call
-from app.core.protocols.inference_call import InferenceHead
+from app.core.protocols.inference_call import EVENT_STREAM, InferenceHead, Stream
 from app.core.protocols.kserve_v1.model_list import WireModel, is_listed, listed_models
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
-from app.core.protocols.request_info import read_request_info
 from app.core.protocols.status import http_status
 from app.core.settings.server import ServerSettings
 from app.core.wire.json_body import event
@@ -68,11 +65,28 @@ class OpenAI(HttpProtocol):
             registration, _ = find_model(engine, name, "answers with text or vectors", is_listed)
             return WireModel(id=registration.source.name)
 
-        def start(codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext) -> Codec | None:
+        def start(
+            codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext
+        ) -> Codec | Stream | Coroutine[Any, Any, Codec | Stream]:
             if len(body) > _MAX_INLINE_BYTES:
-                return None
-            name, is_streamed = _read_head(engine, body)
-            return None if is_streamed else codec_type(engine, body, name, context)
+                return start_later(codec_type, body, context)
+            return create(codec_type, body, context, *_read_head(engine, body))
+
+        async def start_later(codec_type: type[Codec], body: bytes, context: RequestContext) -> Codec | Stream:
+            return create(codec_type, body, context, *await asyncio.to_thread(_read_head, engine, body))
+
+        def create(
+            codec_type: type[Codec], body: bytes, context: RequestContext, name: str, is_streamed: bool
+        ) -> Codec | Stream:
+            codec = codec_type(engine, body, name, context)
+            if not is_streamed:
+                return codec
+            return Stream(
+                outputs=engine.stream_outputs(context, name, codec.decode, None, codec.encode_chunk),
+                encode_error=lambda error: event(_error_body(error)) + _DONE,
+                encode_end=lambda: codec.last_events + _DONE,
+                map_error_path=codec.map_error_path,
+            )
 
         def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
             return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
@@ -86,7 +100,6 @@ class OpenAI(HttpProtocol):
                 stream(
                     f"{prefix}/chat/completions",
                     "Continue a conversation",
-                    handle=partial(self._answer, engine, ChatCodec),
                     start=partial(start, ChatCodec),
                     body=WireChatRequest,
                     answer=WireAnswer,
@@ -94,7 +107,6 @@ class OpenAI(HttpProtocol):
                 stream(
                     f"{prefix}/completions",
                     "Continue a text",
-                    handle=partial(self._answer, engine, CompletionCodec),
                     start=partial(start, CompletionCodec),
                     body=WireCompletionRequest,
                     answer=WireAnswer,
@@ -128,21 +140,6 @@ class OpenAI(HttpProtocol):
 
     def routing_error(self, status: int, message: str, /) -> bytes:
         return _encode_error(status, message)
-
-    async def _answer(self, engine: Engine, codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
-        context = read_request_info(request, self.name)
-        body = await read_inference_body(request, engine, context, "")
-        if len(body) <= _MAX_INLINE_BYTES:
-            name, is_streamed = _read_head(engine, body)
-        else:
-            name, is_streamed = await asyncio.to_thread(_read_head, engine, body)
-        codec = codec_type(engine, body, name, context)
-        if not is_streamed:
-            return await answer_call(engine, context, codec)
-        events = engine.stream_outputs(context, name, codec.decode, None, codec.encode_chunk)
-        return await stream_call(
-            codec, events, lambda error: event(_error_body(error)) + _DONE, lambda: codec.last_events + _DONE
-        )
 
 
 def protocols(_: ServerSettings) -> Protocols:

@@ -25,7 +25,7 @@ from tasks.inference.error import invalid
 
 if TYPE_CHECKING:
     from app.core.server.grpc.server import GrpcServer
-    from app.core.server.transport.connection_table import Listener
+    from app.core.server.serving import Listener
 
 _INFER = "inference.GRPCInferenceService/ModelInfer"
 _TIMEOUT_SECONDS = 120

@@ -15,7 +15,6 @@ from app.core.engine.error_text import redact_paths
 from app.core.engine.models.registry import ModelState, Registration, Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
-from app.core.server.http.cross_site import cors_origins, reject_cross_site
 from app.core.server.logs.output import configure_logging
 from app.core.server.process_setup import configure_process
 from app.core.settings.model import ModelError, ModelSource
@@ -52,7 +51,6 @@ class Ingress:
         settings = server_settings(options.settings)
         configure_logging(settings.log_format)
         self._options = options
-        self._origins = cors_origins(settings)
         self._handles = handles
         self._sources: Sequence[ModelSource] = ()
         self._reconfigure_lock = asyncio.Lock()
@@ -62,8 +60,7 @@ class Ingress:
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        service = self._service
-        return reject_cross_site(service.app, state_changing_paths=service.state_changing_paths, origins=self._origins)
+        return self._service.app
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.

@@ -97,7 +97,9 @@ def server_settings(settings: Mapping[str, object]) -> ServerSettings:
         if name not in known:
             raise SettingsError(f"settings.{name}: Expected one of {', '.join(sorted(known))}")
     try:
-        converted = msgspec.convert({**settings, **_NOT_BEHIND_RAY}, kind, strict=False, dec_hook=_path)
+        # Ray's proxy passes on the host that its client named.
+        given = {"allowed_hosts": "*", **settings, **_NOT_BEHIND_RAY}
+        converted = msgspec.convert(given, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}") from None
 

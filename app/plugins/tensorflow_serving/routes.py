@@ -10,7 +10,7 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.http_inference import answer_call, error_answer, read_inference_body, to_response
+from app.core.protocols.http_inference import error_answer, to_response
 from app.core.protocols.inference_call import PROMETHEUS, HttpAnswer, InferenceHead
 from app.core.protocols.protocol import (
     INFER_FAILURES,
@@ -21,7 +21,6 @@ from app.core.protocols.protocol import (
     infer_endpoint,
     read_endpoint,
 )
-from app.core.protocols.request_info import read_request_info
 from app.plugins.tensorflow_serving.codec import TensorFlowRequestCodec
 from app.plugins.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics
 from app.plugins.tensorflow_serving.signatures import signature_definitions
@@ -37,6 +36,7 @@ from app.plugins.tensorflow_serving.targets import (
     loading_error,
     model_status,
     parse_target,
+    path_target,
     served_methods,
 )
 from app.plugins.tensorflow_serving.values import json_document
@@ -132,8 +132,7 @@ class TensorFlowServing(HttpListener):
                     path,
                     f"Ask a model to {verb}",
                     verb=verb,
-                    # Only the listener's handler reads versions and labels.
-                    start=None if suffix else partial(self._start, engine, verb),
+                    start=partial(self._start, engine, verb),
                     body=WirePredict if verb == "predict" else WireExamples,
                     answer=WirePredictions if verb == "predict" else WireResults,
                     failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
@@ -174,20 +173,15 @@ class TensorFlowServing(HttpListener):
                 allowed = "http://" in origin or "https://" in origin
                 headers = {**dict(self._headers), "Allow": ", ".join(served_methods(path))}
                 return Response(b"", status_code=200 if allowed else 400, headers=headers)
-            return await self._respond(engine, metrics, request, path)
+            return self._respond(engine, metrics, request, path)
 
         return handle
 
-    async def _respond(
-        self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, path: str
-    ) -> Response[bytes]:
+    def _respond(self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, path: str) -> Response[bytes]:
         started = time.perf_counter_ns()
         model, failure = "", None
         try:
             target = parse_target(request.method, path)
-            if target.verb in _INFERENCES:
-                # The engine reports inferences to the metrics.
-                return await self._infer(engine, request, target)
             model = target.model
             answer = HttpAnswer(content=self._description(engine, target), headers=self._headers)
         except InferenceError as error:
@@ -195,25 +189,16 @@ class TensorFlowServing(HttpListener):
         metrics.record_other(model, failure, time.perf_counter_ns() - started)
         return to_response(answer)
 
-    async def _infer(self, engine: Engine, request: HttpRequest, target: ModelTarget) -> Response[bytes]:
-        context = read_request_info(request, self.name)
-        try:
-            body = await read_inference_body(request, engine, context, target.model)
-            return await answer_call(engine, context, self._codec(engine, target, body, context))
-        except InferenceError as error:
-            return to_response(self.error_answer(error))
-
     def _start(
         self, engine: Engine, verb: Verb, head: InferenceHead, body: bytes, context: RequestContext
     ) -> TensorFlowRequestCodec:
-        return self._codec(engine, ModelTarget(model=head.target, verb=verb), body, context)
-
-    def _codec(
-        self, engine: Engine, target: ModelTarget, body: bytes, context: RequestContext
-    ) -> TensorFlowRequestCodec:
-        context.operation = target.verb
+        context.operation = verb
         return TensorFlowRequestCodec(
-            engine=engine, target=target, loading_error=self._loading_error, body=body, headers=self._headers
+            engine=engine,
+            target=path_target(head.target, head.version, head.label, verb),
+            loading_error=self._loading_error,
+            body=body,
+            headers=self._headers,
         )
 
     def _description(self, engine: Engine, target: ModelTarget) -> bytes:

@@ -87,6 +87,15 @@ def parse_target(method: str, path: str) -> ModelTarget:
     )
 
 
+def path_target(model: str, version: str | None, label: str | None, verb: Verb) -> ModelTarget:
+    """Return the target of the decoded segments of a path.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for a version that is too large.
+    """
+    return ModelTarget(model=model, version=None if version is None else _version(version), label=label, verb=verb)
+
+
 def served_methods(path: str) -> list[str]:
     """Return the methods that the API answers at `path`, sorted."""
     methods = ["OPTIONS"]

@@ -6,20 +6,17 @@ This server adds the image to the extension: `image`, base64 or a data URI, besi
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import msgspec
-from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
-from app.core.protocols.http_inference import EVENT_STREAM, read_inference_body, stream_call
-from app.core.protocols.inference_call import HttpAnswer, InferenceHead
+from app.core.protocols.inference_call import EVENT_STREAM, HttpAnswer, InferenceHead, Stream
 from app.core.protocols.kserve_v2.binary import read_timeout
 from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH
-from app.core.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint
-from app.core.protocols.request_info import read_request_info
+from app.core.protocols.protocol import Endpoint, error_object, infer_endpoint
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import event, read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
@@ -28,7 +25,6 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TextPrediction
 
-_PROTOCOL = "kserve-v2"
 _NO_PARAMETERS: Mapping[str, object] = {}
 _EITHER_IMAGE = "Expected either image or images"
 _NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")
@@ -75,13 +71,13 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     def generate(head: InferenceHead, body: bytes, _: RequestContext) -> _GenerateCall:
         return _GenerateCall(engine, head.target, head.version, body)
 
-    async def generate_stream(request: HttpRequest) -> Response[Any]:
-        context = read_request_info(request, _PROTOCOL)
-        name, version = request.path_params["target"], request.path_params.get("version")
-        body = await read_inference_body(request, engine, context, name)
-        call = _GenerateCall(engine, name, version, body)
-        events = engine.stream_outputs(context, name, call.decode, None, call.encode_chunk)
-        return await stream_call(call, events, lambda error: event(error_object(error)))
+    def generate_stream(head: InferenceHead, body: bytes, context: RequestContext) -> Stream:
+        call = generate(head, body, context)
+        return Stream(
+            outputs=engine.stream_outputs(context, call.model_name, call.decode, None, call.encode_chunk),
+            encode_error=lambda error: event(error_object(error)),
+            map_error_path=call.map_error_path,
+        )
 
     ask = "Ask a model about an image, or let it continue a text"
     endpoint = partial(infer_endpoint, body=WireGenerateRequest, answer=WireGenerateResponse)
@@ -93,7 +89,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
             endpoint(
                 f"{path}/generate_stream",
                 f"{ask}, with server-sent events",
-                handle=generate_stream,
+                start=generate_stream,
                 answer_media_types=(EVENT_STREAM,),
             ),
         )

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -18,9 +19,9 @@ from app.core.cli.config import config, environment_schema
 from app.core.cli.serve import command, serve, unknown_variables
 from app.core.plugins import registry
 from app.core.settings.network import ListeningSettings
-from app.core.settings.server import SettingsError
+from app.core.settings.server import DEMO_MODELS, SettingsError
 from tests.support.command_line import charioteer
-from tests.support.servers.server_process import ROOT
+from tests.support.servers.server_process import ROOT, run_server
 
 GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")
 
@@ -294,3 +295,13 @@ def test_every_alias_of_a_variable_is_read(name: str, value: int, monkeypatch: p
 def test_command_prints_the_schema() -> None:
     completed = subprocess.run([sys.executable, "-m", "app", "env-schema"], cwd=ROOT, capture_output=True, text=True)
     assert json.loads(completed.stdout) == json.loads(json.dumps(SCHEMA))
+
+
+def test_removed_options_warn_and_do_not_stop_the_start() -> None:
+    environment = {**os.environ, "CHARIOTEER_MAX_HEADER_FIELDS": "10"}
+    with run_server(
+        "--model", str(DEMO_MODELS / "half_plus_two"), "--lowest-rate", "5", environment=environment
+    ) as server:
+        assert server.address
+        lines = [json.loads(line) for line in server.log if "without effect" in line]
+        assert {line["option"] for line in lines} == {"--lowest-rate", "--max-header-fields"}

@@ -1,19 +1,16 @@
-"""Compressed requests and responses, and the end of streams."""
+"""Compressed requests and responses."""
 
-import asyncio
 import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import AsyncGenerator
-from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.protocols.http_inference import decompress, stream_call
+from app.core.protocols.http_inference import decompress
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.data.chariot import Client, image_input, items
 from tests.support.data.images import encode_base64, encode_image
@@ -78,23 +75,3 @@ def test_long_response_is_compressed_if_the_client_accepts_it(client: Client) ->
     assert responses["gzip"].headers["content-encoding"] == "gzip"
     assert "content-encoding" not in responses["identity"].headers
     assert items(responses["gzip"]) == items(responses["identity"])
-
-
-def test_outputs_of_a_stream_are_closed_when_its_response_ends() -> None:
-    closed: list[bool] = []
-
-    async def generate() -> AsyncGenerator[bytes]:
-        try:
-            yield b"a"
-            yield b"b"
-        finally:
-            closed.append(True)
-
-    async def run() -> None:
-        outputs, call = generate(), cast("Any", None)
-        response = await stream_call(call, outputs, encode_error=lambda error: str(error).encode())
-        assert response.background is not None
-        await response.background()
-        assert closed == [True]
-
-    asyncio.run(run())

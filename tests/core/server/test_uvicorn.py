@@ -7,7 +7,7 @@ import httpx
 import pytest
 import uvicorn
 
-from app.core.server.transport.acceptor import open_listen_socket
+from app.core.server.listen import open_listen_socket
 from tests.support.polling import wait_until
 from tests.support.servers.apps import app_with_models
 

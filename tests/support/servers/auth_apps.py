@@ -18,8 +18,8 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.server.grpc.server import GrpcServer
-from app.core.server.http.asgi import create_listener_app
-from app.core.server.transport.connection_table import Listener
+from app.core.server.http.asgi import Entry, create_listener_app
+from app.core.server.serving import Listener
 from app.core.settings.server import ServerSettings
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
@@ -100,7 +100,7 @@ def authenticated_app(
         max_bytes=MAX_REQUEST_BYTES,
         listeners=LISTENERS,
         access=http_access,
-        origins=origins,
+        entry=Entry(origins=origins),
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from typing import Any, cast
 
@@ -12,14 +12,18 @@ import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.http.bodies import BodyError
+from app.core.server.http.framing import refuse_bad_framing
+from app.core.server.http.inference_app import InferenceApp
+from app.core.server.listen import open_listen_socket
+from app.core.server.serving import HttpServer, Listener, ShutdownHooks, Transport
 from app.core.server.tls import Certificates
-from app.core.server.transport.acceptor import open_listen_socket
-from app.core.server.transport.connection_table import ConnectionTable, Listener
-from app.core.server.transport.server import HttpServer, ShutdownHooks
 from app.core.settings.network import TransportSettings
 from tests.support.polling import wait_until_async
 
 MAX_FILES = 4096
+MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class HttpTestServer:
@@ -33,11 +37,14 @@ class HttpTestServer:
         stop: stops the server.
     """
 
-    def __init__(self, port: int, metrics: CollectorRegistry, connections: ConnectionTable) -> None:
+    def __init__(self, port: int, metrics: CollectorRegistry, transport: Transport) -> None:
         self.port = port
         self.metrics = metrics
-        self.connections = connections
-        self.listener = Listener(app=_application(self))
+        self.transport = transport
+        # An application without protocols limits the bodies of all requests.
+        engine: Any = None
+        limited = InferenceApp(engine, [], _application(self), HttpAccess(None), transport.bodies)
+        self.listener = Listener(app=refuse_bad_framing(cast("ASGIApp", limited)))
         self.release = threading.Event()
         self.client_left = threading.Event()
         self.request_started = threading.Event()
@@ -99,20 +106,31 @@ def run_http_server(
     A `timeout` of the drain that passes does not end the process, which is that of the tests here.
     """
     metrics = CollectorRegistry()
-    connections = ConnectionTable(settings or TransportSettings(), metrics, max_files, certificates)
+    transport = local_transport(settings, certificates, max_files, metrics)
     with open_listen_socket("127.0.0.1", 0) as listening_socket:
-        server = HttpTestServer(listening_socket.getsockname()[1], metrics, connections)
-        with run_app(server.listener, connections, listening_socket, timeout=timeout, loop=loop) as server.stop:
+        server = HttpTestServer(listening_socket.getsockname()[1], metrics, transport)
+        with run_app(server.listener, transport, listening_socket, timeout=timeout, loop=loop) as server.stop:
             try:
                 yield server
             finally:
                 server.release.set()
 
 
+def local_transport(
+    settings: TransportSettings | None = None,
+    certificates: Certificates | None = None,
+    max_files: int = MAX_FILES,
+    metrics: CollectorRegistry | None = None,
+) -> Transport:
+    """Return limits, by default those of the server."""
+    metrics = metrics or CollectorRegistry()
+    return Transport(settings or TransportSettings(), metrics, MAX_BODY_BYTES, max_files, certificates)
+
+
 @contextmanager
 def run_app(
     listener: Listener,
-    connections: ConnectionTable,
+    transport: Transport,
     listening_socket: socket.socket,
     *,
     timeout: float = 3600.0,
@@ -124,14 +142,19 @@ def run_app(
     shutdown_hooks = ShutdownHooks(
         mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
     )
-    server = HttpServer(connections, shutdown_hooks, lifespan)
+    listeners, sockets = [listener], [listening_socket]
+    for other_socket, other in others:
+        other.port = other_socket.getsockname()[1]
+        listeners.append(other)
+        sockets.append(other_socket)
+    server = HttpServer(listeners, transport, shutdown_hooks, lifespan)
     started = threading.Event()
 
     def stop() -> None:
         server.should_exit = True
 
     async def run() -> None:
-        task = asyncio.create_task(server.serve([(listening_socket, listener), *others]))
+        task = asyncio.create_task(server.serve_on(sockets))
         await wait_until_async(lambda: server.started)
         started.set()
         await task
@@ -165,10 +188,9 @@ class ReplaceableApp:
 @contextmanager
 def run_replaceable_app() -> Generator[tuple[ReplaceableApp, str]]:
     """Run a server of `ReplaceableApp`, and yield it with the server's URL."""
-    connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
     app = ReplaceableApp()
     listener = Listener(app=app)
-    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(listener, connections, listening_socket):
+    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(listener, local_transport(), listening_socket):
         yield app, f"http://127.0.0.1:{listening_socket.getsockname()[1]}"
 
 
@@ -177,7 +199,11 @@ def _application(server: HttpTestServer) -> ASGIApp:
         path, body = scope["path"], b""
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         while path != "/early":
-            message: Any = await receive()
+            try:
+                message: Any = await receive()
+            except BodyError as error:
+                await _send_error(send, error)
+                return
             if message["type"] == "http.disconnect":
                 server.client_left.set()
                 return
@@ -206,3 +232,11 @@ def _application(server: HttpTestServer) -> ASGIApp:
         await send(cast("Any", {"type": "http.response.body", "body": payload}))
 
     return cast("ASGIApp", app)
+
+
+async def _send_error(send: Send, error: BodyError) -> None:
+    content = json.dumps({"error": error.detail}).encode()
+    headers: Mapping[str, str] = {**(error.headers or {}), "content-length": str(len(content))}
+    fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send(cast("Any", {"type": "http.response.start", "status": error.status_code, "headers": fields}))
+    await send(cast("Any", {"type": "http.response.body", "body": content}))

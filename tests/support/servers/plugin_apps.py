@@ -10,7 +10,7 @@ from app.core.engine.engine import Engine
 from app.core.hooks import Parts
 from app.core.protocols.protocol import HttpListener
 from app.core.server.auth.http_access import HttpAccess
-from app.core.server.http.asgi import create_app
+from app.core.server.http.asgi import Entry, create_app
 from tests.support.protocols import main_port_protocols
 
 
@@ -22,7 +22,7 @@ def app_with_parts(
     max_bytes: int = 2_000_000,
     listeners: Sequence[HttpListener] = (),
     access: HttpAccess | None = None,
-    origins: Sequence[str] = (),
+    entry: Entry | None = None,
 ) -> Litestar:
     """Return the application with the routes of `parts`."""
 
@@ -43,7 +43,7 @@ def app_with_parts(
         listeners,
         next((part.home for part in parts if part.home is not None), None),
         access,
-        origins,
+        entry,
         [handler for part in parts for handler in part.handlers],
         [operation for part in parts for operation in part.operations],
         [prefix for part in parts for prefix in part.costly_prefixes],

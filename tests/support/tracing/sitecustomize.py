@@ -12,19 +12,21 @@ from pathlib import Path
 from types import FrameType
 
 _CONTROL = "trace-control"
+_REQUEST = "run_asgi"
 _THREADS = ("MainThread", "inference")
 _PACKAGES = tuple(f"{Path(__file__).parents[3] / package}/" for package in ("app", "metadata", "tasks"))
 
 
 def _is_periodic(frame: FrameType | None) -> bool:
-    """Return whether a periodic task runs or wakes up: the usual request has neither coroutine nor sleep."""
+    """Return whether a periodic task runs or wakes up: a request runs in a coroutine of its own, and never sleeps."""
     if frame is not None and frame.f_code.co_name == "_set_result_unless_cancelled":
         return True
+    outermost = ""
     while frame is not None:
         if frame.f_code.co_flags & inspect.CO_COROUTINE:
-            return True
+            outermost = frame.f_code.co_name
         frame = frame.f_back
-    return False
+    return outermost not in ("", _REQUEST)
 
 
 def _caller_of(frame: FrameType) -> tuple[str, str]:

@@ -6,17 +6,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import partial
 from itertools import count
 
 import msgspec
 
 from app.core.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-
-BODY_ARRIVED: ContextVar[Callable[[], object] | None] = ContextVar("BODY_ARRIVED", default=None)
-"""The callback of `Admission.track_arrival` for the current request; `acquire` calls it."""
 
 _ARRIVAL_SECONDS = 0.1
 """A body that takes longer to arrive no longer counts: slow clients must not keep others out."""
@@ -140,11 +135,16 @@ class Admission:
         """Return whether a worker is left for a request after all that run, wait or arrive."""
         return self.in_flight + len(self._arriving) < self._workers
 
-    def track_arrival(self) -> Callable[[], object]:
-        """Count a request whose body is arriving. Call in the event loop; call the result when the body is complete."""
+    @contextmanager
+    def arriving(self, has_body: bool = True) -> Generator[None]:
+        """Count a request whose body arrives, while entered in the event loop; not if it has none."""
         arrival_id = next(self._arrival_ids)
-        self._arriving[arrival_id] = time.monotonic() + _ARRIVAL_SECONDS
-        return partial(self._arriving.pop, arrival_id, None)
+        if has_body:
+            self._arriving[arrival_id] = time.monotonic() + _ARRIVAL_SECONDS
+        try:
+            yield
+        finally:
+            self._arriving.pop(arrival_id, None)
 
     def overload(self, model: str | None) -> InferenceError | None:
         """Return the error of a request that would be refused after its body has arrived; None if it is admitted.
@@ -193,8 +193,6 @@ class Admission:
         Raises:
             InferenceError: OVERLOADED.
         """
-        if (body_arrived := BODY_ARRIVED.get()) is not None:
-            body_arrived()
         wait: float | None = 0.0
         if self.clients.max_in_flight is not None:
             self.clients.acquire(context)

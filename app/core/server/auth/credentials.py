@@ -9,9 +9,6 @@ import msgspec
 from app.core.protocols.protocol import Permission
 from tasks.inference.error import ErrorKind, InferenceError
 
-ACCESS_RESULT = "charioteer_access_result"
-"""Key of a request's ASGI state: the `Identity` or the `AccessError` of a client that the connection has verified."""
-
 Reason = Literal["missing", "malformed", "unknown", "expired", "token", "permission", "rate"]
 """Reason of a rejection, as in metrics and logs."""
 

@@ -11,7 +11,7 @@ from app.core.protocols.protocol import Permission
 from app.core.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFTER, address_of, set_response_header
 from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.audit import AUDITED
-from app.core.server.auth.credentials import ACCESS_RESULT, AUTHORIZATION, KEY_HEADER, AccessError, Identity
+from app.core.server.auth.credentials import AUTHORIZATION, KEY_HEADER, AccessError, Identity
 from app.core.server.http.cross_site import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
 
@@ -81,10 +81,7 @@ class HttpAccess:
     def _authorize(self, access: AccessControl, scope: Scope, permission: Permission, rate_limited: bool) -> None:
         headers = _used_headers(scope)
         try:
-            verified: Identity | AccessError | None = scope["state"].pop(ACCESS_RESULT, None)
-            if isinstance(verified, AccessError):
-                raise verified
-            identity = verified or access.authorize(headers, permission, rate_limited=rate_limited)
+            identity = access.authorize(headers, permission, rate_limited=rate_limited)
         except AccessError as error:
             untyped_scope: Any = scope
             operation = f"{untyped_scope.get('method', '')} {scope['path']}"

@@ -12,7 +12,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import Call, GrpcProtocol, read_call_info, set_trailing_metadata
 from app.core.server.grpc.own_services import HEALTH
-from app.core.server.transport.load_shedding import OVERLOADED, RefusalCounts
+from app.core.server.load_shedding import OVERLOADED, RefusalCounts
 from tasks.inference.error import ErrorKind, InferenceError
 
 _QUIET_SECONDS = 0.05

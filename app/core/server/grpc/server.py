@@ -14,8 +14,8 @@ from app.core.server.auth.grpc_access import with_audit
 from app.core.server.grpc.calls_in_flight import CallsInFlight
 from app.core.server.grpc.interceptors import DrainInterceptor
 from app.core.server.grpc.own_services import HEALTH, Health, MessageParser, Reflection
+from app.core.server.listen import ListenError, connectable_host, open_listen_socket
 from app.core.server.tls import Certificates
-from app.core.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
 from app.core.settings.network import TransportSettings
 from app.core.settings.server import ServerSettings
 

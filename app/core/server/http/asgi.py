@@ -7,15 +7,15 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+import msgspec
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
-from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.middleware.compression import CompressionMiddleware
 from litestar.response import Redirect
 from litestar.routes import HTTPRoute
-from litestar.types import Message, Scope, Send
+from litestar.types import ASGIApp, Message, Scope, Send
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.engine import Engine
@@ -24,50 +24,39 @@ from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, Ht
 from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import HttpAccess, requires
-from app.core.server.http.direct_request import GZIP_REFUSED, MIN_COMPRESSED_BYTES, STREAMED_PATHS
+from app.core.server.http.bodies import Bodies
+from app.core.server.http.cors import cors_config
 from app.core.server.http.dispatch import VERBS, create_handlers
 from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern
+from app.core.server.http.framing import refuse_bad_framing
+from app.core.server.http.inference_app import GZIP_REFUSED, MIN_COMPRESSED_BYTES, InferenceApp
 from app.core.server.http.openapi import DOCUMENT, OWN_OPERATIONS, describe_service
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
-_CLOUD_EVENT_HEADERS = [f"ce-{name}" for name in _CLOUD_EVENT_ATTRIBUTES]
-"""Attributes of a CloudEvent in binary mode. Extensions are missing because a preflight cannot list patterns."""
-
-_CORS: Any = {
-    "allow_methods": ["GET", "POST"],
-    # The header of the page is missing because other sites must not send it.
-    "allow_headers": [
-        "authorization",
-        "chariot-inference-base-id",
-        "chariot-inference-parameters",
-        *_CLOUD_EVENT_HEADERS,
-        "content-type",
-        "inference-header-content-length",
-        "traceparent",
-        "tracestate",
-        "x-api-key",
-        "x-request-id",
-        "x-request-timeout-ms",
-    ],
-    "expose_headers": [
-        "chariot-inference-base-id",
-        *_CLOUD_EVENT_HEADERS,
-        "inference-header-content-length",
-        "retry-after",
-        "x-request-id",
-    ],
-}
 UNCOMPRESSED = "uncompressed"
 """Key in `opt` of a route whose responses are not compressed, such as a stream of events."""
-
-ApplicationT = TypeVar("ApplicationT", bound=Litestar)
 
 _STATUSES_WITH_ALLOW = (204, 405)
 """Status codes of responses with the header Allow."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 Home = Callable[[HttpRequest], Response[Any] | None]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands before the routes of an application.
+
+    Attributes:
+        guard: wraps the application, and rejects requests of other sites and for other hosts.
+        bodies: limits of bodies, which the ports of a server share; by default `max_request_bytes` alone.
+        origins: origins whose pages may read responses (CORS).
+        write_timeout: seconds that a client may leave a part of a stream unread.
+    """
+
+    guard: Callable[[ASGIApp], ASGIApp] = lambda app: app
+    bodies: Bodies | None = None
+    origins: Sequence[str] = ()
+    write_timeout: float | None = None
 
 
 def create_app(
@@ -79,7 +68,7 @@ def create_app(
     listeners: Sequence[HttpListener] = (),
     home: Home | None = None,
     access: HttpAccess | None = None,
-    origins: Sequence[str] = (),
+    entry: Entry | None = None,
     handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler] = (),
     operations: Sequence[Endpoint] = (),
     costly_prefixes: Sequence[str] = (),
@@ -88,8 +77,7 @@ def create_app(
 
     Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics`` and ``/schema``, which also
     describes the protocols of `listeners`. Plugins add `handlers`, which `operations` describe, and `home`, which
-    answers ``/`` for some clients. HEAD is refused below `costly_prefixes`. Pages of `origins` may read responses
-    (CORS).
+    answers ``/`` for some clients. HEAD is refused below `costly_prefixes`.
     """
     access = access or HttpAccess(None)
 
@@ -134,9 +122,11 @@ def create_app(
     route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *handlers]
     lifespans = [] if lifespan is None else [lifespan]
     errors = create_error_handlers(protocols)
-    app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, origins)
+    entry = entry or Entry()
+    app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, entry.origins)
     app.costly_prefixes = tuple(costly_prefixes)
     app.state[DOCUMENT] = describe
+    app.attach(engine, protocols, access, entry)
     return app
 
 
@@ -145,44 +135,44 @@ def create_listener_app(
     protocol: HttpListener,
     max_request_bytes: int,
     access: HttpAccess | None = None,
-    origins: Sequence[str] = (),
+    entry: Entry | None = None,
 ) -> Litestar:
-    """Create the application of a protocol with a port of its own, which handles every path and method there.
-
-    Pages of `origins` may read responses (CORS).
-    """
+    """Create the application of a protocol with a port of its own, which handles every path and method there."""
+    access = access or HttpAccess(None)
     handler = protocol.handler(engine)
 
     @route(["/", "/{path:path}"], http_method=_ALL_METHODS, status_code=200, opt=requires(protocol.permission))
     async def handle_any(request: HttpRequest) -> Response[Any]:
         return await handler(request)
 
+    entry = entry or Entry()
     errors = create_error_handlers([protocol])
-    return _application(Litestar, [handle_any], max_request_bytes, access or HttpAccess(None), [], errors, origins)
+    app = _application(Application, [handle_any], max_request_bytes, access, [], errors, entry.origins)
+    app.attach(engine, [protocol], access, entry)
+    return app
 
 
 def _application(
-    application_class: type[ApplicationT],
+    application_class: "type[ApplicationT]",
     route_handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler],
     max_request_bytes: int,
     access: HttpAccess,
     lifespan: Sequence[Lifespan],
     errors: ErrorHandlers,
     origins: Sequence[str] = (),
-) -> ApplicationT:
+) -> "ApplicationT":
     with _hidden_pydantic():
         return application_class(
             route_handlers=route_handlers,
             guards=[access.guard],
             exception_handlers=errors,
             before_send=[audit_response, add_id_headers],
-            cors_config=CORSConfig(allow_origins=list(origins), **_CORS) if origins else None,
+            cors_config=cors_config(origins),
             compression_config=CompressionConfig(
                 backend="gzip",
                 minimum_size=MIN_COMPRESSED_BYTES,
                 gzip_compress_level=1,
                 middleware_class=_Compression,
-                exclude=[*STREAMED_PATHS],
                 exclude_opt_key=UNCOMPRESSED,
             ),
             request_max_body_size=max_request_bytes,
@@ -213,7 +203,36 @@ def _hidden_pydantic() -> Generator[None]:
         del sys.modules["pydantic"]
 
 
-class HeadSupport(Litestar):
+class Application(Litestar):
+    """A Litestar application with the rules and the inferences of its port before its routes."""
+
+    _entry: ASGIApp | None = None
+
+    def attach(self, engine: Engine, protocols: Sequence[HttpProtocol], access: HttpAccess, entry: Entry) -> None:
+        """Answer the inferences of `protocols` before the routes. Call it once, before the first request."""
+        bodies = entry.bodies or Bodies(engine.limits.max_request_bytes)
+        cors = cors_config(entry.origins)
+        inferences = InferenceApp(engine, protocols, self.answer_other, access, bodies, cors, entry.write_timeout)
+        self._entry = refuse_bad_framing(entry.guard(cast("ASGIApp", inferences)))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle one request, or the lifespan of the application."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+        elif self._entry is None:
+            await self.answer_other(scope, receive, send)
+        else:
+            await self._entry(scope, receive, send)
+
+    async def answer_other(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request that is no inference."""
+        await super().__call__(scope, receive, send)
+
+
+ApplicationT = TypeVar("ApplicationT", bound=Application)
+
+
+class HeadSupport(Application):
     """Extend Litestar so that GET routes handle HEAD with the same status and headers, without a body.
 
     Attributes:
@@ -222,15 +241,13 @@ class HeadSupport(Litestar):
 
     costly_prefixes: tuple[str, ...] = ()
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle one request, or the lifespan of the application."""
-        if scope["type"] == "http":
-            # The router treats several slashes as one.
-            supports_head = not f"/{scope['path'].lstrip('/')}".startswith(self.costly_prefixes)
-            if scope["method"] == "HEAD" and supports_head:
-                scope, send = {**scope, "method": "GET"}, _without_body(send)
-            send = self._with_allowed_methods(scope, send, supports_head)
-        await super().__call__(scope, receive, send)
+    async def answer_other(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request that is no inference."""
+        # The router treats several slashes as one.
+        supports_head = not f"/{scope['path'].lstrip('/')}".startswith(self.costly_prefixes)
+        if scope["method"] == "HEAD" and supports_head:
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
+        await super().answer_other(scope, receive, self._with_allowed_methods(scope, send, supports_head))
 
     @cached_property
     def _methods_by_path(self) -> Mapping[str, set[str]]:

@@ -1,6 +1,7 @@
 """Reject requests that pages of other sites send through a browser, and requests for foreign hosts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache, partial
 
 import msgspec
 from litestar.response.base import ASGIResponse
@@ -56,12 +57,14 @@ def reject_cross_site(
         refusal: builds the body of an error response for a path.
     """
     listed_origins, any_origin = {origin.encode() for origin in origins}, ANY_ORIGIN in origins
+    # Parsing a host takes as long as the rest of these rules.
+    is_allowed = lru_cache(maxsize=64)(partial(is_allowed_host, hosts=hosts))
 
     async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = dict(scope["headers"])
             message = None
-            if not is_allowed_host(headers.get(b"host"), hosts):
+            if not is_allowed(headers.get(b"host")):
                 message = _FOREIGN_HOST_MESSAGE
             elif _is_cross_site(scope, headers, state_changing_paths):
                 is_listed_origin = any_origin or headers.get(b"origin") in listed_origins

@@ -1,4 +1,7 @@
-"""Turn endpoints of protocols into Litestar handlers, including paths that several protocols share."""
+"""Turn endpoints of protocols into Litestar handlers, including paths that several protocols share.
+
+For inferences, the handlers know only paths and methods, for 404, 405 and Allow.
+"""
 
 from collections.abc import Collection, Sequence
 from inspect import isawaitable
@@ -6,11 +9,11 @@ from typing import Any, cast
 
 import msgspec
 from litestar import Response, route
-from litestar.exceptions import MethodNotAllowedException
+from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
 from app.core.engine.engine import Engine
-from app.core.protocols.http_inference import answer_inference, error_answer, to_response
+from app.core.protocols.http_inference import error_answer, to_response
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
 from app.core.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
@@ -43,7 +46,7 @@ def create_handlers(
     for (_, path), candidates in endpoints_by_route.items():
         path_verbs.setdefault(path, set()).update(endpoint.verb for _, endpoint in candidates if endpoint.verb)
     return [
-        _create_handler(method, path, candidates, engine, access, path_verbs[path])
+        _create_handler(method, path, candidates, access, path_verbs[path])
         for (method, path), candidates in endpoints_by_route.items()
     ]
 
@@ -52,7 +55,6 @@ def _create_handler(
     method: Method,
     path: str,
     candidates: ProtocolEndpoints,
-    engine: Engine,
     access: HttpAccess,
     path_verbs: Collection[str],
 ) -> HTTPRouteHandler:
@@ -75,7 +77,7 @@ def _create_handler(
             raise MethodNotAllowedException(headers={"Allow": method})
         for protocol, endpoint in candidates_by_verb.get(verb, ()):
             if endpoint.accepts_target is None or endpoint.accepts_target(target):
-                return await _handle(protocol, endpoint, request, engine, access)
+                return await _handle(protocol, endpoint, request, access)
         expected_verbs = " or ".join(f":{name}" for name in verbs if name)
         if verb not in candidates_by_verb:
             message = f"Expected the name of a model and {expected_verbs} behind it"
@@ -98,12 +100,13 @@ def _unclaimed_last(method: Method, candidates: ProtocolEndpoints) -> ProtocolEn
 
 
 async def _handle(
-    protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest, engine: Engine, access: HttpAccess
+    protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest, access: HttpAccess
 ) -> Response[bytes]:
+    if endpoint.handle is None:
+        # `InferenceApp` answers inferences before the framework; here they only have their paths and methods.
+        raise NotFoundException
     try:
         access.admit(request.scope, endpoint.permission)
-        if endpoint.handle is None:
-            return await answer_inference(engine, protocol.name, endpoint, request)
         content: Any = endpoint.handle(request)
         if isawaitable(content):
             content = await content

@@ -2,18 +2,28 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from app.core.engine.request_context import RequestContext
-from app.core.engine.scheduling.admission import BODY_ARRIVED, Admission, QueueLimits
+from app.core.engine.scheduling.admission import Admission, QueueLimits
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.polling import wait_until
 
 
 def request_info(timeout: float | None = None) -> RequestContext:
     return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout)
+
+
+@contextmanager
+def arriving(admission: Admission, count: int) -> Generator[None]:
+    """Let `count` bodies arrive."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(admission.arriving())
+        yield
 
 
 def admission_of(
@@ -118,45 +128,32 @@ def test_timeout_of_zero_or_less_is_deadline_exceeded(timeout: float) -> None:
 def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
     admission = admission_of(max_waiting=38)
     assert admission.overload(None) is None
-    arrivals = [admission.track_arrival() for _ in range(40)]
-    excess = admission.overload(None)
-    assert excess is not None
-    assert (excess.message, excess.retry_after) == (
-        "The server has 40 requests in flight and takes no more; try again later",
-        1,
-    )
-    arrivals[0]()
-    arrivals[0]()
-    assert admission.overload(None) is None
+    with arriving(admission, 39):
+        with admission.arriving():
+            excess = admission.overload(None)
+        assert excess is not None
+        assert (excess.message, excess.retry_after) == (
+            "The server has 40 requests in flight and takes no more; try again later",
+            1,
+        )
+        assert admission.overload(None) is None
 
 
 def test_body_that_arrives_slowly_no_longer_counts_as_in_flight() -> None:
     admission = admission_of(max_waiting=0)
-    for _ in range(40):
-        admission.track_arrival()
-    assert admission.overload(None) is not None
-    wait_until(lambda: admission.overload(None) is None)
+    with arriving(admission, 40):
+        assert admission.overload(None) is not None
+        wait_until(lambda: admission.overload(None) is None)
 
 
 def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
     admission = admission_of(max_waiting=0)
-    arrivals = [admission.track_arrival() for _ in range(31)]
-    assert admission.overload(None) is None
-    arrivals.append(admission.track_arrival())
-    assert admission.overload(None) is not None
-
-
-def test_admitted_request_no_longer_counts_as_an_arriving_body() -> None:
-    admission = admission_of(max_waiting=38)
-    token = BODY_ARRIVED.set(admission.track_arrival())
-    try:
-        admission.acquire(request_info(), "a", None)
-    finally:
-        BODY_ARRIVED.reset(token)
-    arrivals = [admission.track_arrival() for _ in range(38)]
-    assert admission.overload(None) is None
-    arrivals.append(admission.track_arrival())
-    assert admission.overload(None) is not None
+    with arriving(admission, 31):
+        assert admission.overload(None) is None
+        with admission.arriving(has_body=False):
+            assert admission.overload(None) is None
+        with admission.arriving():
+            assert admission.overload(None) is not None
 
 
 def test_overload_and_refusal_have_the_same_reason() -> None:

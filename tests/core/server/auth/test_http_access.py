@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.api_keys import ApiKey, add_key
-from app.core.server.auth.credentials import ACCESS_RESULT, AccessError
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_listener_app
 from app.core.settings.network import AccessSettings
@@ -169,16 +168,6 @@ def test_client_over_its_rate_is_429_with_retry_after(tmp_path: Path) -> None:
     # The rate counts neither reads nor other clients.
     assert client.get("/metrics", headers=bearer_header("slow")).status_code == 200
     assert {client.get("/v2/models", headers=bearer_header("usual")).status_code for _ in range(10)} == {200}
-
-
-def test_request_that_the_connection_has_verified_counts_once(tmp_path: Path) -> None:
-    access = rate_limited_access(tmp_path)
-    headers = [("authorization", bearer_header("slow")["Authorization"])]
-    for _ in range(2):
-        scope: Any = {"state": {ACCESS_RESULT: access.authorize(headers, "infer")}, "headers": [], "path": "/"}
-        HttpAccess(access).admit(scope, "infer")
-    with pytest.raises(AccessError):
-        access.authorize(headers, "infer")
 
 
 def test_rate_in_the_settings_applies_to_keys_without_their_own(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""A connection verifies a credential once, whether it answers the request itself or passes it to the application."""
+"""The credential of an inference is verified once."""
 
-import json
 from collections.abc import Generator
 
 import httpx
@@ -11,15 +10,11 @@ from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.rate_limiter import RateLimiter
-from app.core.server.http.direct_request import DirectRoutes
-from app.core.server.transport.acceptor import open_listen_socket
-from app.core.server.transport.connection_table import ConnectionTable, Listener
-from app.core.server.transport.load_shedding import RouteTable, inference_routes
-from app.core.settings.network import TransportSettings
-from tests.support.protocols import main_port_protocols
+from app.core.server.listen import open_listen_socket
+from app.core.server.serving import Listener
 from tests.support.servers.auth_apps import authenticated_app, bearer_header, inference_body
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
-from tests.support.servers.http_connections import MAX_FILES, run_app
+from tests.support.servers.grpc_server import build_engine
+from tests.support.servers.http_connections import local_transport, run_app
 
 INFER_TOKEN, READ_TOKEN, WRONG_TOKEN = "a.good.token", "a.weak.token", "a.wrong.token"
 PATH = "/v2/models/m-detector/infer"
@@ -54,14 +49,10 @@ def metrics() -> CollectorRegistry:
 def client(provider: CountingProvider, metrics: CollectorRegistry) -> Generator[httpx.Client]:
     access = AccessControl(None, provider, RateLimiter(), RejectionLog(metrics))
     engine = build_engine(("detector",))
-    connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
-    protocols = main_port_protocols("chariot-v2-kserve")
-    routes = RouteTable(inference_routes(engine, protocols, secured=True))
-    connections.direct_routes = DirectRoutes(engine, None, MAX_REQUEST_BYTES, access)
     app = authenticated_app(access, engine)
     with (
         open_listen_socket("127.0.0.1", 0) as listening_socket,
-        run_app(Listener(app=app, routes=routes), connections, listening_socket, lifespan=app.lifespan()),
+        run_app(Listener(app=app), local_transport(), listening_socket, lifespan=app.lifespan()),
         httpx.Client(base_url=f"http://127.0.0.1:{listening_socket.getsockname()[1]}", timeout=60) as http_client,
     ):
         yield http_client
@@ -84,29 +75,6 @@ def test_token_of_an_inference_is_verified_once(
     assert provider.verified == [token]
     if reason is not None:
         assert metrics.get_sample_value("charioteer_access_refused_total", {"reason": reason}) == 1
-
-
-@pytest.mark.parametrize("token", [READ_TOKEN, WRONG_TOKEN])
-def test_kept_rejection_equals_that_of_the_application(
-    client: httpx.Client, provider: CountingProvider, token: str
-) -> None:
-    responses = [
-        client.post(PATH, content=json.dumps(inference_body()), headers={**bearer_header(token), **headers})
-        for headers in (
-            {"content-type": "application/json"},
-            {"content-type": "application/json", "referer": "http://a"},
-        )
-    ]
-    first, second = (
-        (
-            response.status_code,
-            response.content,
-            {name: value for name, value in response.headers.items() if name not in ("date", "x-request-id")},
-        )
-        for response in responses
-    )
-    assert first == second
-    assert provider.verified == [token, token]
 
 
 def test_rejection_of_one_request_does_not_reject_the_next(client: httpx.Client, provider: CountingProvider) -> None:

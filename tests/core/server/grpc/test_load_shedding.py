@@ -7,10 +7,10 @@ import grpc
 
 from app.core.server.grpc.interceptors import CallShedder
 from app.core.server.grpc.server import GrpcServer
-from app.core.server.transport.load_shedding import OVERLOADED
+from app.core.server.load_shedding import OVERLOADED
 from app.plugins.grps.messages import GrpsMessage
-from tests.core.server.transport.test_load_shedding import full_engine
 from tests.support.protocols import GRPC_PROTOCOLS
+from tests.support.servers.full_engine import full_engine
 from tests.support.servers.grpc_server import local_settings
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from app.core.engine.models.servable import Servable
 from app.core.proto import message_class
 from app.core.protocols.status import grpc_status
-from app.core.server.transport.acceptor import ListenError
+from app.core.server.listen import ListenError
 from app.core.settings.model import ModelSource
 from tasks.inference.error import ErrorKind
 from tasks.inference.tensor import Datatype, Tensor

@@ -9,7 +9,6 @@ from litestar.routes import HTTPRoute
 from litestar.testing import TestClient
 
 from app.core.server.http.asgi import create_listener_app
-from app.core.server.transport.request_parser import raw_response
 from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import authenticated_app
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
@@ -102,8 +101,3 @@ def test_allow_of_tensorflow_serving_depends_on_the_path(
     for method in set(METHODS) - {"HEAD"}:
         text = tensorflow_serving.request(method, path).text
         assert ("Malformed request" in text or "Missing model name" in text) is (method not in allowed), method
-
-
-def test_allow_of_refused_connect_names_the_server_methods() -> None:
-    assert b"\r\nallow: GET, HEAD, OPTIONS, POST\r\n" in raw_response(405, "CONNECT is not served")
-    assert b"allow" not in raw_response(400, "Not HTTP")

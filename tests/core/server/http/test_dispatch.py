@@ -14,15 +14,14 @@ from app.core.protocols.inference_call import HttpAnswer
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission, json_response
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.server.http.dispatch import RouteConflictError, create_handlers
-from app.core.server.transport.acceptor import open_listen_socket
-from app.core.server.transport.connection_table import ConnectionTable, Listener
-from app.core.settings.network import TransportSettings
+from app.core.server.listen import open_listen_socket
+from app.core.server.serving import Listener
 from tasks.inference.error import InferenceError
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.protocols import main_port_protocols
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
-from tests.support.servers.http_connections import run_app
+from tests.support.servers.http_connections import local_transport, run_app
 
 
 class VerbProtocol(HttpListener):
@@ -119,13 +118,13 @@ def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> 
 
 
 def test_each_port_has_its_application() -> None:
-    engine, connections = build_engine(("detector",)), ConnectionTable(TransportSettings(), CollectorRegistry(), 4096)
+    engine = build_engine(("detector",))
     main = Listener(app=create_app(engine, [], CollectorRegistry(), 1000))
     other = Listener(app=create_listener_app(engine, VerbProtocol(), 1000))
     with (
         open_listen_socket("127.0.0.1", 0) as main_socket,
         open_listen_socket("127.0.0.1", 0) as other_socket,
-        run_app(main, connections, main_socket, others=[(other_socket, other)]),
+        run_app(main, local_transport(), main_socket, others=[(other_socket, other)]),
     ):
         statuses = [
             httpx.get(f"http://127.0.0.1:{listen_socket.getsockname()[1]}/metrics", timeout=60).status_code

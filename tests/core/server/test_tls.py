@@ -4,9 +4,9 @@ import asyncio
 import logging
 import ssl
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def files(authority: CertificateAuthority) -> tuple[Path, Path]:
 
 @pytest.fixture
 def server(files: tuple[Path, Path]) -> Iterator[HttpTestServer]:
-    with run_http_server(TransportSettings(handshake_timeout=0.5), Certificates(*files)) as running:
+    with run_http_server(certificates=Certificates(*files)) as running:
         yield running
 
 
@@ -79,27 +79,11 @@ def test_tls_before_1_2_is_refused(server: HttpTestServer, authority: Certificat
         context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.raises(OSError):
         connect_tls(server, context)
-    wait_until(lambda: bool(server.metric_value("charioteer_connections_ended_total", reason="handshake")))
 
 
-def test_plain_http_on_a_tls_port_is_closed_and_counted_as_failed_handshake(server: HttpTestServer) -> None:
-    received = server.send_and_read(LAST)
-    assert b"HTTP/1.1" not in received
+def test_plain_http_on_a_tls_port_is_closed(server: HttpTestServer) -> None:
+    assert b"HTTP/1.1" not in server.send_and_read(LAST)
     wait_until(lambda: not server.metric_value("charioteer_connections"))
-    assert server.metric_value("charioteer_connections_ended_total", reason="handshake") == 1
-
-
-def test_connection_without_handshake_is_closed(server: HttpTestServer) -> None:
-    with closing(server.connect()) as connection:
-        assert read_until_closed(connection) == b""
-    wait_until(lambda: not server.metric_value("charioteer_connections"))
-
-
-def test_connections_over_the_limit_are_closed_before_the_handshake(files: tuple[Path, Path]) -> None:
-    settings = TransportSettings(max_connections=1)
-    with run_http_server(settings, Certificates(*files)) as server, closing(server.connect()):
-        wait_until(lambda: bool(server.metric_value("charioteer_connections")))
-        assert server.send_and_read(b"") == b""
 
 
 @pytest.mark.slow
@@ -112,7 +96,8 @@ def test_tls_client_that_stops_reading_is_disconnected(
         connect_tls(server, authority.context()) as connection,
     ):
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-        wait_until(lambda: bool(server.metric_value("charioteer_connections_ended_total", reason="answer")))
+        wait_until(lambda: server.metric_value("charioteer_connections") == 1)
+        wait_until(lambda: server.metric_value("charioteer_connections") == 0)
 
 
 def test_large_body_and_large_response_are_transferred_over_tls(
@@ -139,8 +124,9 @@ def test_idle_connection_is_closed_without_waiting_for_close_notify(
     ):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
+        began = time.monotonic()
         wait_until(lambda: not server.metric_value("charioteer_connections"))
-        assert server.metric_value("charioteer_connections_ended_total", reason="idle") == 1
+        assert time.monotonic() - began < 15, "uvloop waits 30 s"
 
 
 def test_open_tls_connection_does_not_delay_the_stop(files: tuple[Path, Path], authority: CertificateAuthority) -> None:

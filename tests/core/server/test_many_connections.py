@@ -11,7 +11,7 @@ from time import perf_counter
 import httpx
 import pytest
 
-from app.core.server.transport.connection_table import raise_file_limit
+from app.core.server.listen import raise_file_limit
 from tests.support.data.chariot import image_input
 from tests.support.servers.certificate_authority import CertificateAuthority
 from tests.support.servers.server_process import run_server

@@ -1,4 +1,4 @@
-"""Timeouts of slow clients over real connections, which the server checks once a second."""
+"""Timeouts of slow clients over real connections."""
 
 import socket
 import threading
@@ -13,9 +13,7 @@ from tests.support.servers.http_connections import HttpTestServer, parse_respons
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = TransportSettings(
-    header_timeout=0.5, body_timeout=0.5, write_timeout=0.5, keep_alive_timeout=0.5, lowest_rate=100_000
-)
+SETTINGS = TransportSettings(header_timeout=0.5, body_timeout=0.5, write_timeout=0.5, keep_alive_timeout=0.5)
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
 
@@ -46,13 +44,13 @@ def drip(connection: socket.socket, first: bytes, drop: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("first", "drop"),
-    [(b"", b"\r\n"), (GET, b"x"), (GET, b"X: y\r\n"), (BODY, b"x")],
+    [(b"\r\n", b"\r\n"), (GET, b"x"), (GET, b"X: y\r\n"), (BODY, b"x")],
     ids=["empty lines", "a header", "headers", "a body"],
 )
 def test_client_that_drips_bytes_is_disconnected(server: HttpTestServer, first: bytes, drop: bytes) -> None:
     with closing(server.connect()) as connection:
         received = drip(connection, first, drop)
-    assert [status for status, _ in parse_responses(received)] == ([408] if first else [])
+    assert [status for status, _ in parse_responses(received)] == ([408] if first.strip() else [])
 
 
 def test_client_that_stops_sending_is_disconnected(server: HttpTestServer) -> None:
@@ -79,11 +77,11 @@ def test_client_that_stops_sending_is_disconnected(server: HttpTestServer) -> No
 
 
 def test_client_that_stops_reading_is_disconnected(server: HttpTestServer) -> None:
-    before = server.metric_value("charioteer_connections_ended_total", reason="answer")
     with closing(server.connect()) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-        wait_until(lambda: server.metric_value("charioteer_connections_ended_total", reason="answer") != before)
+        wait_until(lambda: server.metric_value("charioteer_connections") == 1)
+        wait_until(lambda: server.metric_value("charioteer_connections") == 0)
         assert len(read_until_closed(connection)) < 64_000_000
 
 
@@ -98,12 +96,12 @@ def test_slow_reader_above_the_minimum_rate_gets_the_complete_response(server: H
     assert received > 64_000_000
 
 
-def test_rest_of_a_body_after_an_early_response_is_drained(server: HttpTestServer) -> None:
+def test_rest_of_a_body_after_an_early_response_is_drained() -> None:
     pause = threading.Event()
-    with closing(server.connect()) as connection:
+    with run_http_server() as patient_server, closing(patient_server.connect()) as connection:
         connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n")
-        for _ in range(30):
-            connection.sendall(b"x" * 20_000)
+        for _ in range(10):
+            connection.sendall(b"x" * 60_000)
             pause.wait(0.1)
         connection.sendall(GET + b"Connection: close\r\n\r\n")
         assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200, 200]

@@ -1,0 +1,318 @@
+"""Answer the inferences of the HTTP protocols of one port, as one ASGI application before the framework."""
+
+import asyncio
+import gzip
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from inspect import iscoroutine
+from typing import Any
+
+import msgspec
+from litestar.config.cors import CORSConfig
+from litestar.types import ASGIApp, HTTPScope, Receive, Send
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.http_inference import decompress_body
+from app.core.protocols.inference_call import HandledCall, HttpAnswer, InferenceCall, InferenceHead, Stream
+from app.core.protocols.protocol import HttpProtocol, report_refusals
+from app.core.protocols.request_info import (
+    BASE_ID_HEADER,
+    CLIENT,
+    REQUEST_ID_HEADER,
+    address_of,
+    new_context,
+    pending_headers,
+)
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.http.bodies import Bodies, Body, BodyError, DisconnectedError
+from app.core.server.http.cors import cors_headers
+from app.core.server.http.route_table import Route, RouteTable
+from app.core.server.load_shedding import OVERLOADED, ReadPauses, RefusalCounts
+from tasks.inference.error import ErrorKind, InferenceError
+
+MIN_COMPRESSED_BYTES = 1000
+"""Shorter responses are not compressed."""
+
+GZIP_REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
+"""Part of Accept-Encoding in which a client refuses gzip (RFC 9110, 12.4.2)."""
+
+_COMPRESSION_LEVEL = 1
+_MAX_DROPPED_BYTES, _MAX_DROP_SECONDS = 1024 * 1024, 2.0
+"""How much of a refused body is dropped before its connection is closed. Beyond that, closing is cheaper."""
+
+# Proxies and caches must forward each part at once.
+_UNBUFFERED = (("cache-control", "no-cache"), ("x-accel-buffering", "no"))
+_FAILED = "Something went wrong in the server; see its log"
+_logger = logging.getLogger(__name__)
+
+
+class InferenceApp:
+    """Answer inferences; `other` answers all other requests.
+
+    Args:
+        engine: answers the inferences.
+        protocols: the protocols of the port.
+        other: the application for requests that are no inferences.
+        access: admits or rejects clients.
+        bodies: limits of bodies.
+        cors: which pages of other origins may read answers; None for no page.
+        write_timeout: seconds that a client may leave a part of a stream unread.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        protocols: Sequence[HttpProtocol],
+        other: ASGIApp,
+        access: HttpAccess,
+        bodies: Bodies,
+        cors: CORSConfig | None = None,
+        write_timeout: float | None = None,
+    ) -> None:
+        self._engine = engine
+        self._routes = RouteTable(engine, protocols)
+        self._other = other
+        self._access = access
+        self._bodies = bodies
+        self._cors = cors
+        self._write_timeout = write_timeout
+        self._pauses = ReadPauses()
+        self._refusals = RefusalCounts[tuple[str, str, str]](self._report_refusals)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        scope.setdefault("state", {})
+        found = self._routes.find(scope) if scope["method"] == "POST" else None
+        body = Body(self._bodies, receive)
+        try:
+            if found is None:
+                await self._other(scope, body.receive, send)
+            else:
+                await self._answer(*found, scope, body, send)
+        except DisconnectedError:
+            return
+        finally:
+            body.close()
+
+    async def _answer(self, route: Route, parameters: Mapping[str, str], scope: Any, body: Body, send: Send) -> None:
+        headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            headers[name.decode("latin-1")] = value.decode("latin-1")
+        context = new_context(headers, route.protocol.name, address_of(scope))
+        reply = _Reply(context, scope, send, cors_headers(self._cors, headers))
+        if route.endpoint.queue_model is not None and not self._engine.has_idle_worker():
+            overload = self._overload(route, parameters.get("target", ""), context)
+            if overload is not None:
+                await self._shed(route.error_answer(overload), headers, body, reply)
+                return
+        call: InferenceCall | HandledCall | Stream | None = None
+        try:
+            self._access.admit(scope, route.endpoint.permission)
+            context.client = CLIENT.get()
+            call = await self._start(route, parameters, headers, scope, body, context)
+            context.disconnected = body.wait_for_disconnect
+            if isinstance(call, Stream):
+                await self._stream(call, reply)
+                return
+            answer = await self._run(call, context, headers.get("accept-encoding", ""))
+        except BodyError as error:
+            content = route.protocol.routing_error(error.status_code, error.detail)
+            answer = HttpAnswer(content=content, status=error.status_code, headers=tuple((error.headers or {}).items()))
+            await self._send_and_close(answer, headers, body, reply)
+            return
+        except InferenceError as error:
+            answer = route.error_answer(error if call is None else call.map_error_path(error))
+        except (asyncio.CancelledError, DisconnectedError):
+            raise
+        except BaseException:  # `SystemExit` from a codec must not stop the server
+            _logger.exception("request failed", extra={"request_id": context.request_id})
+            answer = route.error_answer(InferenceError(ErrorKind.INTERNAL, _FAILED))
+        await reply.send(answer)
+
+    async def _start(
+        self,
+        route: Route,
+        parameters: Mapping[str, str],
+        headers: Mapping[str, str],
+        scope: HTTPScope,
+        body: Body,
+        context: RequestContext,
+    ) -> InferenceCall | HandledCall | Stream:
+        """Read the body, and create the call.
+
+        Raises:
+            BodyError: for a body that does not arrive within its limits.
+            InferenceError: for other refusals, which observers know.
+        """
+        engine, endpoint, target = self._engine, route.endpoint, parameters.get("target", "")
+        length = _length_of(headers)
+        with report_refusals(engine, context, target):
+            if endpoint.queue_model is None:
+                content = await body.read(length)
+            else:
+                endpoint.queue_model(target)
+                with engine.arriving(length != 0):
+                    content = await body.read(length)
+            if "content-encoding" in headers:
+                encoding = headers["content-encoding"]
+                content = await decompress_body(content, encoding, engine.limits.max_request_bytes)
+            head = InferenceHead(
+                target=target,
+                version=parameters.get("version"),
+                label=parameters.get("label"),
+                headers=headers,
+                query=scope["query_string"].decode(errors="replace"),
+            )
+            call: Any = route.start(head, content, context)
+            return await call if iscoroutine(call) else call
+
+    async def _run(self, call: InferenceCall | HandledCall, context: RequestContext, encodings: str) -> HttpAnswer:
+        """Return the answer of a call, which a worker also compresses."""
+        encode: Callable[..., HttpAnswer] = call.encode
+        if "gzip" in encodings and GZIP_REFUSED.search(encodings) is None:
+            encode = partial(_compressed, encode)
+        handle = partial(call.handle, self._engine) if isinstance(call, HandledCall) else self._engine.handle
+        return await handle(context, call.model_name, call.decode, encode)
+
+    async def _stream(self, stream: Stream, reply: "_Reply") -> None:
+        """Send the parts of an answer. An error before the first one is raised, a later one is the last part."""
+        async with aclosing(stream.outputs) as outputs:
+            part = await anext(outputs)
+            head = HttpAnswer(content=b"", media_type=_with_charset(stream.media_type), headers=_UNBUFFERED)
+            await reply.start(head, streamed=True)
+            # A client that does not read must not keep a worker.
+            with suppress(TimeoutError):
+                await self._send_part(reply, part)
+                try:
+                    async for part in outputs:
+                        await self._send_part(reply, part)
+                    end = stream.encode_end()
+                except InferenceError as error:
+                    end = stream.encode_error(stream.map_error_path(error))
+                await self._send_part(reply, end)
+                await reply.end()
+
+    async def _send_part(self, reply: "_Reply", part: bytes) -> None:
+        if part:
+            async with asyncio.timeout(self._write_timeout):
+                await reply.body(part)
+
+    # Rejections.
+
+    def _overload(self, route: Route, target: str, context: RequestContext) -> InferenceError | None:
+        """Return the error of a request that is rejected by its headers, and count it; None if it is not rejected."""
+        engine, model_name = self._engine, None
+        with suppress(InferenceError):
+            model_name = route.endpoint.queue_model(target) if route.endpoint.queue_model is not None else None
+        # Clients that must authenticate did not yet, so they must not learn which model is busy.
+        secured = self._access.requires_credentials
+        error = engine.overload(None if secured else model_name)
+        if error is None:
+            return None
+        if secured:
+            error = InferenceError(error.kind, OVERLOADED, retry_after=error.retry_after)
+        key = (route.protocol.name, model_name or "", error.message)
+        self._refusals.add(key, context.request_id, (route.protocol.name, "", error.message))
+        return error
+
+    def _report_refusals(self, key: tuple[str, str, str], request_id: str, count: int) -> None:
+        protocol, model_name, message = key
+        context = RequestContext(protocol=protocol, request_id=request_id, model_name=model_name, count=count)
+        self._engine.report_refused_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
+
+    async def _shed(self, answer: HttpAnswer, headers: Mapping[str, str], body: Body, reply: "_Reply") -> None:
+        """Reject a request at once, and read nothing more of its connection for a while."""
+        length = _length_of(headers)
+        if length is None or length > _MAX_DROPPED_BYTES or "expect" in headers:
+            await self._send_and_close(answer, headers, body, reply)
+            return
+        await reply.start(answer)
+        await reply.body(answer.content)
+        if not reply.closes:
+            # The client has its answer. The server reads the connection again only after the response has ended.
+            await asyncio.sleep(self._pauses.next())
+        await reply.end()
+
+    async def _send_and_close(
+        self, answer: HttpAnswer, headers: Mapping[str, str], body: Body, reply: "_Reply"
+    ) -> None:
+        """Send an answer without waiting for the body, drop some of that, and close the connection."""
+        await reply.start(answer, close=True)
+        await reply.body(answer.content)
+        # A client that waits for 100 Continue sends no body.
+        if "expect" not in headers:
+            await body.drop(_MAX_DROPPED_BYTES, _MAX_DROP_SECONDS)
+        await reply.end()
+
+
+class _Reply:
+    """The response to one request."""
+
+    def __init__(self, context: RequestContext, scope: HTTPScope, send: Send, cors: Sequence[tuple[str, str]]) -> None:
+        self._context = context
+        self._scope = scope
+        self._send: Callable[[Any], Any] = send
+        self._cors = cors
+
+    @property
+    def closes(self) -> bool:
+        """Return whether the client wants the connection to be closed after the response."""
+        return self._scope["http_version"] == "1.0" or any(
+            name == b"connection" and b"close" in value.lower() for name, value in self._scope["headers"]
+        )
+
+    async def send(self, answer: HttpAnswer) -> None:
+        """Send a complete answer."""
+        await self.start(answer)
+        await self._send({"type": "http.response.body", "body": answer.content, "more_body": False})
+
+    async def start(self, answer: HttpAnswer, *, close: bool = False, streamed: bool = False) -> None:
+        """Send status and headers. The length of a streamed answer is not known yet."""
+        context = self._context
+        headers = [
+            (b"content-type", answer.media_type.encode()),
+            (REQUEST_ID_HEADER.encode(), context.request_id.encode("latin-1")),
+        ]
+        if not streamed:
+            headers.append((b"content-length", b"%d" % len(answer.content)))
+        fields = {**dict(answer.headers), **pending_headers(self._scope), **context.response_headers}
+        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
+        headers += [(name.encode(), value.encode("latin-1")) for name, value in self._cors]
+        if context.base_id is not None:
+            headers.append((BASE_ID_HEADER.encode(), context.base_id.encode("latin-1")))
+        if close and "connection" not in fields:
+            headers.append((b"connection", b"close"))
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+    async def body(self, part: bytes) -> None:
+        """Send a part of the content."""
+        await self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def end(self) -> None:
+        """End the response."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _length_of(headers: Mapping[str, str]) -> int | None:
+    """Return the length of a body, None if it is not known before its end."""
+    if "transfer-encoding" in headers:
+        return None
+    length = headers.get("content-length", "0")
+    return int(length) if length.isdecimal() else None
+
+
+def _with_charset(media_type: str) -> str:
+    return f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type
+
+
+def _compressed(encode: Callable[..., HttpAnswer], *arguments: Any) -> HttpAnswer:
+    answer = encode(*arguments)
+    if len(answer.content) < MIN_COMPRESSED_BYTES:
+        return answer
+    headers = (*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding"))
+    content = gzip.compress(answer.content, _COMPRESSION_LEVEL)
+    return msgspec.structs.replace(answer, content=content, headers=headers)

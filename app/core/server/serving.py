@@ -1,0 +1,310 @@
+"""Serve the HTTP applications with uvicorn: one server for all ports, its limits, certificates, signals and shutdown.
+
+The first signal starts a graceful shutdown, the second one exits without delay.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence, Sized
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
+from functools import partial
+from types import FrameType
+from typing import Any, cast
+
+import msgspec
+import uvicorn
+import uvloop
+from litestar.types import ASGIApp, Receive, Send
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from app.core.server.auth.rate_limiter import LogSampler
+from app.core.server.http.bodies import Bodies
+from app.core.server.http.guarded_http import ConnectionLimits, GuardedHttp
+from app.core.server.listen import connection_limit, raise_file_limit, set_timeouts
+from app.core.server.process_setup import running
+from app.core.server.tls import Certificates, load_certificates
+from app.core.settings.network import TransportSettings
+from app.core.settings.server import ServerSettings
+
+_ABORT_SECONDS = 4.0
+"""Seconds before the end of the drain at which incomplete requests are rejected."""
+
+_SAME_SIGNAL_SECONDS = {signal.SIGINT: 0.2, signal.SIGTERM: 0.02}
+"""Seconds in which a second signal counts as the first: a terminal and a wrapper can both forward it."""
+
+_POLL_SECONDS = 0.1
+_LOG_SECONDS = 0.5
+_GRACE_SECONDS = 5.0
+"""Seconds after the drain timeout in which everything else must close."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Listener(msgspec.Struct, kw_only=True, eq=False):
+    """An application with a port of its own.
+
+    Attributes:
+        name: its name in the start message.
+        port: the port to listen on, 0 for any free one; the actual one after the start.
+    """
+
+    app: ASGIApp
+    name: str = ""
+    port: int = 0
+
+
+class Transport:
+    """What the HTTP ports of a server share: limits, certificates and metrics.
+
+    Args:
+        settings: the limits.
+        metrics: where they are counted.
+        max_body_bytes: limit for one body.
+        max_open_files: how many files the process can have open.
+        certificates: None without TLS.
+
+    Attributes:
+        bodies: the bodies of all requests.
+        write_timeout: seconds that a client may leave a response unread.
+        limits: limits of connections.
+        connections: the open connections.
+
+    Raises:
+        SettingsError: if the connection limit is too high.
+    """
+
+    def __init__(
+        self,
+        settings: TransportSettings,
+        metrics: CollectorRegistry,
+        max_body_bytes: int,
+        max_open_files: int,
+        certificates: Certificates | None = None,
+    ) -> None:
+        self.certificates = certificates
+        self.write_timeout = settings.write_timeout
+        self.connections: Sized = ()
+        refused = Counter("charioteer_connections_refused", "Connections refused at a limit.", registry=metrics)
+        ended = Counter(
+            "charioteer_connections_ended",
+            "Connections that the server ended, by reason.",
+            ("reason",),
+            registry=metrics,
+        )
+        for reason in ("silent", "headers", "body"):
+            # Start each series at zero: Prometheus sees no increase in a series that starts at one.
+            ended.labels(reason)
+        self.bodies = Bodies(
+            max_body_bytes,
+            settings.max_received_bytes,
+            settings.body_timeout,
+            on_timeout=lambda: ended.labels("body").inc(),
+        )
+        self.limits = ConnectionLimits(
+            max_connections=connection_limit(settings.max_connections, max_open_files),
+            max_header_bytes=settings.max_header_bytes,
+            header_timeout=settings.header_timeout,
+            body_timeout=settings.body_timeout,
+            keep_alive_timeout=settings.keep_alive_timeout,
+            count_refused=refused.inc,
+            count_ended=lambda reason: ended.labels(reason).inc(),
+        )
+        open_gauge = Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics)
+        open_gauge.set_function(lambda: len(self.connections))
+        received_gauge = Gauge("charioteer_received_bytes", "Bytes of HTTP bodies in memory.", registry=metrics)
+        received_gauge.set_function(lambda: self.bodies.size)
+
+    @property
+    def scheme(self) -> str:
+        """Return the URL scheme of HTTP addresses."""
+        return "http" if self.certificates is None else "https"
+
+
+def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Transport:
+    """Create the transport from the settings, and raise the limit of open files.
+
+    Raises:
+        SettingsError: if the certificates are not usable, or the connection limit is too high.
+    """
+    certificates = load_certificates(settings)
+    if certificates is not None:
+        certificates.export_expiry(metrics)
+    return Transport(settings, metrics, settings.max_request_bytes, raise_file_limit(), certificates)
+
+
+class ShutdownHooks(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Callbacks of the shutdown, called in the event loop.
+
+    Attributes:
+        mark_not_ready: called first: makes the server report not ready, so that load balancers send no more requests.
+        start_drain: called when the server stops accepting connections, before it waits for requests in flight.
+        drain_delay: seconds between the two.
+        drain_timeout: seconds that requests in flight may take.
+    """
+
+    mark_not_ready: Callable[[], None]
+    start_drain: Callable[[], None]
+    drain_delay: float
+    drain_timeout: float
+
+
+class HttpServer(uvicorn.Server):
+    """Serve applications until a stop signal, or until `should_exit` is set. Once it has `started`, it accepts.
+
+    The lifespan is entered before the first connection, and left after the last one.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        transport: Transport,
+        hooks: ShutdownHooks,
+        lifespan: AbstractAsyncContextManager[None] | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            cast("Any", _by_port(listeners)),
+            http=cast("Any", partial(GuardedHttp, transport.limits)),
+            interface="asgi3",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # A pipelined request must not inherit the client of the request before it.
+            reset_contextvars=True,
+            timeout_keep_alive=cast("int", transport.limits.keep_alive_timeout),
+            timeout_graceful_shutdown=math.ceil(hooks.drain_timeout),
+            ssl_context_factory=_context_factory(transport.certificates),
+        )
+        super().__init__(config)
+        self._transport = transport
+        self._hooks = hooks
+        self._own_lifespan = lifespan or nullcontext()
+        self._signalled_at: float | None = None
+        self._signal = 0
+
+    def run_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on listening sockets, which are those of the listeners, in an event loop of its own."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self.serve_on(sockets))
+
+    async def serve_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on listening sockets, which are those of the listeners, in the running event loop."""
+        _sample_log()
+        for listen_socket in sockets:
+            set_timeouts(listen_socket, self._transport.write_timeout)
+        self._transport.connections = self.server_state.connections
+        certificates = self._transport.certificates
+        # `serve` captures signals too, but not while the lifespan begins and ends.
+        with self.capture_signals():
+            async with AsyncExitStack() as stack:
+                if certificates is not None:
+                    await stack.enter_async_context(running(certificates.follow()))
+                await stack.enter_async_context(self._own_lifespan)
+                await self.serve(list(sockets))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Start the shutdown after the first signal, and exit after the second."""
+        del frame
+        now, last = time.monotonic(), self._signalled_at
+        if last is None:
+            self._signalled_at, self._signal = now, sig
+            self.should_exit = True
+        elif sig != self._signal or now - last >= _SAME_SIGNAL_SECONDS[signal.Signals(sig)]:
+            _exit_now(128 + sig, "second stop signal", signal=signal.Signals(sig).name)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting connections, and wait for requests in flight until the drain timeout."""
+        hooks, loop = self._hooks, asyncio.get_running_loop()
+        hooks.mark_not_ready()
+        if self._signalled_at is not None:
+            _logger.info("stopping", extra={"drain_delay": hooks.drain_delay, "drain_timeout": hooks.drain_timeout})
+            delayed_until = loop.time() + hooks.drain_delay
+            while (left := delayed_until - loop.time()) > 0:
+                # Requests are still served, and their responses need the date.
+                await self.on_tick(0)
+                await asyncio.sleep(min(left, 1.0))
+            _exit_after(hooks.drain_timeout + _GRACE_SECONDS)
+        seconds_left = max(0.0, hooks.drain_timeout - _ABORT_SECONDS)
+        self._transport.bodies.refuse_incomplete_at(loop.time() + seconds_left)
+        hooks.start_drain()
+        await super().shutdown(sockets)
+
+
+def _by_port(listeners: Sequence[Listener]) -> ASGIApp:
+    """Return an application that passes each request to that of its port, or to the first one."""
+    main = listeners[0].app
+    if len(listeners) == 1:
+        return main
+
+    async def app(scope: Any, receive: Receive, send: Send) -> None:
+        port = scope["server"][1] if scope.get("server") else 0
+        found = next((listener.app for listener in listeners if listener.port == port), main)
+        await found(scope, receive, send)
+
+    return cast("ASGIApp", app)
+
+
+def _context_factory(certificates: Certificates | None) -> Callable[..., ssl.SSLContext] | None:
+    """Return a factory of a context that takes the current certificates at each handshake; None without TLS."""
+    if certificates is None:
+        return None
+
+    def take_current(connection: ssl.SSLObject, *_: object) -> None:
+        connection.context = certificates.context
+
+    def create(*_: object) -> ssl.SSLContext:
+        context = certificates.context
+        context.sni_callback = take_current
+        return context
+
+    return create
+
+
+class _SampledLines(logging.Filter):
+    """Limit uvicorn's lines about invalid requests, so that no client can fill a disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sampler = LogSampler()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.WARNING or self._sampler.sample() is not None
+
+
+def _sample_log() -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.setLevel(logging.WARNING)
+    if not any(isinstance(log_filter, _SampledLines) for log_filter in logger.filters):
+        logger.addFilter(_SampledLines())
+
+
+def _exit_after(seconds: float) -> None:
+    """Exit the process after `seconds`, even if a disk, a trace collector or a thread blocks the shutdown."""
+
+    def wait() -> None:
+        time.sleep(seconds)
+        _exit_now(1, "shutdown timed out", seconds=seconds)
+
+    with suppress(RuntimeError):
+        threading.Thread(target=wait, name="end", daemon=True).start()
+
+
+def _exit_now(status: int, event: str, **fields: object) -> None:
+    def log_exit() -> None:
+        _logger.warning(event, extra=fields)
+        logging.shutdown()
+
+    # Log in another thread: the interrupted one may hold any lock.
+    thread = threading.Thread(target=log_exit, daemon=True)
+    with suppress(RuntimeError):
+        thread.start()
+        thread.join(_LOG_SECONDS)
+    os._exit(status)

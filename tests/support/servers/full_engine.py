@@ -1,0 +1,58 @@
+"""An engine that rejects every request."""
+
+import asyncio
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.observers.metrics import Metrics
+from app.core.settings.model import ModelSettings, ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.task import TaskType
+from tests.support.models.fake_models import load_fake_model
+from tests.support.models.scripted_model import EventRecorder
+
+
+@contextmanager
+def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, EventRecorder]]:
+    """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
+    settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
+    sources = [ModelSource(name=name, version="1", folder=Path(name), settings=settings) for name in names]
+    registry = Registry(sources)
+    for source in sources:
+        registry.load(source, load_fake_model)
+    observer, gate, started = EventRecorder(), threading.Event(), threading.Event()
+    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.known_name)]
+    repository = Repository(registry, lambda: sources, load_fake_model)
+    engine = Engine(repository, observers, Limits(), 1, QueueLimits(max_waiting=0))
+
+    def block_worker() -> Any:
+        started.set()
+        gate.wait(60)
+        raise InferenceError(ErrorKind.CANCELLED, "over")
+
+    async def run() -> None:
+        info = RequestContext(protocol="test", request_id="1", response_headers={})
+        with pytest.raises(InferenceError):
+            await engine.handle(info, names[0], block_worker, lambda response: response)
+
+    holder = threading.Thread(target=lambda: asyncio.run(run()))
+    holder.start()
+    try:
+        assert started.wait(60)
+        yield engine, observer
+    finally:
+        gate.set()
+        holder.join(30)
+        engine.close()
