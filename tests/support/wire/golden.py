@@ -166,7 +166,7 @@ TENSORFLOW_SERVING: Mapping[str, Case] = {
 }
 
 SERVER_ARGUMENTS: Sequence[str] = (
-    *("--model-repository", "fixtures/models", "--tensorflow-serving-cors", "--max-request-bytes", "3000000"),
+    *("--model-repository", "fixtures/models", "--tensorflow-serving-cors", "*", "--max-request-bytes", "3000000"),
     *("--cors-origins", "https://app.example"),
 )
 """Of the server that these cases are for."""

@@ -12,7 +12,8 @@ from litestar.testing import TestClient
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
-from app.core.settings.server import ModelOptions, ServerSettings
+from app.core.plugins import registry
+from app.core.settings.server import ModelOptions
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
 from tests.support.wire.golden import PORTS, SERVER_ARGUMENTS, ask, difference, golden_answers
@@ -41,12 +42,12 @@ def clients() -> Iterator[Clients]:
 @pytest.fixture(scope="module")
 def test_clients() -> Iterator[Clients]:
     """Yield a test client of each port of a service in this process."""
-    settings = ServerSettings(
+    settings = registry().settings(
         grpc=False,
         port=0,
         max_request_bytes=3_000_000,
         cors_origins="https://app.example",
-        tensorflow_serving_cors=True,
+        tensorflow_serving_cors="*",
     )
     options = ModelOptions(model_repository=Path(ROOT, "fixtures/models"))
     service = Service(settings, lambda: find_models(options))

@@ -11,7 +11,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from app.core.protocols.protocol import HttpProtocol
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app, create_listener_app
@@ -20,6 +19,7 @@ from app.core.server.load_shedding import OVERLOADED, ReadPauses
 from app.core.server.serving import Listener
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.polling import wait_until
+from tests.support.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from tests.support.servers.auth_apps import access_with_keys
 from tests.support.servers.full_engine import full_engine
 from tests.support.servers.http_connections import local_transport, parse_responses, read_until_closed, run_app
