@@ -28,7 +28,6 @@ _ALLOWED = {
     "app/plugins/text/image_text_to_text/prompting.py": "today's date, if a template uses it",
     "app/core/server/auth/api_keys.py": "whether a key has expired",
     "app/plugins/jwt/validator.py": "whether a token has expired",
-    "app/core/server/transport/pipelining.py": "the header Date of responses",
     "app/core/server/tls.py": "whether a certificate has expired",
 }
 
