@@ -72,7 +72,7 @@ def _send_requests() -> None:
     settings = registry().settings(**dict.fromkeys(ports, 0))
     options = ModelOptions(model_repository=ROOT / "fixtures" / "models")
     service = Service(settings, lambda: [source for source in find_models(options) if source.name in _IMAGES])
-    with TestClient(service.app) as client:
+    with TestClient(service.app, base_url="http://127.0.0.1") as client:
         _wait_until_ready(client)
         for model, image in _IMAGES.items():
             data = base64.b64encode((ROOT / "fixtures" / "images" / image).read_bytes())
