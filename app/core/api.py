@@ -25,7 +25,7 @@ from app.core.server.auth.credentials import unauthenticated as unauthenticated
 from app.core.server.auth.http_access import HttpAccess as HttpAccess
 from app.core.server.auth.http_access import requires as requires
 from app.core.server.grpc.server import GrpcServer as GrpcServer
-from app.core.server.transport.connection_table import Listener as Listener
+from app.core.server.serving import Listener as Listener
 from app.core.settings.command_options import command_options as command_options
 from app.core.settings.model import ImportedConfig as ImportedConfig
 from app.core.settings.model import ModelSource as ModelSource
@@ -37,22 +37,5 @@ from tasks.image_classification import Classification as Classification
 from tasks.image_classification import ImageClassification as ImageClassification
 from tasks.inference.response import InferenceResult as InferenceResult
 from tasks.task import TaskType as TaskType
-from app.core.engine.engine import Engine
-from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
-from app.core.engine.models.servable import Servable
-from app.core.engine.request_context import RequestContext
-from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
-from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
-from app.core.runtimes.onnxruntime.layouts.layout import Layout
-from app.core.runtimes.python.task_adapters import TaskAdapter
-from app.core.server.auth.access_control import IdentityProvider
-from app.core.server.auth.credentials import Identity, unauthenticated
-from app.core.server.auth.http_access import HttpAccess, requires
-from app.core.server.grpc.server import GrpcServer
-from app.core.server.serving import Listener
-from app.core.settings.model import ImportedConfig, ModelSource
-from app.core.settings.server import ServerSettings
-from metadata.model import ModelMetadata
-from tasks.task import TaskType
 
 RouteHandler = HTTPRouteHandler | ASGIRouteHandler
