@@ -280,7 +280,7 @@ class Engine(Readiness):
 
     def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before its work. Return `error` for the caller to raise."""
-        context.model_name = model_name
+        context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         context.failure = error
         self._executor.start(context)
@@ -319,7 +319,7 @@ class Engine(Readiness):
         Raises:
             InferenceError: if a limit is reached or its deadline has passed.
         """
-        context.model_name = model_name
+        context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         if lane is not None:
             queue, admission = "", lane.admission

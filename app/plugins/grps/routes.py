@@ -73,6 +73,7 @@ class Grps(HttpProtocol):
             head: InferenceHead, body: bytes, context: RequestContext
         ) -> CodecCall | Stream | Coroutine[Any, Any, CodecCall | Stream]:
             query = _read_query(head.query)
+            context.model_name = query.model
             if query.streaming or head.headers.get(_STREAMING, "").lower() == "true":
                 return _start_stream(engine, head, body, query, context)
             if _may_stream(head, body):

@@ -370,7 +370,7 @@ def test_disconnect_ends_the_wait_for_an_explanation() -> None:
             "raw_path": path.encode(),
             "root_path": "",
             "query_string": b"",
-            "headers": [(b"content-type", b"application/json")],
+            "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
             "client": None,
             "server": None,
         }

@@ -277,7 +277,11 @@ class Connection:
             "raw_path": PREDICT.encode(),
             "query_string": f"streaming=true&model={self._model}".encode(),
             "root_path": "",
-            "headers": [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(IMAGE))],
+            "headers": [
+                (b"host", b"127.0.0.1"),
+                (b"content-type", b"application/octet-stream"),
+                (b"content-length", b"%d" % len(IMAGE)),
+            ],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
             "state": {},

@@ -126,7 +126,7 @@ def create_app(
     app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, entry.origins)
     app.costly_prefixes = tuple(costly_prefixes)
     app.state[DOCUMENT] = describe
-    app.attach(engine, protocols, access, entry)
+    app.attach(engine, protocols, access, entry, max_request_bytes)
     return app
 
 
@@ -148,7 +148,7 @@ def create_listener_app(
     entry = entry or Entry()
     errors = create_error_handlers([protocol])
     app = _application(Application, [handle_any], max_request_bytes, access, [], errors, entry.origins)
-    app.attach(engine, [protocol], access, entry)
+    app.attach(engine, [protocol], access, entry, max_request_bytes)
     return app
 
 
@@ -208,9 +208,16 @@ class Application(Litestar):
 
     _entry: ASGIApp | None = None
 
-    def attach(self, engine: Engine, protocols: Sequence[HttpProtocol], access: HttpAccess, entry: Entry) -> None:
+    def attach(
+        self,
+        engine: Engine,
+        protocols: Sequence[HttpProtocol],
+        access: HttpAccess,
+        entry: Entry,
+        max_request_bytes: int,
+    ) -> None:
         """Answer the inferences of `protocols` before the routes. Call it once, before the first request."""
-        bodies = entry.bodies or Bodies(engine.limits.max_request_bytes)
+        bodies = entry.bodies or Bodies(max_request_bytes)
         cors = cors_config(entry.origins)
         inferences = InferenceApp(engine, protocols, self.answer_other, access, bodies, cors, entry.write_timeout)
         self._entry = refuse_bad_framing(entry.guard(cast("ASGIApp", inferences)))
