@@ -51,7 +51,7 @@ def chariot_endpoints(
         body=body,
         answer=answer,
         media_types=media_types,
-        queue_model=engine.registry.name_for_path,
+        queue_model=lambda head: engine.registry.name_for_path(head.target),
     )
     of_id = "the model of a Chariot id, m-<id>"
     return [

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -67,7 +68,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
             `InferenceError`. It may be a coroutine, for work that would block the event loop. None for other
             operations.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
-        queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
+        queue_model: for an inference, returns the model in whose queue a request waits; empty if its body names it.
             While that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
@@ -89,10 +90,12 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     handle: Callable[[HttpRequest], object] | None = None
     start: StartCall | None = None
     accepts_target: Callable[[str], bool] | None = None
-    queue_model: Callable[[str], str] | None = None
+    queue_model: Callable[[InferenceHead], str] | None = None
 
 
-infer_endpoint = partial(Endpoint, method="POST", failures=INFER_FAILURES, permission="infer", queue_model=str)
+infer_endpoint = partial(
+    Endpoint, method="POST", failures=INFER_FAILURES, permission="infer", queue_model=attrgetter("target")
+)
 """Return an endpoint that runs a model. By default, the target of its path is the model in whose queue it waits."""
 
 read_endpoint = partial(Endpoint, permission="infer")

@@ -107,6 +107,7 @@ class Grps(HttpProtocol):
         inference = infer_endpoint(
             "/grps/v1/infer/predict",
             "Infer with a model",
+            queue_model=lambda head: _read_query(head.query).model,
             start=start,
             query=_QUERY,
             body=WireMessage,

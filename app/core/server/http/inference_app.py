@@ -104,8 +104,15 @@ class InferenceApp:
             headers[name.decode("latin-1")] = value.decode("latin-1")
         context = new_context(headers, route.protocol.name, address_of(scope))
         reply = _Reply(context, scope, send, cors_headers(self._cors, headers))
+        head = InferenceHead(
+            target=parameters.get("target", ""),
+            version=parameters.get("version"),
+            label=parameters.get("label"),
+            headers=headers,
+            query=scope["query_string"].decode(errors="replace"),
+        )
         if route.endpoint.queue_model is not None and not self._engine.has_idle_worker():
-            overload = self._overload(route, parameters.get("target", ""), context)
+            overload = self._overload(route, head, context)
             if overload is not None:
                 await self._shed(route.error_answer(overload), headers, body, reply)
                 return
@@ -113,7 +120,7 @@ class InferenceApp:
         try:
             self._access.admit(scope, route.endpoint.permission)
             context.client = CLIENT.get()
-            call = await self._start(route, parameters, headers, scope, body, context)
+            call = await self._start(route, head, body, context)
             context.disconnected = body.wait_for_disconnect
             if isinstance(call, Stream):
                 await self._stream(call, reply)
@@ -134,13 +141,7 @@ class InferenceApp:
         await reply.send(answer)
 
     async def _start(
-        self,
-        route: Route,
-        parameters: Mapping[str, str],
-        headers: Mapping[str, str],
-        scope: HTTPScope,
-        body: Body,
-        context: RequestContext,
+        self, route: Route, head: InferenceHead, body: Body, context: RequestContext
     ) -> InferenceCall | HandledCall | Stream:
         """Read the body, and create the call.
 
@@ -148,25 +149,20 @@ class InferenceApp:
             BodyError: for a body that does not arrive within its limits.
             InferenceError: for other refusals, which observers know.
         """
-        engine, endpoint, target = self._engine, route.endpoint, parameters.get("target", "")
-        length = _length_of(headers)
-        with report_refusals(engine, context, target):
+        engine, endpoint, model_name = self._engine, route.endpoint, head.target
+        length = _length_of(head.headers)
+        if endpoint.queue_model is not None:
+            with report_refusals(engine, context, head.target):
+                model_name = endpoint.queue_model(head)
+        with report_refusals(engine, context, model_name):
             if endpoint.queue_model is None:
                 content = await body.read(length)
             else:
-                endpoint.queue_model(target)
                 with engine.arriving(length != 0):
                     content = await body.read(length)
-            if "content-encoding" in headers:
-                encoding = headers["content-encoding"]
+            if "content-encoding" in head.headers:
+                encoding = head.headers["content-encoding"]
                 content = await decompress_body(content, encoding, engine.limits.max_request_bytes)
-            head = InferenceHead(
-                target=target,
-                version=parameters.get("version"),
-                label=parameters.get("label"),
-                headers=headers,
-                query=scope["query_string"].decode(errors="replace"),
-            )
             call: Any = route.start(head, content, context)
             return await call if iscoroutine(call) else call
 
@@ -203,11 +199,11 @@ class InferenceApp:
 
     # Rejections.
 
-    def _overload(self, route: Route, target: str, context: RequestContext) -> InferenceError | None:
+    def _overload(self, route: Route, head: InferenceHead, context: RequestContext) -> InferenceError | None:
         """Return the error of a request that is rejected by its headers, and count it; None if it is not rejected."""
         engine, model_name = self._engine, None
         with suppress(InferenceError):
-            model_name = route.endpoint.queue_model(target) if route.endpoint.queue_model is not None else None
+            model_name = route.endpoint.queue_model(head) if route.endpoint.queue_model is not None else None
         # Clients that must authenticate did not yet, so they must not learn which model is busy.
         secured = self._access.requires_credentials
         error = engine.overload(None if secured else model_name)
