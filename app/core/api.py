@@ -1,9 +1,10 @@
 """The types that hooks name. A plugin of a third party imports them from ``charioteer.plugins``."""
+# ruff: noqa: F401
+# pyright: reportUnusedImport=false
 
-from litestar import Response as Response
-from litestar.handlers import ASGIRouteHandler
-from litestar.handlers import HTTPRouteHandler as HTTPRouteHandler
-from prometheus_client import CollectorRegistry as CollectorRegistry
+from litestar import Response
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine as Engine
 from app.core.engine.events import InferenceObserver as InferenceObserver
@@ -37,5 +38,34 @@ from tasks.image_classification import Classification as Classification
 from tasks.image_classification import ImageClassification as ImageClassification
 from tasks.inference.response import InferenceResult as InferenceResult
 from tasks.task import TaskType as TaskType
+from app.core.engine.engine import Engine
+from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
+from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
+from app.core.runtimes.onnxruntime.graph import ImageGraph
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphView, Layout, Match
+from app.core.runtimes.python.outputs.labelled_scores import read_classification
+from app.core.runtimes.python.task_adapters import TaskAdapter
+from app.core.server.auth.access_control import IdentityProvider
+from app.core.server.auth.credentials import Identity, unauthenticated
+from app.core.server.auth.http_access import HttpAccess, requires
+from app.core.server.grpc.server import GrpcServer
+from app.core.server.transport.connection_table import Listener
+from app.core.settings.command_options import command_options
+from app.core.settings.model import ImportedConfig, ModelError, ModelSource
+from app.core.settings.server import ServerSettings
+from app.core.wire.bytes_elements import BinaryElement
+from metadata.model import Fact, ModelMetadata, Origin
+from tasks.image_classification import Classification, ClassificationInput, ImageClassification
+from tasks.inference.error import InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse, InferenceResult
+from tasks.inference.tensor import BytesTensor
+from tasks.task import TaskType
+from tasks.vision.filtering import SelectionParameters
+from tasks.vision.image import Image
 
 RouteHandler = HTTPRouteHandler | ASGIRouteHandler

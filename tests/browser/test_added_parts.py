@@ -1,22 +1,19 @@
 """Views, and parts of views, of a plugin that is not in the tree."""
 
-import os
-
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import open_page
-from tests.plugins.acme.test_acme import DETECTOR, PACKAGE
+from tests.plugins.acme.process import ENVIRONMENT
 from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow
 
 
 def test_plugin_adds_a_view_and_a_part_of_another_view(browser: Browser) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    options = ("--plugins", "acme", "--acme-greeting", "Ahoy")
+    options = ("--demo", "--plugins", "acme", "--acme-greeting", "Ahoy")
     with (
-        run_server("--model", str(DETECTOR), *options, environment=environment) as server,
+        run_server(*options, environment=ENVIRONMENT) as server,
         open_page(browser, server.address) as page,
     ):
         expect(page.get_by_text("detector answers with greetings")).to_be_visible()

@@ -6,7 +6,7 @@ import pytest
 
 from app.core.hooks import Parts, Plugin
 from app.core.plugins import registry
-from tests.plugins.acme.test_acme import PACKAGE
+from tests.plugins.acme.process import PACKAGE
 from tests.support.servers.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
@@ -20,7 +20,7 @@ def test_every_example_is_code_of_the_tested_plugin(block: str) -> None:
 
 
 def test_every_hook_is_listed_and_those_with_a_link_have_an_example() -> None:
-    table = PAGE[PAGE.index("## Hooks") : PAGE.index("### settings")]
+    table = PAGE[PAGE.index("## Hooks") : PAGE.index("### options")]
     listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
     assert {*listed} == HOOKS
     rows = re.findall(r"^\| \[`(\w+)`\]\(#(\w+)\)", PAGE, re.MULTILINE)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from acme.settings import AcmeCheckOptions, AcmeSettings
+from acme.settings import AcmeCheckOptions, AcmeModelOptions, AcmeSettings
 from charioteer.plugins import Command, ModelSection, Page, Plugin, Ref, View
 
 plugin = Plugin(
@@ -10,10 +10,18 @@ plugin = Plugin(
     name="acme",
     summary="Greetings of the company Acme.",
     settings=(AcmeSettings,),
+    model_options=(AcmeModelOptions,),
+    model_settings=(ModelSection(type=Ref("acme.settings:AcmeModelSettings"), name="acme"),),
     parameters=(ModelSection(type=Ref("acme.parameters:AcmeParameters")),),
     commands=(Command(name="acme-greet", run="acme.command:greet", help="Print a greeting."),),
     command_options={"check": AcmeCheckOptions},
+    task_types=Ref("acme.counting:TASKS"),
+    layouts=Ref("acme.counting:LAYOUTS"),
+    protocols=Ref("acme.protocol:protocols"),
     runtimes=Ref("acme.runtime:RUNTIMES"),
+    loaders=Ref("acme.files:LOADERS"),
+    formats=Ref("acme.files:FORMATS"),
+    endpoints={"kserve-v1": Ref("acme.protocol:endpoints")},
     start=Ref("acme.start:start"),
     page=Page(
         folder=Path(__file__).parent / "static",

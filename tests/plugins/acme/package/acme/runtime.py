@@ -1,4 +1,4 @@
-"""A runtime for text files: each line of a file ``*.acme`` is a class, and the first one is in every image."""
+"""A runtime for text files: each line of ``en.acme`` is a class in English, and the first one is in every image."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acme.settings import AcmeCheckOptions
+from acme.settings import AcmeCheckOptions, AcmeModelOptions
 from charioteer.plugins import (
     Classification,
     ImageClassification,
@@ -29,7 +29,8 @@ class AcmeRuntime:
         return any(source.folder.glob("*.acme"))
 
     def inspect(self, source: ModelSource, /) -> ModelMetadata:
-        labels = next(source.folder.glob("*.acme")).read_text().split()
+        language = source.of(AcmeModelOptions).acme_language
+        labels = (source.folder / f"{language}.acme").read_text().split()
         if command_options(AcmeCheckOptions).acme_shout:
             labels = [label.upper() for label in labels]
         return ModelMetadata(

@@ -1,9 +1,10 @@
-"""Options of `serve` and of `check`."""
+"""Options of commands, and settings of one model."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Group, Parameter
+from msgspec import Struct
 
 
 @Parameter(name="*", group=Group("Acme", sort_key=20))
@@ -22,3 +23,18 @@ class AcmeCheckOptions:
 
     acme_shout: Annotated[bool, Parameter(negative="")] = False
     """Write classes in capitals."""
+
+
+@Parameter(name="*", group=Group("Acme", sort_key=20))
+@dataclass(frozen=True, kw_only=True)
+class AcmeModelOptions:
+    """Models of Acme."""
+
+    acme_language: Annotated[str, Parameter(env_var="ACME_LANGUAGE")] = "en"
+    """Language of their classes."""
+
+
+class AcmeModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The object "acme" in model-settings.json."""
+
+    licence: str | None = None
