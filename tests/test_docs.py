@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
 from app.core.settings.model import PreprocessingSettings
+from docs.tables import filled
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -102,3 +103,8 @@ def test_every_guarantee_names_existing_tests() -> None:
         if not (ROOT / path).is_file() or f"def {name}" not in (ROOT / path).read_text()
     ]
     assert missing == []
+
+
+def test_tables_of_plugins_are_those_of_their_objects() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        assert filled(page.read_text()) == page.read_text(), "run `make docs`"
