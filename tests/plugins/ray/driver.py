@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from tests.installed.environments import environment_with_extras, linked_environment
+from tests.plugins.acme.process import PACKAGE
 from tests.support.servers.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -154,7 +155,8 @@ def start_ray(folder: Path) -> Generator[Ray]:
     python = environment_with_extras(linked_environment("drift"), "ray").python
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{PACKAGE}",
+        "CHARIOTEER_PLUGINS": "acme",
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "charioteer:ray_proxy_middlewares",

@@ -15,6 +15,7 @@ import pytest
 from app.core.assembly.in_process import InProcessModel
 from app.plugins.drift.baseline import Baseline, write_baseline
 from tasks.vision.image import decode_image
+from tests.plugins.acme.process import python_model
 from tests.plugins.ray.driver import SCENE, Ray, body, start_ray, traffic
 from tests.support.data.drift_samples import sample
 from tests.support.models.colliding_packages import make_project
@@ -59,6 +60,7 @@ def test_application_runs_on_ray(tmp_path: Path) -> None:
         check_killed_replica_loses_no_record(ray, tmp_path)
         check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
         check_replicas_scale_with_the_load(ray)
+        check_plugin_of_a_third_party(ray, tmp_path)
 
 
 def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
@@ -213,3 +215,11 @@ def records(model: Path, **parameters: object) -> Sequence[object]:
     """Return the records of the model in this process."""
     result = InProcessModel(model).ask(decode_image(SCENE.read_bytes()).pixels, **parameters)
     return msgspec.json.decode(msgspec.json.encode(result))
+
+
+def check_plugin_of_a_third_party(ray: Ray, folder: Path) -> None:
+    """Its task type and its parameter reach the model, which runs in another process than the protocol."""
+    (folder / "acme" / "counter").mkdir(parents=True)
+    python_model(folder / "acme" / "counter")
+    ray.deploy({**SHARED, "model_repository": str(folder / "acme"), "allow_code": True})
+    assert ray.infer("counter", greet="Ada")[0] == {"label": "Ada", "score": 0.75}
