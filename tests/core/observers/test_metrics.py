@@ -5,8 +5,8 @@ from prometheus_client import CollectorRegistry
 
 from app.core.observers.metrics import Metrics
 from tasks.inference.error import ErrorKind
-from tests.plugins.otel.test_tracing import event
 from tests.support.data.chariot import Client
+from tests.support.data.inference_events import event
 
 
 def test_unknown_model_names_are_counted_together() -> None:

@@ -1,7 +1,5 @@
-"""Metrics of images and predictions; the dashboard uses only metrics that exist."""
+"""Metrics of images and predictions."""
 
-import json
-import re
 from typing import Any
 
 import msgspec
@@ -10,20 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.request_context import RequestContext
-from app.core.observers.metrics import Metrics
 from app.core.observers.prediction_metrics import PredictionMetrics
-from app.plugins.drift.monitor import DriftMetrics
-from app.plugins.recording.recording_metrics import RecordingMetrics
 from tasks.image_classification import Classification
 from tasks.inference.error import ErrorKind
 from tasks.inference.response import InferenceResult, SampleResult
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image
-from tests.plugins.otel.test_tracing import event
-from tests.support.servers.server_process import ROOT
-
-DASHBOARD = ROOT / "deploy" / "grafana" / "charioteer.json"
-_METRIC = re.compile(r"charioteer_\w+")
+from tests.support.data.inference_events import event
 
 
 def event_of(prediction: Any, task_type: str = "OBJECT_DETECTION", **changes: Any) -> RequestContext:
@@ -96,34 +87,3 @@ def test_only_best_class_of_classification_is_counted() -> None:
 @pytest.mark.parametrize("other", [{"outcome": ErrorKind.MODEL_FAILED}, {"explanation": True}, {"result": None}])
 def test_failures_and_explanations_are_not_counted(other: dict[str, Any]) -> None:
     assert metrics_after(msgspec.structs.replace(event_of(detections("cat")), **other)) == {}
-
-
-def test_every_metric_of_the_dashboard_exists() -> None:
-    registry = CollectorRegistry()
-    Metrics(registry, str)
-    DriftMetrics(registry)
-    RecordingMetrics(registry, "store")
-    PredictionMetrics(registry, lambda _: ("cat",)).observe(event_of(detections("cat")))
-    suffixes = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
-    existing = {family.name + suffix for family in registry.collect() for suffix in suffixes[family.type]}
-    used = set(_METRIC.findall(DASHBOARD.read_text()))
-    assert used <= existing
-    assert {name.rsplit("_", 1)[0] for name in used} >= {
-        "charioteer_inferences", "charioteer_predictions", "charioteer_recording_recorded", "charioteer_drift_windows",
-    }  # fmt: skip
-
-
-def test_panels_of_the_dashboard_do_not_overlap() -> None:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    occupied: set[tuple[int, int]] = set()
-    for panel in panels:
-        position = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(position["x"], position["x"] + position["w"])
-            for y in range(position["y"], position["y"] + position["h"])
-        }
-        assert not occupied & cells
-        assert position["x"] + position["w"] <= 24
-        occupied |= cells

@@ -1,13 +1,19 @@
 """`charioteer predict` on a terminal."""
 
+import json
 import os
 import pty
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from app.core.settings.model import ModelError
+from app.core.settings.server import ModelOptions
+from app.plugins.authoring.predict import predict
+from tests.core.runtimes.onnxruntime.test_image_tensors import IMAGES, assert_close, expected, folder_of
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -50,3 +56,17 @@ def test_image_is_not_shown_in_a_pipe() -> None:
     output = subprocess.run([*COMMAND, MODEL], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert "▀" not in output.stdout
     assert "■" not in output.stdout
+
+
+def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = tmp_path / "image.png"
+    image.write_bytes(IMAGES[0])
+    options = ModelOptions(model=folder_of(tmp_path))
+    predict(image, json=True, options=options)
+    records = json.loads(capsys.readouterr().out)
+    for record in records:
+        assert_close(record["name"], record["data"], expected(IMAGES[0]), record["shape"])
+    predict(image, options=options)
+    assert "embedding" in capsys.readouterr().out
+    with pytest.raises(ModelError, match="--draw cannot draw the tensors"):
+        predict(image, draw=tmp_path / "out.png", options=options)

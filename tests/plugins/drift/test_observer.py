@@ -22,7 +22,7 @@ from tasks.inference.response import InferenceOutput, InferenceResult, SampleRes
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tests.plugins.otel.test_tracing import event
+from tests.support.data.inference_events import event
 from tests.support.polling import wait_until
 
 PREDICTION = Classification(labels=["red"], scores=np.array([0.5], np.float32))

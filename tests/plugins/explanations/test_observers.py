@@ -13,7 +13,7 @@ from app.core.observers.metrics import Metrics
 from app.core.observers.request_log import RequestLog
 from app.plugins.otel.tracing import Tracing
 from tasks.inference.error import ErrorKind
-from tests.plugins.otel.test_tracing import event
+from tests.support.data.inference_events import event
 
 
 def explanation(outcome: ErrorKind | None = None) -> RequestContext:

@@ -1,13 +1,18 @@
 """Saliency maps of explanations, and the documentation of their parameters."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from app.plugins.explanations.pixels import Explanation, ExplanationMethod, ExplanationParameters
+from app.plugins.explanations.request import explanation_targets
 from tasks.image_classification import LabelledScore
+from tasks.inference.limits import Limits
+from tasks.vision.request import ImageItem
+from tests.core.runtimes.onnxruntime.images.test_reduced_decode import request, servable
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "explanations.md").read_text()
 
@@ -41,3 +46,9 @@ def test_saliency_has_the_image_size_and_values_within_0_and_1(width: int, heigh
     assert saliency.dtype == np.float32
     assert saliency.min() >= 0
     assert saliency.max() <= 1
+
+
+def test_explanation_uses_full_image() -> None:
+    _, targets = explanation_targets(servable("detector", reduced=True), request("scene.jpg"), Limits(), None, 1)
+    item: ImageItem[Any] = targets[0][0].item
+    assert item.image.full_size is None

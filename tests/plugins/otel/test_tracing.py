@@ -8,29 +8,11 @@ from opentelemetry.trace import StatusCode
 from app.core.engine.request_context import RequestContext
 from app.plugins.otel.tracing import Tracing, otlp_exporter
 from tasks.inference.error import ErrorKind
+from tests.support.data.inference_events import event
 from tests.support.servers.collector import run_otlp_collector
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
-
-
-def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> RequestContext:
-    """Return an inference of 10 ms."""
-    return RequestContext(
-        protocol="kserve-v2",
-        request_id="r",
-        trace=trace or {},
-        model_name="m",
-        model_version="1",
-        outcome=outcome,
-        error="no" if outcome else "",
-        batch_size=1,
-        queue=1_000_000,
-        total=10_000_000,
-        decode_ns=2_000_000,
-        model_ns=5_000_000,
-        postprocess_ns=1_000_000,
-    )
 
 
 def spans(*events: RequestContext) -> dict[str, ReadableSpan]:

@@ -80,3 +80,22 @@ def refused_event(
     return detection_event(
         model_name="x", model_version="", task_type="", request=None, result=None, outcome=kind, error=message
     )
+
+
+def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> RequestContext:
+    """Return an inference of 10 ms."""
+    return RequestContext(
+        protocol="kserve-v2",
+        request_id="r",
+        trace=trace or {},
+        model_name="m",
+        model_version="1",
+        outcome=outcome,
+        error="no" if outcome else "",
+        batch_size=1,
+        queue=1_000_000,
+        total=10_000_000,
+        decode_ns=2_000_000,
+        model_ns=5_000_000,
+        postprocess_ns=1_000_000,
+    )

@@ -19,9 +19,7 @@ from rich.console import Console
 from app.core.assembly.models import load
 from app.core.cli.check import check
 from app.core.settings.model import ModelError
-from app.core.settings.server import ModelOptions
 from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.authoring.predict import predict
 from metadata.model import Origin
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -296,20 +294,6 @@ def test_check_tries_the_model_on_an_image(
     shown = capsys.readouterr().out
     assert "Tried on one image, 2 results" in shown
     assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown
-
-
-def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    image = tmp_path / "image.png"
-    image.write_bytes(IMAGES[0])
-    options = ModelOptions(model=folder_of(tmp_path))
-    predict(image, json=True, options=options)
-    records = json.loads(capsys.readouterr().out)
-    for record in records:
-        assert_close(record["name"], record["data"], expected(IMAGES[0]), record["shape"])
-    predict(image, options=options)
-    assert "embedding" in capsys.readouterr().out
-    with pytest.raises(ModelError, match="--draw cannot draw the tensors"):
-        predict(image, draw=tmp_path / "out.png", options=options)
 
 
 def test_bytes_that_are_no_image_are_rejected(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSettings, PreprocessingSettings
 from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.explanations.request import explanation_targets
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
@@ -67,9 +66,3 @@ def test_image_is_not_reduced_below_model_input_size() -> None:
         image = cast("ImageItem[Any]", sample.item).image
         assert image.pixels.shape[:2] == (240, 320)
         assert (image.height, image.width) == (480, 640)
-
-
-def test_explanation_uses_full_image() -> None:
-    _, targets = explanation_targets(servable("detector", reduced=True), request("scene.jpg"), Limits(), None, 1)
-    item: ImageItem[Any] = targets[0][0].item
-    assert item.image.full_size is None
