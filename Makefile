@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
+	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -121,10 +121,7 @@ audit: $(VENV)/.supply ## [release] look up known vulnerabilities of the locked 
 	@for file in deploy/requirements/*.txt; do echo "$$file"; \
 		$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$file" || exit 1; done
 
-fuzz: $(VENV)/.test ## [test] send 100,000 malformed requests to a real server (minutes)
-	@$(BIN)/python -m tests.fuzz
-
-fuzz-decoders: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided by coverage (minutes)
+fuzz: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided by coverage (minutes)
 	@$(BIN)/python -m tests.fuzz.decoders
 
 proto: $(VENV)/.test-slow ## [test] recompile the descriptors of the gRPC protocols

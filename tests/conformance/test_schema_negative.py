@@ -1,7 +1,4 @@
-"""Send bodies that violate the schema to every operation with a body.
-
-`tests.fuzz` mutates paths, queries and headers of the other operations.
-"""
+"""Send bodies that violate the schema to every operation with a body."""
 
 from itertools import cycle
 from typing import Any

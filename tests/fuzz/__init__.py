@@ -1,1 +1,1 @@
-"""Send mutated requests to a real server: `python -m tests.fuzz`, or `make fuzz`."""
+"""Malformed requests: decoders guided by coverage (atheris), mutated golden cases and model states (Hypothesis)."""

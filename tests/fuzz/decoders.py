@@ -14,7 +14,7 @@ from rich.console import Console
 
 _FOLDER = Path(__file__).parents[2] / "build" / "fuzz" / "decoders"
 _MAX_SECONDS = 20
-_NAMES = (
+NAMES = (
     "bytes-elements", "v2-binary", "v2-protobuf", "grps-protobuf", "grps-json", "chariot-json", "tensorflow-json",
     "image",
 )  # fmt: skip
@@ -35,7 +35,7 @@ def run(*names: str, seconds: int = 60, seed: int = 1, out: Path = _FOLDER) -> i
         out: folder for corpora and findings.
     """
     failed: list[str] = []
-    for decoder in names or _NAMES:
+    for decoder in names or NAMES:
         command = [
             sys.executable,
             "-m",

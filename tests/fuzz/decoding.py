@@ -1,6 +1,9 @@
 """Provide the decoders of request data, and an initial corpus for each."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
 
 from app.core.assembly.models import load
 from app.core.engine.models.registry import Registry
@@ -13,15 +16,15 @@ from app.core.wire.protobuf_limits import parse_message
 from app.plugins.grps.codec import PredictCodec
 from app.plugins.grps.json_messages import read_json_message
 from app.plugins.grps.messages import GrpsMessage
+from app.plugins.grps.proto import message_class
 from app.plugins.tensorflow_serving.values import read_object, read_tensor
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.fuzz.cases import cases
-from tests.fuzz.images import FORMATS, encode_sample
-from tests.fuzz.requests import Call, Http
+from tests.conformance.test_wire import CASES
+from tests.support.data.images import encode_image, rectangle
 
 _MAX_PIXELS = 4_000_000
 _LENGTH_BYTES = 2
@@ -79,22 +82,41 @@ def decoders() -> Mapping[str, Decoder]:
 def corpus(decoder: str) -> Iterator[bytes]:
     """Return the initial inputs of a decoder: the golden cases of its kind, or images."""
     if decoder == "image":
-        yield from map(encode_sample, FORMATS)
+        yield from (encode_image(rectangle(), file_format) for file_format in ("JPEG", "PNG", "WEBP", "TIFF", "GIF"))
         return
     if decoder == "bytes-elements":
         yield b"\x04\0\0\0\xc3\x85sa\0\0\0\0"
         return
-    protocols = {
-        "v2-binary": ("kserve-v2", "kserve-v2-binary"),
-        "v2-protobuf": ("kserve-v2-grpc",), "grps-protobuf": ("grps-grpc",),
-        "grps-json": ("grps",), "chariot-json": ("chariot-v2-kserve",), "tensorflow-json": ("tensorflow-serving",),
+    if decoder.endswith("-protobuf"):
+        yield from (message.SerializeToString() for message in _messages(decoder))
+        return
+    protocol = {
+        "v2-binary": "kserve-v2", "grps-json": "grps", "chariot-json": "chariot-v2-kserve",
+        "tensorflow-json": "tensorflow-serving",
     }[decoder]  # fmt: skip
-    for _, request in cases(protocols):
-        if isinstance(request, Call):
-            yield from request.messages
-        elif isinstance(request, Http) and request.body:
-            length = len(request.head).to_bytes(_LENGTH_BYTES, "big") if decoder == "v2-binary" else b""
-            yield length + request.body
+    for case in (case for case in CASES if case.parent.name == protocol):
+        if not (parts := [part.read_bytes() for part in sorted(case.glob("request.*"), reverse=True)]):
+            continue
+        length = len(parts[0]).to_bytes(_LENGTH_BYTES, "big") if decoder == "v2-binary" else b""
+        yield length + b"".join(parts)
+
+
+def _messages(decoder: str) -> Iterator[Message]:
+    image = encode_image(rectangle())
+    if decoder == "grps-protobuf":
+        yield message_class("grps.protos.v1.GrpsMessage")(model="detector", bin_data=image)
+        tensor = {"name": "x", "dtype": 7, "shape": [1], "flat_float32": [1.5]}
+        yield message_class("grps.protos.v1.GrpsMessage")(model="half_plus_two", gtensors={"tensors": [tensor]})
+        return
+    message: Any = message_class("inference.ModelInferRequest")(model_name="detector")
+    tensor = message.inputs.add(name="image", datatype="BYTES", shape=[1])
+    tensor.parameters["score_threshold"].double_param = 0.2
+    tensor.contents.bytes_contents.append(image)
+    yield message
+    message = message_class("inference.ModelInferRequest")(model_name="half_plus_two")
+    message.inputs.add(name="x", datatype="FP32", shape=[1])
+    message.raw_input_contents.append(b"\0\0\x80?")
+    yield message
 
 
 def decode_or_reject(decode: Decoder, data: bytes) -> None:

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.grps.proto import message_class
-from tests.fuzz.server import fuzzed_server
+from tests.support.servers.server_process import run_server
 
 NAME = "subject"
 BROKEN, GONE = "broken", "gone"
@@ -238,7 +238,7 @@ class ModelStateMachine(RuleBasedStateMachine):
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     folder = tmp_path_factory.mktemp("states") / "models"
     shutil.copytree(FILES[2.0], folder / NAME)
-    with fuzzed_server(folder) as server:
+    with run_server("--model-repository", str(folder)) as server:
         clients = Clients(folder, server.address, server.tensorflow_serving_address, server.grpc_address)
         yield clients
         clients.close()

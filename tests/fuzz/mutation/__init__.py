@@ -1,1 +1,0 @@
-"""Mutators: pure functions of a request and a random generator."""
