@@ -117,7 +117,6 @@ def check(
     baseline: ExistingFile,
     source: str,
     *,
-    slice: list[str] | None = None,  # noqa: A002
     alpha: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.01,
     json: Path | None = None,
     html: Path | None = None,
@@ -132,7 +131,6 @@ def check(
     Args:
         baseline: File that `charioteer drift baseline` wrote.
         source: Folder of images, or a recording store (the value of --record).
-        slice: Also test each value of this metadata key ("folder" for a folder of images); may be repeated.
         alpha: Probability of a false drift verdict when nothing has changed.
         json: Write the report to this file as JSON.
         html: Write the report to this file as a page.
@@ -154,7 +152,7 @@ def check(
         baseline_data = read_baseline(baseline)
         embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
         measured = measure_source(source, images, _model(options, images, source), embedding_model)
-        comparison = compare(baseline_data.sample, measured.sample, alpha=alpha, slices=slice or ())
+        comparison = compare(baseline_data.sample, measured.sample, alpha=alpha)
         if json:
             json.write_bytes(json_report(comparison))
         if html:
@@ -206,13 +204,6 @@ def _print(comparison: "DriftComparison") -> None:
             test.name, printable(test.about), printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
         )
     terminal.print(tests)
-    for slice_result in comparison.slices:
-        verdict = "too few images" if slice_result.q is None else f"corrected p {slice_result.q:.2g}"
-        drifted = " [red]drifted[/red]" if slice_result.drifted else ""
-        slice_name = printable(f"{slice_result.key} = {slice_result.value}")
-        terminal.print(
-            f"{slice_name}: {slice_result.baseline} and {slice_result.production} images, {verdict}{drifted}"
-        )
     for note in comparison.notes:
         terminal.print(printable(note))
     for drift in comparison.mix:

@@ -6,7 +6,7 @@ Permutation tests shuffle images, not single predictions, because the prediction
 import importlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,10 @@ PERMUTATIONS = 999
 MAX_ROWS = 1000
 """Maximum number of rows of one sample in a kernel: memory and time grow with its square."""
 
-_MAX_PERMUTATIONS = 20_000
 _MAX_TABLES = 100_000
 _BANDWIDTH_ROWS = 300
 _TAIL_SHARE = 0.05
 _BINS = 10
-_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _BLOCK = 2_000_000
 """Maximum number of permuted values in memory at once."""
 
@@ -51,31 +49,6 @@ def kolmogorov_smirnov(first: Numbers, second: Numbers) -> tuple[float, float]:
     return float(result.statistic), float(result.pvalue)
 
 
-def cramer_von_mises(first: Numbers, second: Numbers) -> tuple[float, float]:
-    """Return the mean squared distance of the two cumulative distributions, and its p-value (Anderson, 1962).
-
-    For equal values, the distributions are evaluated in the middle of their steps. SciPy's test ignores ties: it raises
-    false alarms for counts and shares.
-    """
-    n, m = len(first), len(second)
-    total, pooled = n + m, np.concatenate([first, second])
-    ranks = [[np.searchsorted(np.sort(rows), pooled, side) / len(rows) for rows in (first, second)] for side in _SIDES]
-    below, up_to = (shares[0] - shares[1] for shares in ranks)
-    gaps = (below + up_to) / 2 if len(np.unique(pooled)) < total else up_to
-    statistic = n * m / total**2 * float(np.sum(np.square(gaps)))
-    expected = (1 + 1 / total) / 6
-    variance = (total + 1) * (4 * n * m * total - 3 * (n * n + m * m) - 2 * n * m) / (45 * total * total * 4 * n * m)
-    normal = 1 / 6 + (statistic - expected) / np.sqrt(45 * variance)
-    if normal < 0.003:
-        return statistic, 1.0
-    # The limiting distribution (Csörgő and Faraway, 1996, 1.2).
-    special, k = import_scipy("special"), np.arange(20)
-    y = np.square(4 * k + 1) / (16 * normal)
-    weights = special.gamma(k + 0.5) / special.gamma(k + 1) * np.sqrt(4 * k + 1)
-    limit = float((weights * np.exp(-y) * special.kv(0.25, y)).sum() / (np.pi**1.5 * np.sqrt(normal)))
-    return statistic, float(np.clip(1 - limit, 1e-12, 1))
-
-
 def tail_test(baseline: Numbers, production: Numbers) -> float:
     """Test whether production is overrepresented among the largest values; return the one-sided p-value.
 
@@ -92,6 +65,7 @@ def mix_chi_square(table: NDArray[np.int64], rng: np.random.Generator, max_table
     """Return the p-value of Pearson's chi-square of a table (2, categories), whose images have one category each.
 
     It comes from random tables with the same totals, because counts can be too small for the limiting distribution.
+    If none of the first is as extreme, up to `max_tables` are drawn: several keys need smaller p-values.
     """
     stats = import_scipy()
 
@@ -99,11 +73,15 @@ def mix_chi_square(table: NDArray[np.int64], rng: np.random.Generator, max_table
         method = stats.MonteCarloMethod(n_resamples=tables, batch=1000, rng=rng)
         return float(stats.chi2_contingency(table, correction=False, method=method).pvalue)
 
-    return _refined(test, min(_MAX_TABLES, max_tables))
+    p = test(PERMUTATIONS)
+    if p > 1 / (PERMUTATIONS + 1) or max_tables <= PERMUTATIONS:
+        return p
+    # The second draw is independent of the first, so its smaller p-values are valid.
+    return test(math.ceil(min(_MAX_TABLES, max_tables)))
 
 
 def chi_square(
-    first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, max_permutations: float = 0
+    first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, permutations: int = PERMUTATIONS
 ) -> float:
     """Return the p-value of Pearson's chi-square of two samples' label counts.
 
@@ -113,7 +91,7 @@ def chi_square(
         first: (n, labels) the count of each label in each image.
         second: (m, labels), likewise.
         rng: draws the permutations.
-        max_permutations: as for `maximum_mean_discrepancy`.
+        permutations: number of permutations.
     """
     pooled = np.concatenate([first, second]).astype(np.float64)
     pooled = pooled[:, pooled.sum(axis=0) > 0]
@@ -128,11 +106,11 @@ def chi_square(
             values = (1 / totals) @ np.square(second_counts - totals[:, None] * share) / (share * (1 - share))
         return np.nan_to_num(values, nan=0.0, posinf=0.0)
 
-    return _permutation_p(distance, len(first), len(second), rng, max_permutations)
+    return _permutation_p(distance, len(first), len(second), rng, permutations)
 
 
 def maximum_mean_discrepancy(
-    first: Numbers, second: Numbers, rng: np.random.Generator, max_permutations: float = 0
+    first: Numbers, second: Numbers, rng: np.random.Generator, permutations: int = PERMUTATIONS
 ) -> float:
     """Return the p-value of the maximum mean discrepancy under a Gaussian kernel, which SciPy lacks.
 
@@ -142,7 +120,7 @@ def maximum_mean_discrepancy(
         first: (n, d); a random subset of `MAX_ROWS` is used.
         second: (m, d), likewise.
         rng: draws the rows and the permutations.
-        max_permutations: maximum permutations; more than `PERMUTATIONS` are drawn only if none reaches the value.
+        permutations: number of permutations.
     """
     first, second = subsample(first, rng, MAX_ROWS), subsample(second, rng, MAX_ROWS)
     n, m = len(first), len(second)
@@ -155,10 +133,12 @@ def maximum_mean_discrepancy(
         weights = 1 / n - (1 / n + 1 / m) * in_second
         return np.einsum("ij,ij->j", weights, kernel @ weights)
 
-    return _permutation_p(discrepancy, n, m, rng, max_permutations)
+    return _permutation_p(discrepancy, n, m, rng, permutations)
 
 
-def tail_excess(columns: Numbers, n: int, rng: np.random.Generator, max_permutations: float = 0) -> tuple[int, float]:
+def tail_excess(
+    columns: Numbers, n: int, rng: np.random.Generator, permutations: int = PERMUTATIONS
+) -> tuple[int, float]:
     """Test whether the second sample is overrepresented in the largest or smallest 5 % of some column.
 
     This detects a few outliers that do not change the mean. The statistic is the largest excess over all columns, in
@@ -168,7 +148,7 @@ def tail_excess(columns: Numbers, n: int, rng: np.random.Generator, max_permutat
         columns: (n + m, d) numbers of both samples.
         n: number of images in the first sample.
         rng: draws the permutations.
-        max_permutations: as for `maximum_mean_discrepancy`.
+        permutations: number of permutations.
 
     Returns:
         The column with the largest excess, and the p-value of the test.
@@ -187,7 +167,7 @@ def tail_excess(columns: Numbers, n: int, rng: np.random.Generator, max_permutat
     def excess(in_second: Numbers) -> Numbers:
         return (inside.T @ in_second - expected[:, None]) / deviation[:, None]
 
-    p = _permutation_p(lambda in_second: excess(in_second).max(axis=0), n, m, rng, max_permutations)
+    p = _permutation_p(lambda in_second: excess(in_second).max(axis=0), n, m, rng, permutations)
     observed = excess(np.repeat([0.0, 1.0], [n, m])[:, None])[:, 0]
     return int(observed.argmax()) % columns.shape[1], p
 
@@ -224,7 +204,7 @@ def subsample(rows: NDArray[_Float], rng: np.random.Generator, max_rows: int) ->
     return rows if len(rows) <= max_rows else rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
 
 
-def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, max_permutations: float) -> float:
+def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, permutations: int) -> float:
     """Return the share of permutations whose statistic reaches that of the samples."""
 
     def of_rows(_: NDArray[np.intp], second: NDArray[np.intp], axis: int) -> Numbers:
@@ -235,26 +215,12 @@ def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generat
         # Round, so that equal values stay equal in products of different sizes.
         return np.round(statistic(in_second.T), 12).reshape(second.shape[:-1])
 
-    def test(permutations: int) -> float:
-        rows, batch = np.arange(n + m), max(1, _BLOCK // (n + m))
-        return float(
-            import_scipy()
-            .permutation_test(
-                (rows[:n], rows[n:]), of_rows, n_resamples=permutations, batch=batch, vectorized=True,
-                alternative="greater", rng=rng,
-            )
-            .pvalue
-        )  # fmt: skip
-
-    return _refined(test, min(_MAX_PERMUTATIONS, max_permutations))
-
-
-def _refined(test: Callable[[int], float], max_resamples: float) -> float:
-    """Return the p-value of a test by `PERMUTATIONS` resamples; if none is as extreme, by up to `max_resamples`.
-
-    The second draw is independent of the first, so its smaller p-values are valid.
-    """
-    p = test(PERMUTATIONS)
-    if p > 1 / (PERMUTATIONS + 1) or max_resamples <= PERMUTATIONS:
-        return p
-    return test(math.ceil(max_resamples))
+    rows, batch = np.arange(n + m), max(1, _BLOCK // (n + m))
+    return float(
+        import_scipy()
+        .permutation_test(
+            (rows[:n], rows[n:]), of_rows, n_resamples=permutations, batch=batch, vectorized=True,
+            alternative="greater", rng=rng,
+        )
+        .pvalue
+    )  # fmt: skip

@@ -10,10 +10,10 @@ class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         about: the tested values.
-        p: its p-value, corrected for the count of its numbers or slices.
+        p: its p-value, corrected for the count of its numbers.
         adjusted: the p-value corrected for the other tests too (Holm).
         drifted: whether the adjusted p-value is at most the level.
-        where: the number or slice that differs most, or empty.
+        where: what differs most, or empty.
     """
 
     name: str
@@ -32,8 +32,6 @@ class NumberDrift(msgspec.Struct, frozen=True, kw_only=True):
     production_mean: float
     kolmogorov_smirnov: float
     kolmogorov_smirnov_p: float
-    cramer_von_mises: float
-    cramer_von_mises_p: float
     tails_p: float
     psi: float
     psi_level: str
@@ -47,26 +45,6 @@ class LabelShare(msgspec.Struct, frozen=True, kw_only=True):
     baseline: float
     production: float
     known: bool
-
-
-class SliceDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """The images with one value in their metadata.
-
-    Attributes:
-        baseline: number of images in the baseline.
-        production: number of images in production.
-        p: combined p-value of its tests (Holm); None when there are too few images.
-        q: the p-value corrected for the share of false alarms among slices (Benjamini and Hochberg).
-        drifted: whether `q` is at most the level.
-    """
-
-    key: str
-    value: str
-    baseline: int
-    production: int
-    p: float | None = None
-    q: float | None = None
-    drifted: bool = False
 
 
 class ValueCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +101,6 @@ class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Sequence[NumberDrift]
     labels: Sequence[LabelShare]
     mix: Sequence[MixDrift]
-    slices: Sequence[SliceDrift]
     baseline_similarity: float
     production_similarity: float
     outliers: Sequence[Outlier]

@@ -6,7 +6,7 @@ import pytest
 
 from app.plugins.drift.comparison import compare
 from app.plugins.drift.sample import OTHER_LABELS, DriftError, Sample, build_sample
-from tests.support.data.drift_samples import observations, replace_cameras, sample
+from tests.support.data.drift_samples import observations, sample
 
 
 def test_shifted_sample_drifts_and_equal_sample_does_not() -> None:
@@ -15,7 +15,7 @@ def test_shifted_sample_drifts_and_equal_sample_does_not() -> None:
     comparison = compare(baseline, sample(100, 1, shift=1, with_predictions=True))
     assert comparison.drifted
     assert {test.name for test in comparison.tests if test.drifted} >= {
-        "Kolmogorov-Smirnov", "Cramér-von Mises", "MMD of numbers", "MMD of embeddings", "similarity tail",
+        "Kolmogorov-Smirnov", "MMD of embeddings", "similarity tail",
     }  # fmt: skip
     assert comparison.production_similarity < comparison.baseline_similarity
 
@@ -23,25 +23,6 @@ def test_shifted_sample_drifts_and_equal_sample_does_not() -> None:
 def test_comparison_is_deterministic() -> None:
     pair = sample(60), sample(60, 1)
     assert msgspec.json.encode(compare(*pair)) == msgspec.json.encode(compare(*pair))
-
-
-def test_only_the_shifted_slice_drifts() -> None:
-    production = sample(200, 1)
-    south = production.where("camera", "south")
-    production.numbers[south, 0] += 3
-    comparison = compare(sample(200), production, slices=["camera", "weather"])
-    assert {group.value: group.drifted for group in comparison.slices} == {"north": False, "south": True}
-    assert comparison.drifted
-    assert "Slices: no image has 'weather' in its metadata" in comparison.notes
-
-
-def test_slice_of_few_images_is_listed_without_verdict() -> None:
-    cameras = ("north",) * 30 + ("rare",)
-    comparison = compare(
-        replace_cameras(sample(200), cameras), replace_cameras(sample(200, 1), cameras), slices=["camera"]
-    )
-    rare = next(group for group in comparison.slices if group.value == "rare")
-    assert (rare.p, rare.q, rare.drifted) == (None, None, False)
 
 
 def test_outliers_are_sorted_most_distant_first() -> None:
@@ -114,12 +95,6 @@ def test_labels_are_not_compared_with_a_sample_without_answers() -> None:
     assert (list(result.labels), result.drifted) == ([], False)
 
 
-def test_too_many_slices_are_rejected() -> None:
-    production = replace_cameras(sample(201), tuple(map(str, range(201))))
-    with pytest.raises(DriftError, match="at most 200 values of 'camera' to slice by, got 203"):
-        compare(sample(40), production, slices=["camera"])
-
-
 def test_first_observation_of_an_id_is_used() -> None:
     first = observations(40)
     repeated = build_sample([*first, *observations(40, 1)])
@@ -175,11 +150,8 @@ def test_labels_above_the_limit_are_counted_as_other() -> None:
     assert next(test for test in tested if test.name == "chi-square").p == 1
 
 
-def test_label_drift_in_one_slice_is_found_among_many_tests() -> None:
-    """Shift labels so that only a permutation test detects it, and only with more than a thousand permutations."""
+def test_label_drift_at_a_small_level_draws_more_permutations() -> None:
     production = sample(300, 1, with_predictions=True)
-    south = production.where("camera", "south")
-    production.counts[south] = production.counts[south].sum(axis=1, keepdims=True) * np.array([1, 0])
-    comparison = compare(sample(300, with_predictions=True), production, slices=["camera"])
-    assert {group.value: group.drifted for group in comparison.slices} == {"north": False, "south": True}
-    assert next(test for test in comparison.tests if test.name == "slices").drifted
+    production.counts[:] = production.counts.sum(axis=1, keepdims=True) * np.array([1, 0])
+    comparison = compare(sample(300, with_predictions=True), production, alpha=0.001)
+    assert next(test for test in comparison.tests if test.name == "chi-square").drifted

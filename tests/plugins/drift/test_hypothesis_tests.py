@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from app.plugins.drift.hypothesis_tests import (
     chi_square,
-    cramer_von_mises,
     holm,
     kolmogorov_smirnov,
     maximum_mean_discrepancy,
@@ -67,14 +66,6 @@ def test_chi_square_without_findings_is_no_drift() -> None:
     assert chi_square(np.zeros((40, 0), np.int64), np.zeros((40, 0), np.int64), rng) == 1
 
 
-def test_mmd_adds_permutations_when_none_is_as_extreme() -> None:
-    rng = np.random.default_rng(0)
-    first, far = rng.normal(size=(40, 2)), rng.normal(3, 1, (40, 2))
-    assert maximum_mean_discrepancy(first, far, rng) == pytest.approx(1 / 1000)
-    assert maximum_mean_discrepancy(first, far, rng, 5000) == pytest.approx(1 / 5001)
-    assert maximum_mean_discrepancy(first, rng.normal(size=(40, 2)), rng, 10**12) > 1 / 1000
-
-
 def test_tails_name_the_column_with_outliers() -> None:
     rng = np.random.default_rng(0)
     columns = rng.normal(size=(500, 6))
@@ -99,32 +90,18 @@ def test_constant_or_binary_columns_have_no_tails() -> None:
     assert tail_excess((np.arange(80) % 2)[:, None].astype(float), 40, rng)[1] == 1
 
 
-CASES = [(50, 40, 0.0), (300, 200, 0.1), (500, 300, 0.2), (100, 100, 1.0), (30, 300, 0.3)]
+def test_equal_constants_are_no_drift() -> None:
+    assert kolmogorov_smirnov(np.zeros(50), np.zeros(40)) == (0, 1)
 
 
-@pytest.mark.parametrize(("n", "m", "shift"), CASES)
-def test_cramer_von_mises_equals_scipy_without_ties(n: int, m: int, shift: float) -> None:
-    rng = np.random.default_rng(n)
-    first, second = rng.normal(size=n), rng.normal(shift, size=m)
-    expected = STATS.cramervonmises_2samp(first, second, method="asymptotic")
-    assert cramer_von_mises(first, second) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-6, abs=1e-9)
+def test_different_constants_are_drift() -> None:
+    assert kolmogorov_smirnov(np.zeros(50), np.ones(40))[1] < 1e-9
 
 
-@pytest.mark.parametrize("test", [kolmogorov_smirnov, cramer_von_mises])
-def test_equal_constants_are_no_drift(test: Any) -> None:
-    assert test(np.zeros(50), np.zeros(40)) == (0, 1)
-
-
-@pytest.mark.parametrize("test", [kolmogorov_smirnov, cramer_von_mises])
-def test_different_constants_are_drift(test: Any) -> None:
-    assert test(np.zeros(50), np.ones(40))[1] < 1e-9
-
-
-@pytest.mark.parametrize("test", [kolmogorov_smirnov, cramer_von_mises])
-def test_false_alarm_rate_with_ties_stays_below_the_level(test: Any) -> None:
+def test_false_alarm_rate_with_ties_stays_below_the_level() -> None:
     rng = np.random.default_rng(0)
     values = [rng.poisson(0.5, (2, 100)).astype(float) for _ in range(100)]
-    assert np.mean([test(*pair)[1] <= 0.05 for pair in values]) <= 0.07
+    assert np.mean([kolmogorov_smirnov(*pair)[1] <= 0.05 for pair in values]) <= 0.07
 
 
 def test_tail_p_value_is_hypergeometric() -> None:

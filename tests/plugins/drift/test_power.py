@@ -20,7 +20,7 @@ def world() -> World:
 
 
 def is_drifted(world: World, change: Change) -> bool:
-    return compare(*world.pair(change, (150, 150), np.random.default_rng(0)), slices=[]).drifted
+    return compare(*world.pair(change, (150, 150), np.random.default_rng(0))).drifted
 
 
 def test_images_without_a_change_are_not_drifted(world: World) -> None:

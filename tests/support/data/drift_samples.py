@@ -1,6 +1,5 @@
 """Generate samples of random numbers."""
 
-import msgspec
 import numpy as np
 
 from app.plugins.drift.sample import IMAGE_FEATURES, PREDICTION_FEATURES, Observation, Sample, build_sample
@@ -46,9 +45,3 @@ def sample(
     return build_sample(
         observations(count, seed, shift=shift, with_predictions=with_predictions, with_embeddings=with_embeddings), task
     )
-
-
-def replace_cameras(original: Sample, cameras: tuple[str, ...]) -> Sample:
-    """Return the same images, with the cameras alternating."""
-    metadata = [{"camera": cameras[index % len(cameras)]} for index in range(len(original))]
-    return msgspec.structs.replace(original, metadata=metadata)
