@@ -15,7 +15,7 @@ from app.core.protocols.status import http_status
 from app.core.server.auth.http_access import requires
 from app.core.server.http.openapi import read_operation
 from app.plugins.recording.inference_query import InferenceQuery
-from app.plugins.recording.query_pool import QueryPool
+from app.plugins.recording.query_limiter import QueryLimiter
 from tasks.inference.error import InferenceError, invalid, quote_value
 
 _logger = logging.getLogger(__name__)
@@ -83,12 +83,12 @@ class Inferences:
         self,
         open_reader: Callable[[], InferenceReader] | None,
         unavailable_reason: str = "",
-        query_pool: QueryPool | None = None,
+        limiter: QueryLimiter | None = None,
         record_type: Any = dict[str, object],
     ) -> None:
         self._open_reader = open_reader
         self._unavailable_reason = unavailable_reason
-        self._query_pool = query_pool or QueryPool()
+        self._limiter = limiter or QueryLimiter()
         self._record_type = record_type
         self._reader: InferenceReader | None = None
         self._open_lock = threading.Lock()
@@ -137,7 +137,7 @@ class Inferences:
 
     def close(self) -> None:
         """Reject further queries."""
-        self._query_pool.close()
+        self._limiter.close()
 
     async def _answer(self, respond: Callable[[InferenceReader], Response[bytes]]) -> Response[bytes]:
         open_reader = self._open_reader
@@ -152,7 +152,7 @@ class Inferences:
             return respond(reader)
 
         try:
-            return await self._query_pool.run(query)
+            return await self._limiter.run(query)
         except InferenceError as error:
             return _error(http_status(error.kind), str(error))
 

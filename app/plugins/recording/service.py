@@ -10,7 +10,7 @@ from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inferences import InferenceReader, Inferences
-from app.plugins.recording.query_pool import QueryPool
+from app.plugins.recording.query_limiter import QueryLimiter
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def start(host: Host) -> Parts:
         SettingsError: when settings contradict each other, or the store cannot be used as configured.
     """
     recorder = open_recorder(host.settings.of(RecordingSettings), host.metrics)
-    inferences = recording_routes(host.settings, QueryPool(lambda: host.engine.is_in_use, host.metrics))
+    inferences = recording_routes(host.settings, QueryLimiter(host.metrics))
 
     def close(seconds: float) -> None:
         inferences.close()
@@ -117,7 +117,7 @@ def _check_unused_options(settings: RecordingSettings) -> None:
         raise SettingsError(f"{used[0]} needs --record")
 
 
-def recording_routes(server_settings: ServerSettings, query_pool: QueryPool | None = None) -> Inferences:
+def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | None = None) -> Inferences:
     """Return the routes for recordings. If they are disabled, they answer with the reason.
 
     Recordings hold images and metadata of clients, so by default they are shown only on a loopback address.
@@ -137,4 +137,4 @@ def recording_routes(server_settings: ServerSettings, query_pool: QueryPool | No
 
         return RecordingReader(parse_dsn(store), images, _MAX_QUERY_SECONDS)
 
-    return Inferences(open_reader, query_pool=query_pool, record_type=RecordedInference)
+    return Inferences(open_reader, limiter=limiter, record_type=RecordedInference)

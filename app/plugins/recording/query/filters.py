@@ -127,11 +127,8 @@ def _box_filter(text: str) -> QueryFilter:
         expected = "south,west,north,east in degrees, south at most north"
         raise invalid(f"Expected {expected}, got {quote_value(text)}", "box")
     latitude, longitude = inferences.c.latitude, inferences.c.longitude
-    places = [longitude.between(west, east) if west <= east else or_(longitude >= west, longitude <= east)]
-    # -180 and 180 are the same meridian, and a pole has every longitude.
-    places += [longitude == -side for side in (west, east) if abs(side) == 180]
-    places += [latitude == pole for pole in (south, north) if abs(pole) == 90]
-    return QueryFilter(alternatives=[and_(latitude.between(south, north), or_(*places))])
+    inside = longitude.between(west, east) if west <= east else or_(longitude >= west, longitude <= east)
+    return QueryFilter(alternatives=[and_(latitude.between(south, north), inside)])
 
 
 def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:

@@ -1,0 +1,57 @@
+"""Limit the queries of recordings: two run at once, in low-priority threads, and the next ones wait or are rejected."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter
+
+from app.core.engine.scheduling.thread_pool import lower_priority
+from tasks.inference.error import ErrorKind, InferenceError
+
+T = TypeVar("T")
+
+_THREADS = 2
+_MAX_QUERIES = 16
+"""Limit for running and queued queries: a browser requests six images at once, and there can be several users."""
+
+_RETRY_AFTER_SECONDS = 1
+
+
+class QueryLimiter:
+    """Run at most two queries at once, and reject those above `max_queries`."""
+
+    def __init__(self, metrics: CollectorRegistry | None = None, max_queries: int = _MAX_QUERIES) -> None:
+        self._max_queries = max_queries
+        self._in_flight = 0
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query", initializer=lower_priority)
+        self._refused_counter = Counter(
+            "charioteer_queries_refused",
+            "Queries of recordings that were refused because too many were in flight.",
+            registry=metrics or CollectorRegistry(),
+        )
+
+    async def run(self, query: Callable[[], T]) -> T:
+        """Run `query` in one of the threads.
+
+        Raises:
+            InferenceError: OVERLOADED if too many queries are in flight; also raises what `query` raises.
+        """
+        if self._in_flight >= self._max_queries:
+            self._refused_counter.inc()
+            message = f"{self._in_flight} queries of recordings are in flight, which is all that may be; try again later"
+            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=_RETRY_AFTER_SECONDS)
+        future = self._threads.submit(query)
+        self._in_flight += 1
+        loop = asyncio.get_running_loop()
+        # A query of a client that has disconnected counts until its thread is free again.
+        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._release))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Reject further queries."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _release(self) -> None:
+        self._in_flight -= 1
