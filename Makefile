@@ -106,7 +106,7 @@ compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipel
 bench-evaluation: $(VENV)/.test ## [measure] compare figures with pycocotools, faster-coco-eval, scikit-learn, valor-lite and SciPy
 	@$(BIN)/python -m tests.benchmarks.evaluation
 
-soak: $(VENV)/.test ## [test] run half an hour of mixed traffic with injected faults, and check every answer
+soak: $(VENV)/.test ## [test] run ten minutes of mixed traffic with injected faults, and check every answer
 	@$(BIN)/python -m tests.soak
 
 lock: $(VENV)/.supply ## [release] resolve the locks of the image again

@@ -21,7 +21,7 @@ _TESTS = Path(__file__).parent
 SLOW = tuple(
     _TESTS / name
     for name in (
-        "plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray", "soak",
+        "plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray",
         "conformance/test_schema.py", "conformance/test_schema_negative.py", "core/proto/test_proto.py",
     )
 )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-ALLOWED = ("fuzz", "soak", "benchmarks", "support/polling.py", "faults/grpc_flood.py")
+ALLOWED = ("soak.py", "benchmarks", "support/polling.py", "faults/grpc_flood.py")
 """Programs that send load, and the polling helper."""
 
 
