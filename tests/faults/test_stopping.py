@@ -81,7 +81,7 @@ def outcomes(server: ServerProcess) -> Sequence[str]:
 
 
 def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None:
-    with run_server(*gated.arguments, "--workers", "1", "--drain-delay", "30") as server:
+    with run_server(*gated.arguments, "--workers", "1", "--drain-delay", "10") as server:
         address = server.address
         httpx.get(f"{address}/health", timeout=60)
         with (
@@ -109,7 +109,7 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
 
 
 def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None:
-    seconds = 30
+    seconds = 10
     with run_server(*gated.arguments, "--workers", "1", "--drain-timeout", str(seconds)) as server:
         address = server.address
         httpx.get(f"{address}/health", timeout=60)

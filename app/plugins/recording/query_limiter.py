@@ -40,7 +40,7 @@ class QueryLimiter:
         """
         if self._in_flight >= self._max_queries:
             self._refused_counter.inc()
-            message = f"{self._in_flight} queries of recordings are in flight, which is all that may be; try again later"
+            message = f"{self._in_flight} queries of recordings are in flight, the maximum; try again later"
             raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=_RETRY_AFTER_SECONDS)
         future = self._threads.submit(query)
         self._in_flight += 1

@@ -56,10 +56,8 @@ def test_application_runs_on_ray(tmp_path: Path) -> None:
     with start_ray(make_project(tmp_path / "project")) as ray:
         check_shared_deployment_over_every_protocol(ray)
         check_models_change_without_interruption(ray, tmp_path)
-        check_killed_replica_loses_no_request(ray)
-        check_killed_replica_loses_no_record(ray, tmp_path)
+        check_killed_replica_loses_no_request_and_no_record(ray, tmp_path)
         check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
-        check_replicas_scale_with_the_load(ray)
         check_plugin_of_a_third_party(ray, tmp_path)
 
 
@@ -128,26 +126,7 @@ def check_models_change_without_interruption(ray: Ray, folder: Path) -> None:
     assert [ray.run_command("processes", deployment=name) for name in ("ingress", "models")] == processes
 
 
-def check_killed_replica_loses_no_request(ray: Ray) -> None:
-    ray.deploy({"model": str(MODELS / "detector"), "ingress": TWO, "models": TWO})
-    with traffic(ray, "detector") as clients:
-        killed = ray.run_command("kill", deployment="model-detector")
-        answered = clients.answers.total()
-        assert ray.wait_for(lambda: clients.answers.total() > answered + 20)
-        assert ray.wait_for(lambda: killed not in ray.run_command("processes", deployment="model-detector"))
-        # The ingress repeats requests that were in flight in a model's replica; clients notice nothing.
-        assert clients.retries == 0
-        killed = ray.run_command("kill", deployment="ingress")
-        answered = clients.answers.total()
-        assert ray.wait_for(lambda: clients.answers.total() > answered + 20)
-        # Clients repeat requests that were in flight in an ingress replica, because they get 503: at most one a client.
-        assert clients.retries <= 8
-        assert ray.wait_for(lambda: ray.run_command("running", deployment="ingress") == 2)
-    assert clients.failed == []
-    assert list(clients.answers) == [len(records(MODELS / "detector"))]
-
-
-def check_killed_replica_loses_no_record(ray: Ray, folder: Path) -> None:
+def check_killed_replica_loses_no_request_and_no_record(ray: Ray, folder: Path) -> None:
     model, store = folder / "watched" / "detector", folder / "inferences.db"
     shutil.copytree(MODELS / "detector", model)
     baseline = sample(40, with_predictions=True, with_embeddings=False)
@@ -155,7 +134,9 @@ def check_killed_replica_loses_no_record(ray: Ray, folder: Path) -> None:
     settings = {"record": str(store), "drift": True, "drift_per_second": 1000}
     ray.deploy({"model": str(model), "settings": settings, "ingress": TWO, "models": TWO})
     with traffic(ray, "detector") as clients:
-        for deployment in ("ingress", "model-detector"):
+        # The ingress repeats requests that were in flight in a model's replica; clients notice nothing. Clients repeat
+        # requests that were in flight in an ingress replica, because they get 503: at most one a client.
+        for deployment, max_retries in (("model-detector", 0), ("ingress", 8)):
             killed = ray.run_command("kill", deployment=deployment)
             answered = clients.answers.total()
             assert ray.wait_for(lambda answered=answered: clients.answers.total() > answered + 20)
@@ -164,10 +145,13 @@ def check_killed_replica_loses_no_record(ray: Ray, folder: Path) -> None:
                     killed not in ray.run_command("processes", deployment=deployment)
                 )
             )
+            assert clients.retries <= max_retries
+        assert ray.wait_for(lambda: ray.run_command("running", deployment="ingress") == 2)
         # Each replica of the ingress has its own metrics, and requests alternate between them.
         measured = 'charioteer_drift_images_total{model="detector",outcome="measured"}'
         assert ray.wait_for(lambda: measured in httpx.get(f"{ray.address}/metrics", timeout=60).text)
     assert clients.failed == []
+    assert list(clients.answers) == [len(records(MODELS / "detector"))]
     with closing(sqlite3.connect(store)) as connection:
         recorded = [row[0] for row in connection.execute("SELECT request_id FROM inferences WHERE error IS NULL")]
     assert set(clients.answered) <= set(recorded)
@@ -188,27 +172,6 @@ def check_ingress_batches_and_retries_lost_calls(ray: Ray, folder: Path) -> None
     answer = httpx.post(f"{ray.address}/v2/models/m-mortal/infer", content=body(SCENE, {}), timeout=60)
     assert answer.status_code == 500
     assert "2 replicas of the model were lost during the same call" in answer.text
-
-
-def check_replicas_scale_with_the_load(ray: Ray) -> None:
-    scaling = {
-        "min_replicas": 1,
-        "max_replicas": 2,
-        "target_ongoing_requests": 1,
-        "upscale_delay_s": 0.5,
-        "downscale_delay_s": 1.0,
-        "metrics_interval_s": 0.2,
-        "look_back_period_s": 1.0,
-    }
-    models = {**SMALL, "autoscaling_config": scaling}
-    ray.deploy({"model": str(MODELS / "detector"), "ingress": ONE, "models": models})
-    assert ray.run_command("running", deployment="model-detector") == 1
-    with traffic(ray, "detector", 6) as clients:
-        assert ray.wait_for(lambda: ray.run_command("running", deployment="model-detector") == 2)
-    with traffic(ray, "detector", 1) as remaining:
-        assert ray.wait_for(lambda: ray.run_command("running", deployment="model-detector") == 1)
-    assert (clients.failed, clients.retries) == ([], 0)
-    assert (remaining.failed, remaining.retries) == ([], 0)
 
 
 def records(model: Path, **parameters: object) -> Sequence[object]:
