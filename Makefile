@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
+.PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
 	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz
 
 # The text after `##` has a target's group in brackets, then its help.
@@ -19,6 +19,9 @@ help: ## [run] show this list
 
 serve: $(VENV)/.serve ## [run] install the server, and serve the demo models
 	@$(BIN)/charioteer serve --demo
+
+quick: $(VENV)/.test ## [test] run the quick tests of the folders that changed (under a minute)
+	@$(BIN)/python -m tests.support.quick
 
 test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
 	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
