@@ -2,8 +2,6 @@
 
 import json
 import struct
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,8 @@ from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import decode_image
-from tests.conformance.test_wire import CASES, HEADER_LENGTH
 from tests.support.data.chariot import Client
+from tests.support.data.golden import CASES, HEADER_LENGTH, GoldenCase
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES
 from tests.support.servers.grpc_server import GrpcTestClient, message
@@ -29,11 +27,11 @@ CONTENTS_FIELDS = {
 AGREEING = [
     case
     for case in CASES
-    if case.parent.name == "kserve-v2"
+    if case.protocol == "kserve-v2"
     and not case.name.startswith("error-")
     # The first requests binary outputs; the second marks base64, which only JSON has.
     and case.name not in ("empty-tensor-binary", "tensor-bytes-base64")
-    and {path.name for path in case.glob("request.*")} == {"request.json"}
+    and {name for name in case.files if name.startswith("request.")} == {"request.json"}
 ]
 
 Outputs = dict[str, tuple[str, list[int], list[Any]]]
@@ -122,9 +120,9 @@ def over_grpc(peer: GrpcTestClient, model: str, request: dict[str, Any], *, raw:
 
 
 @pytest.mark.parametrize("case", AGREEING, ids=lambda case: case.name)
-def test_all_encodings_return_same_outputs(kserve: Client, peer: GrpcTestClient, case: Path) -> None:
-    settings = tomllib.loads((case / "case.toml").read_text())
-    request = json.loads((case / "request.json").read_text())
+def test_all_encodings_return_same_outputs(kserve: Client, peer: GrpcTestClient, case: GoldenCase) -> None:
+    settings = case.settings
+    request = json.loads(case.files["request.json"])
     (model,) = settings["models"]
     expected = over_json(kserve, settings["path"], request)
     assert expected

@@ -3,8 +3,6 @@
 import base64
 import json
 import math
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from app.plugins.grps.tensors import wire_type
 from tasks.inference.tensor import Datatype
 from tests.conformance.test_agreement import AGREEING, over_json
 from tests.support.data.chariot import Client
+from tests.support.data.golden import GoldenCase
 from tests.support.data.images import encode_image, rectangle
 from tests.support.servers.grpc_server import GrpcTestClient
 
@@ -30,7 +29,7 @@ TEXT_MODELS = ("sorter", "tagger", "continuer")
 COMPARED_CASES = [
     case
     for case in AGREEING
-    if "outputs" not in json.loads((case / "request.json").read_text())
+    if "outputs" not in json.loads(case.files["request.json"])
     and case.name not in ("integers-64-bit", "metadata-of-several-images")
 ]
 
@@ -63,9 +62,9 @@ def tensors_of(answer: dict[str, Any]) -> dict[str, tuple[list[int], list[Any]]]
 
 
 @pytest.mark.parametrize("case", COMPARED_CASES, ids=lambda case: case.name)
-def test_grps_answers_wire_cases_as_v2(kserve: Client, peer: GrpcTestClient, case: Path) -> None:
-    settings = tomllib.loads((case / "case.toml").read_text())
-    request = json.loads((case / "request.json").read_text())
+def test_grps_answers_wire_cases_as_v2(kserve: Client, peer: GrpcTestClient, case: GoldenCase) -> None:
+    settings = case.settings
+    request = json.loads(case.files["request.json"])
     (model,) = settings["models"]
     expected = over_json(kserve, settings["path"], request)
     body = {"model": model, "gtensors": {"tensors": [generic_tensor(tensor) for tensor in request["inputs"]]}}

@@ -23,7 +23,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.conformance.test_wire import CASES
+from tests.support.data.golden import CASES, HEADER_LENGTH
 from tests.support.data.images import encode_image, rectangle
 
 _MAX_PIXELS = 4_000_000
@@ -94,11 +94,10 @@ def corpus(decoder: str) -> Iterator[bytes]:
         "v2-binary": "kserve-v2", "grps-json": "grps", "chariot-json": "chariot-v2-kserve",
         "tensorflow-json": "tensorflow-serving",
     }[decoder]  # fmt: skip
-    for case in (case for case in CASES if case.parent.name == protocol):
-        if not (parts := [part.read_bytes() for part in sorted(case.glob("request.*"), reverse=True)]):
-            continue
-        length = len(parts[0]).to_bytes(_LENGTH_BYTES, "big") if decoder == "v2-binary" else b""
-        yield length + b"".join(parts)
+    for body, headers in (case.body() for case in CASES if case.protocol == protocol):
+        if body:
+            length = int(headers.get(HEADER_LENGTH, len(body)))
+            yield (length.to_bytes(_LENGTH_BYTES, "big") if decoder == "v2-binary" else b"") + body
 
 
 def _messages(decoder: str) -> Iterator[Message]:

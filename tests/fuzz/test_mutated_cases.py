@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from litestar.testing import TestClient
 
 from app.core.settings.server import DEMO_MODELS
-from tests.conformance.test_wire import CASES, body_of, settings_of
 from tests.fuzz.decoders import NAMES
 from tests.fuzz.decoding import Decoder, corpus, decode_or_reject, decoders
+from tests.support.data.golden import CASES
 from tests.support.servers.apps import ALL_MODELS, app_with_models, model_source
 from tests.support.servers.grpc_server import (
     GrpcTestClient,
@@ -40,7 +40,7 @@ STEADY = settings(
     max_examples=200, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )  # fmt: skip
-PROTOCOLS = sorted({case.parent.name for case in CASES})
+PROTOCOLS = sorted({case.protocol for case in CASES})
 # Raw requests that once broke the server, and the expected statuses.
 RAW: dict[str, tuple[bytes, int]] = {
     "host with an invalid port": (
@@ -134,19 +134,15 @@ def protocol(request: pytest.FixtureRequest) -> Iterator[tuple[str, TestClient[A
 @given(data=st.data())
 def test_mutated_case_is_answered_or_rejected(protocol: tuple[str, TestClient[Any]], data: st.DataObject) -> None:
     name, client = protocol
-    case = data.draw(st.sampled_from([case for case in CASES if case.parent.name == name and body_of(case)[0]]))
-    fields = settings_of(case)
-    body, headers = body_of(case)
-    headers |= fields.get("headers", {})
-    if "content_type" in fields:
-        headers["content-type"] = fields["content_type"]
+    case = data.draw(st.sampled_from([case for case in CASES if case.protocol == name and case.body()[0]]))
+    body, headers = case.body()
     if "content-encoding" in headers or data.draw(st.booleans()):
         body = mutated_bytes(data.draw, body)
     else:
         body = mutate(data.draw, body)
     if length := data.draw(st.sampled_from(["", "", "", "-1", "2", "99999999999999999999"])):
         headers["inference-header-content-length"] = length
-    assert_honest(client.request(fields["method"], fields["path"], content=body, headers=headers))
+    assert_honest(client.request(case.settings["method"], case.settings["path"], content=body, headers=headers))
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.data.golden import CASES
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 PAGE = (ROOT / "docs" / "kserve_v1.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```\n\n```(json|text)\n(.*?)\n```", PAGE, re.DOTALL)
-CASES = {path.name for path in (ROOT / "fixtures" / "wire" / "kserve-v1").iterdir()}
+NAMES = {case.name for case in CASES if case.protocol == "kserve-v1"}
 
 
 @pytest.fixture(scope="module")
@@ -54,4 +55,4 @@ def test_cases_named_on_the_page_exist() -> None:
     names = re.findall(r"`([a-z0-9-]+)`", PAGE.partition("| KServe | here |")[2])
     names = [name for name in names if "-" in name and not name.endswith("-")]
     assert len(names) > 20
-    assert [name for name in names if name not in CASES] == []
+    assert [name for name in names if name not in NAMES] == []

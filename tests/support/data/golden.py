@@ -1,0 +1,65 @@
+"""The golden cases in fixtures/wire: requests of every protocol, and the expected responses.
+
+A case is a folder ``fixtures/wire/<protocol>/<case>`` with
+
+- ``request.json`` or ``request.bin``, the body; both together are V2's JSON followed by the bytes of the tensors,
+  with the header that gives the length of the JSON;
+- ``response.json``; ``response.jsonl`` for several lines or concatenated messages; or ``response.bin`` alone for a
+  response that is not JSON. ``response.bin`` with ``response.json`` is the data after the JSON;
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.servers.apps``), and optionally
+  ``content_type``, ``headers`` and ``response_headers``.
+
+Or it is a table of ``fixtures/wire/<protocol>/errors.toml`` with these fields, ``request`` and ``response`` as text. The
+method is POST unless it is given.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+WIRE = Path(__file__).parents[3] / "fixtures" / "wire"
+HEADER_LENGTH = "inference-header-content-length"
+_FIELDS = {"method", "path", "status", "models", "content_type", "headers", "response_headers"}
+
+
+class GoldenCase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A case: its settings as in ``case.toml``, and its other files by name."""
+
+    protocol: str
+    name: str
+    settings: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+    def body(self) -> tuple[bytes, dict[str, str]]:
+        """Return the body, and the headers that it needs."""
+        parts = [self.files[name] for name in sorted(self.files, reverse=True) if name.startswith("request.")]
+        headers: dict[str, str] = dict(self.settings.get("headers", {}))
+        if len(parts) > 1:
+            headers[HEADER_LENGTH] = str(len(parts[0]))
+        if "content_type" in self.settings:
+            headers["content-type"] = self.settings["content_type"]
+        return b"".join(parts), headers
+
+
+def _read_cases() -> Iterator[GoldenCase]:
+    for path in sorted(WIRE.glob("*/*/case.toml")):
+        files = {file.name: file.read_bytes() for file in path.parent.iterdir() if file != path}
+        yield _case(path.parents[1].name, path.parent.name, tomllib.loads(path.read_text()), files)
+    for path in sorted(WIRE.glob("*/errors.toml")):
+        for name, settings in tomllib.loads(path.read_text()).items():
+            response = settings.pop("response").encode()
+            files = {"response.json" if response.startswith(b"{") else "response.bin": response}
+            if "request" in settings:
+                files["request.json"] = settings.pop("request").encode()
+            yield _case(path.parent.name, name, {"method": "POST", **settings}, files)
+
+
+def _case(protocol: str, name: str, settings: Mapping[str, Any], files: Mapping[str, bytes]) -> GoldenCase:
+    assert set(settings) <= _FIELDS, f"{protocol}/{name} has an unknown name"
+    return GoldenCase(protocol=protocol, name=name, settings=settings, files=files)
+
+
+CASES = list(_read_cases())
