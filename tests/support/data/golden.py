@@ -9,8 +9,8 @@ A case is a folder ``fixtures/wire/<protocol>/<case>`` with
 - ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.servers.apps``), and optionally
   ``content_type``, ``headers`` and ``response_headers``.
 
-Or it is a table of ``fixtures/wire/<protocol>/errors.toml`` with these fields, ``request`` and ``response`` as text. The
-method is POST unless it is given.
+Or it is a table of ``fixtures/wire/<protocol>/errors.toml`` with these fields, ``request`` and ``response`` as text.
+The method is POST unless it is given.
 """
 
 import tomllib
