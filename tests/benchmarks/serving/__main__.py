@@ -14,8 +14,6 @@ from tests.benchmarks.serving.difference import difference
 from tests.benchmarks.serving.processes import ROOT, processor
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.tables.accuracy import accuracy
-from tests.benchmarks.serving.tables.decoders import decoders
-from tests.benchmarks.serving.tables.graph_preprocessing import graph_preprocessing
 from tests.benchmarks.serving.tables.isolation import isolation
 from tests.benchmarks.serving.tables.overhead import chat, leak, overhead, protocols, start
 from tests.benchmarks.serving.tables.overload import overload, queue_time
@@ -54,11 +52,9 @@ def main() -> None:
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
         "resizing": lambda workload: resizing(workload, rounds, options.scenes),
-        "decoders": lambda workload: decoders(workload, rounds, requests),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
         "runtimes": lambda workload: runtimes(workload, rounds, requests, options.scenes),
         "tuned": lambda workload: tuned(workload, rounds, requests, options.scenes),
-        "graph-preprocessing": lambda workload: graph_preprocessing(workload, rounds, requests),
         "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10),
         "queue-time": lambda workload: queue_time(workload, 10),
