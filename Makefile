@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz
+	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -123,6 +123,9 @@ sbom: $(BIN)/python ## [release] write the bill of materials of an image to buil
 audit: $(VENV)/.supply ## [release] look up known vulnerabilities of the locked packages (needs the network)
 	@for file in deploy/requirements/*.txt; do echo "$$file"; \
 		$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$file" || exit 1; done
+
+mutants: $(VENV)/.test ## [test] break the code in sixty places, and check that a quick test fails for each (minutes)
+	@$(BIN)/python -m tests.mutants
 
 fuzz: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided by coverage (minutes)
 	@$(BIN)/python -m tests.fuzz.decoders

@@ -121,6 +121,14 @@ def test_header_length_off_by_one_is_rejected(client: Client) -> None:
         assert_rejected(response, "")
 
 
+@pytest.mark.parametrize("excess", [1, 9])
+def test_header_length_beyond_the_body_is_rejected(client: Client, excess: int) -> None:
+    content = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
+    headers = {HEADER: str(len(content) + excess)}
+    response = client.post("/v2/models/half_plus_two/infer", content=content, headers=headers)
+    assert_rejected(response, "Expected at most")
+
+
 def test_binary_data_without_the_header_is_rejected(client: Client) -> None:
     assert_rejected(
         client.post("/v2/models/half_plus_two/infer", content=json.dumps(binary()).encode() + BLOCK), "JSON"
