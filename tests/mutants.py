@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant("app/core/protocols/kserve_v1/rows.py", "            if name not in row", "            if False", _V1),
     Mutant("app/core/protocols/kserve_v1/rows.py", "if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _V1),
     Mutant("app/core/protocols/chariot_v2_kserve/codec.py", "id=wire.id or request_id", "id=request_id", "core/protocols/chariot"),
-    Mutant("app/core/protocols/chariot_v2/codec.py", "if not lines", "if False", "core/protocols/chariot"),
+    Mutant("app/core/protocols/chariot_v2/codec.py", "if not lines", "if False", "conformance/test_wire.py"),
     Mutant("app/core/protocols/chariot_v2/codec.py", "if len(wire_responses) == 1", "if False", "core/protocols/chariot"),
     Mutant("tasks/vision/header.py", "orientation in _TRANSPOSED", "orientation not in _TRANSPOSED", _IMAGES),
     Mutant("tasks/vision/header.py", "if not allow_avif_jpeg2000 and", "if False and", _IMAGES),

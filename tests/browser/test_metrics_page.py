@@ -173,8 +173,7 @@ def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -
         expect(chart.locator(".axis-end")).to_have_text("now")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_metrics_page_is_readable_on_every_screen(
     browser: Browser, used_server: str, scheme: Scheme, size: Size
 ) -> None:

@@ -351,8 +351,7 @@ def test_chariot_v2_server_without_other_ports(browser: Browser, tmp_path: Path)
         assert len(send(page)["predictions"][0]) == 5
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 def test_request_view_is_readable_on_every_screen(browser: Browser, server: str, scheme: Scheme, size: Size) -> None:
     with open_page(browser, f"{server}/#request?model=detector", size=size, scheme=scheme) as page:
         send(page)

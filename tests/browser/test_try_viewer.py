@@ -230,8 +230,7 @@ def test_slow_shapes_are_moved_before_they_are_repainted(browser: Browser, serve
         page.wait_for_function(f"before => {over}.style.transform === '' && {over}.toDataURL() !== before", arg=before)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
 @pytest.mark.parametrize("query", ["", "?model=detector&sample=scene.jpg", "?model=vlm&sample=shape.jpg"])
 def test_try_view_is_readable_on_every_screen(
     browser: Browser, server: str, scheme: Scheme, size: Size, query: str
