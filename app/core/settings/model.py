@@ -26,7 +26,6 @@ Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
-
 _UNKNOWN = re.compile(r"Object contains unknown field `(\w*)`")
 _UNKNOWN_TASK = re.compile(r"task_type: Invalid enum value '?([^']*)'?")
 

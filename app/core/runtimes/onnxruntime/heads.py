@@ -50,7 +50,7 @@ class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
 def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], Model[Any, Any], Any]:
     """Return the task, its model, and an input with a blank image."""
     match = inspection.match
-    return (match.head or _HEADS[match.task_type])(inspection.graph, match, tuple(inspection.description.labels))
+    return (match.head or HEADS[match.task_type])(inspection.graph, match, tuple(inspection.description.labels))
 
 
 def _blank(graph: ImageGraph) -> Image:
@@ -88,7 +88,7 @@ def _tensor_model(graph: ImageGraph, match: Match, names: Sequence[str]) -> Boun
     return ImageTensorInference(outputs), model, ImageTensorInput(_blank(graph))
 
 
-_HEADS: Mapping[TaskType, Head] = {
+HEADS: Mapping[TaskType, Head] = {
     TaskType.IMAGE_CLASSIFICATION: _classifier,
     TaskType.OBJECT_DETECTION: _detector,
     TaskType.ORIENTED_OBJECT_DETECTION: _oriented_detector,

@@ -29,8 +29,6 @@ _RF_DETR = "rfdetr_inference"
 
 _MAX_LITERAL = 2_000_000
 """Characters. The names of 21,000 ImageNet classes need less than 600,000."""
-
-
 _MAX_DESCRIPTION = 300
 """Characters."""
 
@@ -56,12 +54,13 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         task: the exporter's name of the task, such as ``detect`` or ``pose``.
         names: class names by class number; for RF-DETR only those numbers that have a name.
-        size: (height, width) of the exported input, pixels.
+        size: (height, width) of the exported input, pixels; -1 for that of the image.
         suppressed: whether the graph includes non-maximum suppression.
         end_to_end: whether the network was trained to need no suppression.
         keypoints: number of keypoints that a pose model appends to each box, and of numbers for each, 2 or 3.
         characters: the alphabet of a text recogniser, one line each; ``character`` in PaddleOCR's exports.
         interpolation: filter for resizing, from the keys ``interpolation`` or ``resample``.
+        contract: what only the layout reads that described the graph.
     """
 
     description: str = ""
@@ -75,6 +74,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     rf_detr: RfDetrMetadata | None = None
     interpolation: Interpolation | None = None
     antialias: bool | None = None
+    contract: object = None
 
 
 def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.core.plugins import registry
 from app.core.runtimes.label_files import declared_labels, find_label_file, read_label_file
 from app.core.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, read_json
 from app.core.runtimes.onnxruntime.files.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
@@ -106,13 +107,15 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
         ModelError: if one of them cannot be read.
     """
     labels, file_labels = source.settings.labels, None
-    metadata = read_metadata(session.file, session.metadata)
+    described = (layout.describe(source, session) for layout in registry().layouts)
+    contract = next((metadata for metadata in described if metadata is not None), None)
+    metadata = contract or read_metadata(session.file, session.metadata)
     label_file = Path(labels) if isinstance(labels, str) else None
     if labels is None and metadata.names is None:
         label_file = find_label_file(source, session.file.parent)
         file_labels = None if label_file is None else read_label_file(label_file, source)
     # Exports may put the graph into the subfolder "onnx", and the files of Hugging Face beside it or above.
-    folders = (session.file.parent, source.folder)
+    folders = () if contract else (session.file.parent, source.folder)
     return ModelFiles(
         file=session.file,
         settings=source.settings,

@@ -70,7 +70,7 @@ def decide_size(
             f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
         )
     guessed = 224 if task_type is TaskType.IMAGE_CLASSIFICATION else 640
-    height, width = _choose(
+    chosen = _choose(
         facts,
         "input size",
         (declared, Origin.DECLARED),
@@ -82,10 +82,11 @@ def decide_size(
         ((guessed, guessed), Origin.GUESSED),
         to_text=_sides,
     )
-    size = height if fixed[0] == -1 else fixed[0], width if fixed[1] == -1 else fixed[1]
-    if min(size) < 1:
-        raise model_files.error(f"its input cannot be {_sides(size)} pixels")
-    return size
+    pairs = zip(fixed, chosen, strict=True)
+    height, width = (next((side for side in pair if side != -1), guessed) for pair in pairs)
+    if min(height, width) < 1:
+        raise model_files.error(f"its input cannot be {height}x{width} pixels")
+    return height, width
 
 
 def decide_preprocessing(
@@ -259,7 +260,7 @@ def _decide_dynamic_size(
         is_line = isinstance(dynamic_size, TextLine)
         if dynamic_size is None or resize != ("line" if is_line else "stretch"):
             continue
-        if inputs.sides == (-1, -1) or (is_line and inputs.sides == (dynamic_size.height, -1)):
+        if inputs.sides in ((-1, -1), (getattr(dynamic_size, "height", -1), getattr(dynamic_size, "width", -1))):
             facts.append(Fact("size of each image", str(dynamic_size), source.origin))
             return dynamic_size
     return None

@@ -104,13 +104,20 @@ class TextLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do."""
+    """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do.
+
+    A `height` or `width` other than -1 is that of all images, in pixels.
+    """
+
+    height: int = -1
+    width: int = -1
 
     def __str__(self) -> str:
-        return "that of the image"
+        sides = [f"{name} {side}" for name, side in (("height", self.height), ("width", self.width)) if side != -1]
+        return ", ".join([*sides, "otherwise that of the image"] if sides else ["that of the image"])
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
-        return height, width
+        return height if self.height == -1 else self.height, width if self.width == -1 else self.width
 
 
 DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize

@@ -26,14 +26,5 @@ def _recognise_tensors(view: GraphView) -> Match | None:
 
 _TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors, ((),))
 
-LAYOUTS = (
-    CLASSES,
-    YOLO,
-    YOLOV5,
-    YOLOX,
-    SEMANTIC,
-    MASK,
-    CLASS_MAP,
-    _TENSORS,
-)
+LAYOUTS = (CLASSES, YOLO, YOLOV5, YOLOX, SEMANTIC, MASK, CLASS_MAP, _TENSORS)
 """The families of layouts of core, in any order."""

@@ -13,9 +13,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageGraph, ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
+from app.core.runtimes.onnxruntime.session import GraphSession
+from app.core.settings.model import ModelSource
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters
@@ -183,6 +186,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`. `ranks` are the
     numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks first.
+    `describe` reads a file beside the graph, which replaces the metadata in it and the Hugging Face files.
     """
 
     names: tuple[str, ...]
@@ -190,6 +194,7 @@ class Layout(msgspec.Struct, frozen=True):
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
     ranks: tuple[tuple[int, ...], ...] = ()
+    describe: Callable[[ModelSource, GraphSession], ExportMetadata | None] = lambda _, __: None
 
 
 def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:

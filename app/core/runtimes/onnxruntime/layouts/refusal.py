@@ -25,13 +25,13 @@ _MAX_STRIDE = 8
 """Input pixels for each cell of the class scores of segmenters. Coarser maps are features."""
 _BOX_WIDTHS = range(4, 8)
 """Columns of rows with one box, and maybe a score, a class and an angle."""
-_RECIPE_TASKS = (
+RECIPE_TASKS = (
     TaskType.IMAGE_CLASSIFICATION,
     TaskType.OBJECT_DETECTION,
     TaskType.ORIENTED_OBJECT_DETECTION,
     TaskType.IMAGE_SEGMENTATION,
 )
-"""Tasks of ``charioteer init --from onnx``."""
+"""Tasks of ``charioteer init --from onnx``, whose starter is a `GraphModel`."""
 
 _CHOICES: Mapping[TaskType, str] = {
     TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
@@ -84,7 +84,7 @@ def explain_refusal(view: GraphView, task: TaskType | None, layouts: Sequence[La
 
 def _ways_on(view: GraphView, task: TaskType) -> str:
     recipe = "a Python class can decode any other outputs: "
-    if task in _RECIPE_TASKS:
+    if task in RECIPE_TASKS:
         file = shlex.quote(str(view.model_files.file))
         recipe += f"`charioteer init NAME --from onnx --task {task} --file {file}` writes a starter, see "
     return f"docs/model_formats.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"

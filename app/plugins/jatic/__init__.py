@@ -1,0 +1,10 @@
+"""JATIC_ONNX: classifiers and detectors of MAITE's tools, served as these tools run them."""
+
+from app.core.hooks import Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    name="jatic",
+    summary="ONNX models with the metadata file JATIC_ONNX of MAITE's tools.",
+    layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
+)
