@@ -1,0 +1,327 @@
+"""Read JATIC_ONNX models: facts, files, settings, answers. `tests/clients/test_modelmaite.py` compares the scores."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from app.core.assembly.in_process import InProcessModel
+from app.core.runtimes.onnxruntime.loading import load
+from app.core.settings.model import ModelError, ModelSettings
+from app.plugins.jatic.layout import changed_settings
+from metadata.model import Fact, Origin
+from tasks.inference.error import InferenceError
+from tasks.object_detection import Detections
+from tests.core.runtimes.onnxruntime import graphs
+from tests.support.models.jatic_models import (
+    BOXES,
+    LABELS,
+    MIXES,
+    metadata,
+    write_classifier,
+    write_detector,
+    write_metadata,
+)
+
+WHITE = np.full((33, 47, 3), 255, np.uint8)
+DETECTION, CLASSIFICATION = "IMAGE_OBJECT_DETECTION", "IMAGE_CLASSIFICATION"
+
+
+def facts_of(file: Path, **settings: Any) -> dict[str, Fact]:
+    """Return the facts about a model by topic."""
+    return {fact.topic: fact for fact in load(graphs.source(file, **settings)).description.facts}
+
+
+def settings_file(folder: Path, **settings: Any) -> None:
+    (folder / "model-settings.json").write_text(json.dumps(settings))
+
+
+def write_graph(folder: Path, outputs: Any = None, **options: Any) -> Path:
+    """Write a graph with the names of the contract that answers the same for all images."""
+    outputs = outputs or {"boxes": BOXES, "scores": MIXES}
+    return graphs.constant(folder / "model.onnx", outputs, **{"name": "image", **options})
+
+
+@pytest.mark.parametrize("write", [write_detector, write_classifier])
+def test_every_fact_comes_from_the_model_and_none_is_guessed(tmp_path: Path, write: Callable[[Path], Any]) -> None:
+    facts = facts_of(write(tmp_path).graph)
+    assert {fact.origin for fact in facts.values()} <= {Origin.MODEL_FILE, Origin.CONVENTION}
+    assert facts["metadata"].value == "JATIC_ONNX v1 in model-metadata.json"
+    expected = {
+        "input size": "10x20",
+        "resize": "stretch",
+        "interpolation": "bilinear",
+        "antialiasing": "no, as OpenCV",
+        "scale": "1/255",
+        "mean": "0, 0, 0",
+        "std": "1, 1, 1",
+        "channel order": "RGB",
+        "batch": "any number of images",
+    }
+    assert {topic: facts[topic].value for topic in expected} == expected
+    assert facts["labels"].value.startswith("3: Background, person" if write is write_detector else "12: pixel 0")
+
+
+def test_boxes_are_fractions_of_the_image_and_background_is_left_out(tmp_path: Path) -> None:
+    model = write_detector(tmp_path)
+    assert facts_of(model.graph)["background"] == Fact("background", "class 0, left out", Origin.MODEL_FILE)
+    (found,) = InProcessModel(tmp_path).predict([WHITE], score_threshold=0.0)
+    assert isinstance(found, Detections)
+    assert list(found.labels) == ["person"]
+    assert found.scores.tolist() == pytest.approx([0.6])
+    assert found.boxes.tolist() == [pytest.approx([0, 3.3, 23.5, 33], abs=1e-3)]
+
+
+def test_classes_of_other_names_are_all_returned(tmp_path: Path) -> None:
+    write_detector(tmp_path, labels=["road", "person", "vehicle"])
+    (found,) = InProcessModel(tmp_path).predict([WHITE], score_threshold=0.0)
+    assert isinstance(found, Detections)
+    assert list(found.labels) == ["road", "person", "road"]
+    assert found.boxes.tolist()[0] == pytest.approx([23.5, 0, 47, 8.25], abs=1e-3)
+
+
+def test_boxes_that_are_not_finite_are_left_out_and_clipped(tmp_path: Path) -> None:
+    nodes = [
+        # A black image has valid boxes, as the load requires.
+        helper.make_node("ReduceMax", ["image"], ["white"], keepdims=0),
+        helper.make_node("Mul", ["white", "gains"], ["powers"]),
+        helper.make_node("Exp", ["powers"], ["shifts"]),
+        helper.make_node("Add", ["corners", "shifts"], ["boxes"]),
+        helper.make_node("Identity", ["values"], ["scores"]),
+    ]
+    constants = {
+        "corners": np.array([[[-1, -1, -0.5, -0.5], [-1, -1, -0.5, -0.5]]], np.float32),
+        "gains": np.array([[[0, 0, 1, 1], [0, 0, 1, 1000]]], np.float32),
+        "values": np.array([[[0.75, 0.25], [0.75, 0.25]]], np.float32),
+    }
+    sizes = {"boxes": [1, 2, 4], "scores": [1, 2, 2]}
+    graphs.write(tmp_path / "model.onnx", nodes, sizes, constants=constants, shape=(1, 3, 8, 8), name="image")
+    write_metadata(tmp_path, metadata(DETECTION, ["a", "b"], input={}))
+    (found,) = InProcessModel(tmp_path).predict([WHITE])
+    assert isinstance(found, Detections)
+    assert found.boxes.tolist() == [[0, 0, 47, 33]]
+
+
+@pytest.mark.parametrize("name", ["model-metadata.json", "model.json", "model_metadata.json"])
+def test_metadata_is_found_by_its_content(tmp_path: Path, name: str) -> None:
+    model = write_detector(tmp_path)
+    model.metadata.rename(tmp_path / name)
+    (tmp_path / "model-metadata.json").touch()
+    assert facts_of(model.graph)["metadata"].value.endswith(name)
+
+
+def test_metadata_of_one_graph_precedes_that_of_the_folder(tmp_path: Path) -> None:
+    model = write_detector(tmp_path)
+    write_metadata(tmp_path, metadata(DETECTION, ["a", "b", "c"]), "model-metadata.json")
+    write_metadata(tmp_path, metadata(DETECTION, ["d", "e", "f"]), "model.json")
+    assert facts_of(model.graph)["labels"].value == "3: d, e, f"
+
+
+def test_metadata_of_dataeval_needs_no_name_of_the_interface(tmp_path: Path) -> None:
+    content = metadata(CLASSIFICATION, ["a", "b"])
+    del content["interface"]
+    outputs = {"scores": np.array([[0.25, 0.75]], np.float32)}
+    named, other = tmp_path / "named", tmp_path / "other"
+    for folder, name in ((named, "image"), (other, "pixels")):
+        folder.mkdir()
+        write_metadata(folder, content)
+        file = write_graph(folder, outputs, shape=("b", 3, "h", "w"), name=name)
+        assert load(graphs.source(file)).description.layout == ("jatic" if folder is named else "probabilities")
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": 1}', '{"interface": {"name": "OTHER"}}', '{"io": {"input": 5}}'])
+def test_unrelated_files_are_ignored(tmp_path: Path, content: str) -> None:
+    file = write_graph(tmp_path, {"scores": np.array([[0.25, 0.75]], np.float32)})
+    (tmp_path / "model.json").write_text(content)
+    assert load(graphs.source(file)).description.layout == "probabilities"
+
+
+def test_files_of_other_exporters_do_not_change_the_contract(tmp_path: Path) -> None:
+    names = {"properties": graphs.properties("classify", ["x", "y"], (32, 32)), "shape": ("b", 3, "h", "w")}
+    file = write_graph(tmp_path, {"scores": np.array([[0.25, 0.75]], np.float32)}, **names)
+    write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b"]))
+    (tmp_path / "labels.txt").write_text("v\nw\n")
+    (tmp_path / "config.json").write_text('{"architectures": ["BertForTokenClassification"], "id2label": {"0": "z"}}')
+    (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [0.5, 0.5, 0.5], "size": {"shortest_edge": 8}}')
+    facts = facts_of(file)
+    assert [facts[topic].value for topic in ("labels", "input size", "mean")] == ["2: a, b", "10x20", "0, 0, 0"]
+
+
+def test_graph_of_any_size_is_tried_with_the_size_in_the_metadata(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Reshape", ["image", "row"], ["flat"]),
+        helper.make_node("Slice", ["flat", "start", "end", "axis"], ["scores"]),
+    ]
+    numbers = {"row": [-1, 3 * 10 * 20], "start": [0], "end": [2], "axis": [1]}
+    constants = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    sizes = {"scores": ["b", 2]}
+    graphs.write(tmp_path / "model.onnx", nodes, sizes, constants=constants, shape=("b", 3, "h", "w"), name="image")
+    write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b"]))
+    assert [record.score for record in InProcessModel(tmp_path).ask(WHITE)] == pytest.approx([1, 1])
+
+
+def test_calls_have_at_most_the_images_of_the_metadata(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["means"], axes=[2, 3], keepdims=0),
+        # More than one image does not fit.
+        helper.make_node("Reshape", ["means", "row"], ["scores"]),
+    ]
+    row = {"row": np.array([1, 3])}
+    graphs.write(
+        tmp_path / "model.onnx", nodes, {"scores": ["b", 3]}, constants=row, shape=("b", 3, 4, 4), name="image"
+    )
+    write_metadata(tmp_path, metadata(CLASSIFICATION, ["r", "g", "b"], batchSize=1, input={}))
+    assert len(InProcessModel(tmp_path).predict([WHITE, WHITE, WHITE])) == 3
+    assert facts_of(tmp_path / "model.onnx")["images in a call"].value == "at most 1"
+
+
+@pytest.mark.parametrize(
+    ("sides", "shape", "size", "each"),
+    [
+        ((-1, -1), ("b", 3, "h", "w"), "anyxany", "that of the image"),
+        ((12, -1), ("b", 3, "h", "w"), "12xany", "height 12, otherwise that of the image"),
+        ((-1, -1), ("b", 3, "h", 20), "anyx20", "width 20, otherwise that of the image"),
+        ((-1, -1), ("b", 3, 12, 20), "12x20", None),
+    ],
+)
+def test_sides_of_the_image_are_kept(
+    tmp_path: Path, sides: tuple[int, int], shape: Sequence[int | str], size: str, each: str | None
+) -> None:
+    model = write_classifier(tmp_path, shape=shape, input={"height": sides[0], "width": sides[1]})
+    facts = facts_of(model.graph)
+    assert facts["input size"] == Fact("input size", size, Origin.MODEL_FILE)
+    assert (facts["size of each image"].value if "size of each image" in facts else None) == each
+
+
+def test_settings_precede_the_metadata(tmp_path: Path) -> None:
+    write_detector(tmp_path, labels=["0", "1", "2"])
+    settings_file(tmp_path, labels=LABELS, preprocessing={"size": [12, 24]}, parameters={"score_threshold": 0.7})
+    model = InProcessModel(tmp_path)
+    facts = {fact.topic: fact for fact in model.description.facts}
+    assert facts["labels"] == Fact("labels", "3: Background, person, vehicle", Origin.DECLARED)
+    assert facts["input size"] == Fact("input size", "12x24", Origin.DECLARED)
+    assert facts["not as in JATIC_ONNX"].value == "size: scores differ from those of MAITE's tools"
+    assert (len(model.ask(WHITE)), "score threshold" in facts) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, []),
+        ({"size": [10, 20], "antialias": False, "mean": 0, "std": [1, 1, 1]}, []),
+        ({"antialias": "fast", "reduced_decode": True}, ["antialias", "reduced_decode"]),
+        ({"resize": "crop", "crop_fraction": 0.9, "mean": 0.5}, ["resize", "crop_fraction", "mean"]),
+        ({"size": [20, 20], "channel_order": "BGR"}, ["channel_order", "size"]),
+    ],
+)
+def test_settings_that_break_the_contract_are_named(settings: dict[str, Any], names: list[str]) -> None:
+    checked = msgspec.convert({"preprocessing": settings}, ModelSettings)
+    assert changed_settings(checked, (10, 20)) == names
+
+
+def test_tiling_breaks_the_contract() -> None:
+    tiling = msgspec.defstruct("Tiling", [("size", int, 0)], frozen=True)
+    kind = msgspec.defstruct("Settings", [("tiling", tiling, tiling())], bases=(ModelSettings,), kw_only=True)
+    found = [changed_settings(msgspec.convert({"tiling": {"size": size}}, kind), (10, 20)) for size in (0, 640)]
+    assert found == [[], ["tiling"]]
+
+
+def test_scores_outside_the_unit_interval_fail_the_request(tmp_path: Path) -> None:
+    write_classifier(tmp_path, gain=2)
+    with pytest.raises(InferenceError, match=r"scores of 2 to 2; JATIC_ONNX expects probabilities in 0\.\.1"):
+        InProcessModel(tmp_path).ask(WHITE)
+
+
+def changed(field: str, value: object, task: str = DETECTION) -> dict[str, Any]:
+    """Return metadata with one other field, such as ``io.batchSize``."""
+    labels = LABELS if task == DETECTION else ("a", "b")
+    content = json.loads(json.dumps(metadata(task, labels)))
+    *parents, name = field.split(".")
+    target = content
+    for parent in parents:
+        target = target[parent]
+    target[name] = value
+    return content
+
+
+SCORES = {"scores": np.array([[0.25, 0.75]], np.float32)}
+LOGITS = {"scores": np.array([[-2, 3.5]], np.float32)}
+PIXEL_BOXES = {"boxes": BOXES * 640, "scores": MIXES}
+SECOND = helper.make_tensor_value_info("sizes", TensorProto.INT64, ["b", 2])
+ANY = {"shape": ("b", 3, "h", "w")}
+GREY = {"channels": "GRAYSCALE", "height": 10, "width": 20}
+
+
+@pytest.mark.parametrize(
+    ("content", "graph", "message"),
+    [
+        (changed("interface.version", "v2"), {}, "interface.version: Expected v1, got v2"),
+        (changed("io.interface", "IMAGE_SEGMENTATION"), {}, "io.interface: Expected one of IMAGE_CLASSIFICATION, "),
+        (changed("io.input.channels", "BGR"), {}, "io.input.channels: Expected one of RGB, GRAYSCALE, got 'BGR'"),
+        (changed("io.input.height", 0), {}, "io.input.height: Expected a positive number, or -1 for any, got 0"),
+        (changed("io.batchSize", True), {}, "io.batchSize: Expected `int`, got `bool`"),
+        (changed("io.interface", CLASSIFICATION), {}, 'the outputs "scores", but the graph has "boxes" and "scores"'),
+        (changed("io.input", {}), {"extra_inputs": (SECOND,)}, 'one input "image", but the graph has "image" and "si'),
+        (changed("io.input", {}), {"name": "images"}, 'one input "image", but the graph has "images"'),
+        (
+            changed("io.input", {}),
+            {"datatype": TensorProto.FLOAT16},
+            "takes pixels of FP32 in 0..1, but the input is F",
+        ),
+        (changed("io.input", {}), {"datatype": TensorProto.UINT8}, "takes pixels of FP32 in 0..1, but the input is U"),
+        (
+            changed("io.input", {}),
+            {"shape": ("b", 3, 2, "h", "w")},
+            "height, width], but the input is [-1, 3, 2,",
+        ),
+        (changed("io.input", GREY), {}, "has 3 channels, but model-metadata.json declares GRAYSCALE, which needs 1"),
+        (changed("io.input", GREY), {"shape": ("b", "c", "h", "w")}, "any number of channels, but model-metadata.json"),
+        (
+            changed("io.input.height", 12),
+            {"shape": ("b", 3, 10, 20)},
+            "has the height 10, but model-metadata.json decl",
+        ),
+        (changed("index2label", None), {}, "index2label: Expected a label for each class"),
+        (changed("index2label", {"0": "a", "2": "b", "3": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
+        (changed("index2label", {"a": "a", "b": "b", "c": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
+        (changed("index2label", ["a"]), {}, "its output has 3 classes, but model file lists 1 labels"),
+        (changed("io.output", {"nClasses": 4}), {}, "nClasses is 4, but index2label has 3 labels"),
+        (changed("io.output", {"nBoxes": 5}), {}, "it returns 4 boxes, but model-metadata.json declares 5"),
+        (
+            changed("io.output", {}),
+            {"outputs": PIXEL_BOXES},
+            "its boxes for a black image are 0 to 640, but JATIC_ONNX",
+        ),
+        (
+            changed("io.output", {}, CLASSIFICATION),
+            {"outputs": LOGITS},
+            "its scores for a black image are -2 to 3.5, b",
+        ),
+        (
+            changed("io.output", {}, CLASSIFICATION),
+            {"outputs": {"scores": SCORES["scores"][..., np.newaxis]}},
+            "its output scores is [1, 2, 1], but JATIC_ONNX expects [batch, classes]",
+        ),
+    ],
+)
+def test_contradiction_is_refused_at_load_with_the_reason(
+    tmp_path: Path, content: object, graph: dict[str, Any], message: str
+) -> None:
+    options = {"outputs": {"boxes": np.zeros_like(BOXES), "scores": MIXES}, **ANY, **graph}
+    outputs = {name: (base, np.zeros_like(base)) for name, base in options.pop("outputs").items()}
+    file = graphs.affine(tmp_path / "model.onnx", outputs, **{"name": "image", **options})
+    write_metadata(tmp_path, content)
+    with pytest.raises(ModelError) as refusal:
+        load(graphs.source(file))
+    assert message in str(refusal.value)
+
+
+def test_declared_layout_without_metadata_is_refused_with_the_file_names(tmp_path: Path) -> None:
+    file = write_graph(tmp_path, SCORES)
+    with pytest.raises(ModelError, match=r"no JATIC_ONNX file is beside the graph; expected one of model\.json, "):
+        load(graphs.source(file, layout="jatic"))
