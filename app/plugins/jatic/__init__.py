@@ -7,4 +7,5 @@ plugin = Plugin(
     name="jatic",
     summary="ONNX models with the metadata file JATIC_ONNX of MAITE's tools.",
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
+    extends={"torch.export_formats": Ref("app.plugins.jatic.export:EXPORT_FORMATS")},
 )

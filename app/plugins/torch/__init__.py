@@ -11,7 +11,7 @@ plugin = Plugin(
         Command(
             name="export",
             run="app.plugins.torch.command:export",
-            help="Export a transformers model to ONNX and compare both.",
+            help="Export a transformers model to ONNX, or a classifier for MAITE's tools.",
         ),
     ),
     model_settings=(ModelSection(type=Ref("app.plugins.torch.settings:TransformersSettings"), name="transformers"),),

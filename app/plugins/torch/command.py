@@ -5,33 +5,58 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import ExistingDirectory
+from cyclopts.types import ExistingPath
 from cyclopts.validators import Number
 
-from app.core.cli.terminal import console, printable, table
+from app.core.cli.terminal import console, printable, reject_unused, stop, table
+from app.core.plugins import registry
+from app.core.settings.model import ModelError
+from app.core.settings.server import SettingsError
 
+_OPSET = 17
 _MANY_TIES = 0.5
 """Share of tied scores from which ties explain a difference."""
 
 
 def export(
-    folder: ExistingDirectory,
+    folder: ExistingPath,
     *,
-    output: Annotated[Path, Parameter(help="The folder to write model.onnx, config.json and the processor into.")],
-    opset: Annotated[int, Parameter(validator=Number(gte=14, lte=20))] = 17,
+    output: Annotated[Path, Parameter(help="The folder to write the model and its configuration into.")],
+    format: str = "onnx",  # noqa: A002
+    opset: Annotated[int, Parameter(validator=Number(gte=14, lte=20))] = _OPSET,
     tolerance: float = 1e-3,
 ) -> None:
     """Export a transformers model to ONNX, run both on the same images, and fail when the outputs differ.
 
+    With --format jatic, write an ONNX classifier for MAITE's tools, such as CheckMAITE.
+
     Args:
-        folder: Hugging Face folder of an image classifier, an object detector, or a semantic segmenter.
+        folder: Hugging Face folder of an image classifier, an object detector, or a semantic segmenter. With --format
+            jatic, the folder or file of an ONNX classifier.
         output: Folder to write to.
+        format: onnx, or jatic for the graph and metadata file of JATIC_ONNX.
         opset: ONNX opset version, 14 to 20.
-        tolerance: Maximum difference between outputs of ONNX Runtime and torch, relative to the largest value.
+        tolerance: Maximum difference between outputs of ONNX Runtime and torch, relative to the largest value; with
+            --format jatic, between scores.
     """
+    terminal, exporters = console(), dict(registry().extensions("torch.export_formats"))
+    try:
+        if format != "onnx":
+            reject_unused(f"with --format {format}", {"--opset": opset != _OPSET})
+            if format not in exporters:
+                raise SettingsError(f"--format: Expected one of {', '.join(['onnx', *exporters])}, got {format}")
+            lines, difference = exporters[format](folder, output)
+            for line in lines:
+                terminal.print(printable(line), soft_wrap=True)
+            if difference > tolerance:
+                stop(f"the scores differ by {difference:.2e}, more than --tolerance {tolerance:g}", 1)
+            return
+        if not folder.is_dir():
+            raise SettingsError(f"{folder}: Expected a folder of transformers, got a file")
+    except (ModelError, SettingsError) as error:
+        stop(str(error))
     from app.plugins.torch.compare_export import export_model
 
-    terminal = console()
     export_result = export_model(folder, output, opset, tolerance)
     differences = table("input", "output", "largest difference", title="torch and ONNX Runtime")
     for comparison in export_result.comparisons:

@@ -15,6 +15,7 @@ from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError, ModelSettings
 from app.plugins.jatic.layout import changed_settings
 from metadata.model import Fact, Origin
+from tasks.image_classification import Classification
 from tasks.inference.error import InferenceError
 from tasks.object_detection import Detections
 from tests.core.runtimes.onnxruntime import graphs
@@ -43,8 +44,8 @@ def settings_file(folder: Path, **settings: Any) -> None:
 
 def write_graph(folder: Path, outputs: Any = None, **options: Any) -> Path:
     """Write a graph with the names of the contract that answers the same for all images."""
-    outputs = outputs or {"boxes": BOXES, "scores": MIXES}
-    return graphs.constant(folder / "model.onnx", outputs, **{"name": "image", **options})
+    arguments: dict[str, Any] = {"name": "image", **options}
+    return graphs.constant(folder / "model.onnx", outputs or {"boxes": BOXES, "scores": MIXES}, **arguments)
 
 
 @pytest.mark.parametrize("write", [write_detector, write_classifier])
@@ -162,7 +163,9 @@ def test_graph_of_any_size_is_tried_with_the_size_in_the_metadata(tmp_path: Path
     sizes = {"scores": ["b", 2]}
     graphs.write(tmp_path / "model.onnx", nodes, sizes, constants=constants, shape=("b", 3, "h", "w"), name="image")
     write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b"]))
-    assert [record.score for record in InProcessModel(tmp_path).ask(WHITE)] == pytest.approx([1, 1])
+    (found,) = InProcessModel(tmp_path).predict([WHITE])
+    assert isinstance(found, Classification)
+    assert found.scores.tolist() == pytest.approx([1, 1])
 
 
 def test_calls_have_at_most_the_images_of_the_metadata(tmp_path: Path) -> None:
@@ -226,7 +229,7 @@ def test_settings_that_break_the_contract_are_named(settings: dict[str, Any], na
 
 def test_tiling_breaks_the_contract() -> None:
     tiling = msgspec.defstruct("Tiling", [("size", int, 0)], frozen=True)
-    kind = msgspec.defstruct("Settings", [("tiling", tiling, tiling())], bases=(ModelSettings,), kw_only=True)
+    kind: Any = msgspec.defstruct("Settings", [("tiling", tiling, tiling())], bases=(ModelSettings,), kw_only=True)
     found = [changed_settings(msgspec.convert({"tiling": {"size": size}}, kind), (10, 20)) for size in (0, 640)]
     assert found == [[], ["tiling"]]
 
@@ -253,7 +256,7 @@ SCORES = {"scores": np.array([[0.25, 0.75]], np.float32)}
 LOGITS = {"scores": np.array([[-2, 3.5]], np.float32)}
 PIXEL_BOXES = {"boxes": BOXES * 640, "scores": MIXES}
 SECOND = helper.make_tensor_value_info("sizes", TensorProto.INT64, ["b", 2])
-ANY = {"shape": ("b", 3, "h", "w")}
+ANY: dict[str, Any] = {"shape": ("b", 3, "h", "w")}
 GREY = {"channels": "GRAYSCALE", "height": 10, "width": 20}
 
 
@@ -312,9 +315,10 @@ GREY = {"channels": "GRAYSCALE", "height": 10, "width": 20}
 def test_contradiction_is_refused_at_load_with_the_reason(
     tmp_path: Path, content: object, graph: dict[str, Any], message: str
 ) -> None:
-    options = {"outputs": {"boxes": np.zeros_like(BOXES), "scores": MIXES}, **ANY, **graph}
+    options: dict[str, Any] = {"outputs": {"boxes": np.zeros_like(BOXES), "scores": MIXES}, **ANY, **graph}
+    options = {"name": "image", **options}
     outputs = {name: (base, np.zeros_like(base)) for name, base in options.pop("outputs").items()}
-    file = graphs.affine(tmp_path / "model.onnx", outputs, **{"name": "image", **options})
+    file = graphs.affine(tmp_path / "model.onnx", outputs, **options)
     write_metadata(tmp_path, content)
     with pytest.raises(ModelError) as refusal:
         load(graphs.source(file))
