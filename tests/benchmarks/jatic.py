@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from app.plugins.jatic.export import export_jatic
 from app.plugins.maite.models import as_maite
 from tests.support.models.jatic_models import LABELS, Model, write_classifier, write_detector
 from tests.support.servers.client_environments import python_with
@@ -37,6 +38,11 @@ class Case(msgspec.Struct, frozen=True):
 
 def _sides(channels: str, height: int, width: int) -> dict[str, Any]:
     return {"input": {"channels": channels, "height": height, "width": width}}
+
+
+def _exported(folder: Path) -> Model:
+    exported = export_jatic(ROOT / "fixtures" / "models" / "classifier", folder)
+    return Model(exported.graph, exported.metadata)
 
 
 CASES: Mapping[str, Case] = {
@@ -65,6 +71,7 @@ CASES: Mapping[str, Case] = {
     "classifier, 480x640 to 64x64": Case(
         lambda folder: write_classifier(folder, **_sides("RGB", 64, 64)), (2, 3, 480, 640)
     ),
+    "classifier, exported from the fixtures": Case(_exported, (2, 3, 200, 300)),
     "classifier, 9x12 to 64x48": Case(lambda folder: write_classifier(folder, **_sides("RGB", 64, 48)), (1, 3, 9, 12)),
 }
 

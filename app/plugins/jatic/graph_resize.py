@@ -66,6 +66,8 @@ def add_resize(builder: GraphBuilder, image: str, options: Preprocessing, *, gre
 
     Colours are rounded to bytes after each pass, as by Pillow, or at the end, as by OpenCV. Grey values are not.
     """
+    # 254 / 255 * 255 may be less than 254, and the filter's result then rounds to another byte.
+    image = image if grey else _rounded(builder, image)
     shape = builder.add("Shape", image)
     sides = [builder.add("Gather", shape, builder.constant([axis], np.int64)) for axis in (2, 3)]
     shorter = builder.add("Min", *sides)

@@ -1,4 +1,4 @@
-"""Read JATIC_ONNX models: facts, files, settings, answers. `tests/clients/test_modelmaite.py` compares the scores."""
+"""Read JATIC_ONNX models: facts, files, settings, answers. `tests/clients/test_maite_tools.py` compares the scores."""
 
 import json
 from collections.abc import Callable, Sequence
