@@ -16,7 +16,7 @@ from app import __version__
 from app.core.engine.error_text import printable_text
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
-from app.plugins.evaluation.report import Confusion, EvaluationReport, Mistake, Table
+from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake, Table
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image, small_jpeg
@@ -27,6 +27,17 @@ _MAX_CELLS = 30
 _MAX_PAGE_FAILURES = 50
 _COLOURS = ("#2a78d6", "#d9602b", "#2a9d5c", "#b43fb0", "#c8a200", "#11a3a8", "#8a5bd6", "#d63f62", "#7a8794")
 _MAX_JSON_MISTAKES = 100
+_CLASS_FIGURES = {
+    "AP": "map_coco",
+    "AP50": "ap50",
+    "AP75": "ap75",
+    "AR": "ar",
+    "precision": "precision",
+    "recall": "recall",
+    "F1": "f1",
+    "ROC AUC": "roc_auc",
+}
+"""The figure that has the mean over the classes, by the column of the table of classes."""
 _MAX_PRINTED_ROWS = 40
 _MAX_PRINTED_FAILURES = 5
 
@@ -74,6 +85,7 @@ def json_report(report: EvaluationReport) -> bytes:
             {"title": table.title, "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
             for table in measures.tables
         ],
+        "maite_evaluation": checkmaite_rows(measures),
         "charts": measures.charts,
         "confusion": measures.confusion,
         "mistakes": [_mistake(mistake) for mistake in measures.mistakes[:_MAX_JSON_MISTAKES]],
@@ -81,6 +93,34 @@ def json_report(report: EvaluationReport) -> bytes:
         "notes": report.notes,
     }
     return msgspec.json.format(msgspec.json.encode(plain))
+
+
+def checkmaite_rows(measures: Measures) -> list[dict[str, str | float | None]]:
+    """Return the rows of checkmaite's table ``maite_evaluation``: each defined figure, then those of each class.
+
+    The ids of run, dataset and model are left to the program that writes the table.
+    """
+
+    def row(figure: str, value: float, class_name: str | None = None) -> dict[str, str | float | None]:
+        return {
+            "metric_id": f"charioteer_{figure}",
+            "output_key": figure,
+            "output_value": value,
+            "scope": "overall" if class_name is None else "class",
+            "class_name": class_name,
+        }
+
+    rows = [row(figure.name, figure.value) for figure in measures.figures if figure.value is not None]
+    for table in (table for table in measures.tables if table.columns[0] == "class" and table.columns[1] != "IoU"):
+        for name, count, *values in table.rows:
+            # The last row may have several classes, without objects.
+            if count:
+                rows += [
+                    row(_CLASS_FIGURES[column], value, str(name))
+                    for column, value in zip(table.columns[2:], values, strict=True)
+                    if isinstance(value, float)
+                ]
+    return rows
 
 
 def print_report(report: EvaluationReport, console: Console) -> None:

@@ -58,6 +58,37 @@ def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
     assert any("1 of 3 were not answered" in note for note in parsed["notes"])
 
 
+def test_json_report_has_the_rows_of_checkmaite(tmp_path: Path) -> None:
+    parsed = json.loads(json_report(report(tmp_path, "cat", slices=())))
+    overall = [row for row in parsed["maite_evaluation"] if row["scope"] == "overall"]
+    assert {row["output_key"]: row["output_value"] for row in overall} == parsed["figures"]
+    assert {row["class_name"] for row in overall} == {None}
+    classes = [row for row in parsed["maite_evaluation"] if row["scope"] == "class"]
+    found = {row["output_key"]: row["output_value"] for row in classes}
+    assert found == {name: parsed["figures"][name] for name in found}
+    assert {*found} == {"map_coco", "ap50", "ap75", "ar", "precision", "recall", "f1"}
+    assert classes[0] == {
+        "metric_id": "charioteer_map_coco",
+        "output_key": "map_coco",
+        "output_value": parsed["figures"]["map_coco"],
+        "scope": "class",
+        "class_name": "cat",
+    }
+
+
+def test_rows_of_checkmaite_have_each_class_of_images(tmp_path: Path) -> None:
+    names = {"a.png": ("cat", {"cat": 0.75, "dog": 0.25}), "b.png": ("dog", {"cat": 0.5, "dog": 0.375})}
+    items = [
+        Item(id=name, image=write_image(tmp_path / name), width=64, height=48, label=names[name][0]) for name in names
+    ]
+    task, labels = (TaskType.IMAGE_CLASSIFICATION,), ("cat", "dog")
+    data = Dataset(path=tmp_path, format="folders", tasks=task, labels=labels, items=tuple(items))
+    records = {name: [{"label": label, "score": score} for label, score in names[name][1].items()] for name in names}
+    rows = json.loads(json_report(evaluate_records(data, records, {}, "model")))["maite_evaluation"]
+    recall = {row["class_name"]: row["output_value"] for row in rows if row["output_key"] == "recall"}
+    assert recall == {None: 0.5, "cat": 1, "dog": 0}
+
+
 def test_page_has_no_scripts_and_no_external_resources(tmp_path: Path) -> None:
     page = html_report(report(tmp_path)).decode()
     assert "<script" not in page
