@@ -91,7 +91,7 @@ def _weights(
 ) -> str:
     """Add the weights of the pixels of one axis, [target, side] or transposed.
 
-    The centre of an output pixel in the image is that of the whole resized image, of which the centre is kept.
+    The output is the centre of the whole resized image.
     """
 
     def number(value: float) -> str:

@@ -100,8 +100,8 @@ def test_every_input_datatype_and_score_form_is_exported(tmp_path: Path, options
     folder.mkdir()
     graphs.channel_means(folder / "model.onnx", softmax=softmax, **options)
     exported = export_jatic(folder, tmp_path / "exported")
-    # The mean of the pixels may be rounded to another byte, and FP16 has three digits.
-    assert largest_difference(folder, exported.graph.parent) <= 2e-3
+    # FP16 has three digits. Of UINT8, a byte of one pixel changes a logit by 1/64.
+    assert largest_difference(folder, exported.graph.parent) <= 1e-2
     assert json.loads(exported.metadata.read_bytes())["io"]["batchSize"] == options.get("shape", (-1,))[0]
 
 

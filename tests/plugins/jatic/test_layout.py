@@ -184,7 +184,7 @@ def test_calls_have_at_most_the_images_of_the_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sides", "shape", "size", "each"),
+    ("sides", "shape", "size", "rule"),
     [
         ((-1, -1), ("b", 3, "h", "w"), "anyxany", "that of the image"),
         ((12, -1), ("b", 3, "h", "w"), "12xany", "height 12, otherwise that of the image"),
@@ -193,12 +193,12 @@ def test_calls_have_at_most_the_images_of_the_metadata(tmp_path: Path) -> None:
     ],
 )
 def test_sides_of_the_image_are_kept(
-    tmp_path: Path, sides: tuple[int, int], shape: Sequence[int | str], size: str, each: str | None
+    tmp_path: Path, sides: tuple[int, int], shape: Sequence[int | str], size: str, rule: str | None
 ) -> None:
     model = write_classifier(tmp_path, shape=shape, input={"height": sides[0], "width": sides[1]})
     facts = facts_of(model.graph)
     assert facts["input size"] == Fact("input size", size, Origin.MODEL_FILE)
-    assert (facts["size of each image"].value if "size of each image" in facts else None) == each
+    assert (facts["size of each image"].value if "size of each image" in facts else None) == rule
 
 
 def test_settings_precede_the_metadata(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.jatic_models import metadata, write_metadata
 
 LABELS = ("cat", "dog", "fox")
 LOW = -20.0
@@ -71,13 +72,14 @@ CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
     },
     ("scrfd", DETECTION): {f"{width}.{count}": blank(count, width) for width in (1, 4) for count in (128, 32, 8)},
     ("mediapipe", DETECTION): {"regressors": blank(896, 16), "classificators": blank(896, 1, value=LOW)},
+    ("jatic", DETECTION): {"boxes": blank(9, 4), "scores": blank(9, 3)},
     ("mask", SEGMENTATION): {"alpha": blank(1, 16, 16)},
     ("mask-logits", SEGMENTATION): {"logits": blank(1, 16, 16, value=LOW)},
     ("text-map", ORIENTED): {"maps": blank(1, 64, 64)},
     ("ctc", TaskType.IMAGE_TEXT_TO_TEXT): {"output0": repeated(1, 0, 0, 0)},
 }  # fmt: skip
-ALWAYS_FIND_SOMETHING = {"probabilities", "logits", "multi-label", "semantic", "class-map", "tensors"}
-"""Layouts whose outputs name a class for every image or pixel, or are returned unchanged."""
+ALWAYS_FIND_SOMETHING = {"probabilities", "logits", "multi-label", "semantic", "class-map", "tensors", "jatic"}
+"""Layouts whose outputs name a class for every image or pixel, or are returned unchanged; of jatic, the classifiers."""
 
 
 ONE_CLASS = {"text-map", "yunet", "scrfd", "mediapipe", "mask", "mask-logits"}
@@ -103,7 +105,10 @@ def test_image_without_findings_has_an_empty_answer(layout: str, task_type: Task
         shape=("batch", 3, SIDES.get(layout, 64), SIDES.get(layout, 64)),
         extra_inputs=extra_inputs,
         output_types=output_types,
+        name="image" if layout == "jatic" else "images",
     )
+    if layout == "jatic":
+        write_metadata(tmp_path, metadata("IMAGE_OBJECT_DETECTION", LABELS, input={}))
     settings = {"layout": layout, "task_type": task_type, "labels": LABELS[:1] if layout in ONE_CLASS else LABELS}
     servable = load(graphs.source(file, **settings))
     images = [BinaryElement(encode_image(rectangle(width, 48))) for width in (48, 96)]
