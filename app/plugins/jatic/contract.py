@@ -121,7 +121,9 @@ def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | Non
     file, metadata = found
     sides = _check(file, metadata, session)
     labels = None if source.settings.labels is not None else _labels(file, metadata)
-    return ExportMetadata(names=labels, size=sides, contract=Contract(file=file, metadata=metadata, sides=sides))
+    # A declared resize has one size for all images, which is then a guess.
+    size = None if source.settings.preprocessing.resize is not None and _ANY in sides else sides
+    return ExportMetadata(names=labels, size=size, contract=Contract(file=file, metadata=metadata, sides=sides))
 
 
 def find_metadata(source: ModelSource, session: GraphSession) -> tuple[Path, Metadata] | None:

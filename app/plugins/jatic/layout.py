@@ -115,6 +115,9 @@ def changed_settings(settings: ModelSettings, sides: tuple[int, int] | None = No
     changed = [name for name, values in _KEPT.items() if getattr(declared, name) not in values]
     if declared.size not in (None, sides):
         changed.append("size")
+    if sides is not None and -1 in sides and declared.resize == "stretch":
+        # A declared resize has one size for all images.
+        changed.append("resize")
     # The plugin with this setting need not be there.
     tiling = getattr(settings, "tiling", None)
     if tiling is not None and tiling != type(tiling)():

@@ -10,7 +10,6 @@ from cyclopts.validators import Number
 
 from app.core.cli.terminal import console, printable, reject_unused, stop, table
 from app.core.plugins import registry
-from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
 
 _OPSET = 17
@@ -40,21 +39,18 @@ def export(
             --format jatic, between scores.
     """
     terminal, exporters = console(), dict(registry().extensions("torch.export_formats"))
-    try:
-        if format != "onnx":
-            reject_unused(f"with --format {format}", {"--opset": opset != _OPSET})
-            if format not in exporters:
-                raise SettingsError(f"--format: Expected one of {', '.join(['onnx', *exporters])}, got {format}")
-            lines, difference = exporters[format](folder, output)
-            for line in lines:
-                terminal.print(printable(line), soft_wrap=True)
-            if difference > tolerance:
-                stop(f"the scores differ by {difference:.2e}, more than --tolerance {tolerance:g}", 1)
-            return
-        if not folder.is_dir():
-            raise SettingsError(f"{folder}: Expected a folder of transformers, got a file")
-    except (ModelError, SettingsError) as error:
-        stop(str(error))
+    if format not in ("onnx", *exporters):
+        raise SettingsError(f"--format: Expected one of {', '.join(['onnx', *exporters])}, got {format}")
+    if format != "onnx":
+        reject_unused(f"with --format {format}", {"--opset": opset != _OPSET})
+        lines, difference = exporters[format](folder, output)
+        for line in lines:
+            terminal.print(printable(line), soft_wrap=True)
+        if difference > tolerance:
+            stop(f"the scores differ by {difference:.2e}, more than --tolerance {tolerance:g}", 1)
+        return
+    if not folder.is_dir():
+        raise SettingsError(f"{folder}: Expected a folder of transformers, got a file")
     from app.plugins.torch.compare_export import export_model
 
     export_result = export_model(folder, output, opset, tolerance)

@@ -201,6 +201,13 @@ def test_sides_of_the_image_are_kept(
     assert (facts["size of each image"].value if "size of each image" in facts else None) == rule
 
 
+def test_declared_resize_of_a_side_of_the_image_is_reported_with_a_guessed_size(tmp_path: Path) -> None:
+    model = write_classifier(tmp_path, input={"height": -1, "width": -1})
+    facts = facts_of(model.graph, preprocessing={"resize": "stretch"})
+    assert facts["input size"] == Fact("input size", "640x640", Origin.GUESSED)
+    assert facts["not as in JATIC_ONNX"].value.startswith("resize: ")
+
+
 def test_settings_precede_the_metadata(tmp_path: Path) -> None:
     write_detector(tmp_path, labels=["0", "1", "2"])
     settings_file(tmp_path, labels=LABELS, preprocessing={"size": [12, 24]}, parameters={"score_threshold": 0.7})
