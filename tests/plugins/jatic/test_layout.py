@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from app.core.assembly.in_process import InProcessModel
 from app.core.runtimes.onnxruntime.loading import load
-from app.core.settings.model import ModelError, ModelSettings
+from app.core.settings.model import ModelSettings
 from app.plugins.jatic.layout import changed_settings
 from metadata.model import Fact, Origin
 from tasks.image_classification import Classification
@@ -204,7 +204,7 @@ def test_sides_of_the_image_are_kept(
 def test_declared_resize_of_a_side_of_the_image_is_reported_with_a_guessed_size(tmp_path: Path) -> None:
     model = write_classifier(tmp_path, input={"height": -1, "width": -1})
     facts = facts_of(model.graph, preprocessing={"resize": "stretch"})
-    assert facts["input size"] == Fact("input size", "640x640", Origin.GUESSED)
+    assert facts["input size"] == Fact("input size", "224x224", Origin.GUESSED)
     assert facts["not as in JATIC_ONNX"].value.startswith("resize: ")
 
 
@@ -245,94 +245,3 @@ def test_scores_outside_the_unit_interval_fail_the_request(tmp_path: Path) -> No
     write_classifier(tmp_path, gain=2)
     with pytest.raises(InferenceError, match=r"scores of 2 to 2; JATIC_ONNX expects probabilities in 0\.\.1"):
         InProcessModel(tmp_path).ask(WHITE)
-
-
-def changed(field: str, value: object, task: str = DETECTION) -> dict[str, Any]:
-    """Return metadata with one other field, such as ``io.batchSize``."""
-    labels = LABELS if task == DETECTION else ("a", "b")
-    content = json.loads(json.dumps(metadata(task, labels)))
-    *parents, name = field.split(".")
-    target = content
-    for parent in parents:
-        target = target[parent]
-    target[name] = value
-    return content
-
-
-SCORES = {"scores": np.array([[0.25, 0.75]], np.float32)}
-LOGITS = {"scores": np.array([[-2, 3.5]], np.float32)}
-PIXEL_BOXES = {"boxes": BOXES * 640, "scores": MIXES}
-SECOND = helper.make_tensor_value_info("sizes", TensorProto.INT64, ["b", 2])
-ANY: dict[str, Any] = {"shape": ("b", 3, "h", "w")}
-GREY = {"channels": "GRAYSCALE", "height": 10, "width": 20}
-
-
-@pytest.mark.parametrize(
-    ("content", "graph", "message"),
-    [
-        (changed("interface.version", "v2"), {}, "interface.version: Expected v1, got v2"),
-        (changed("io.interface", "IMAGE_SEGMENTATION"), {}, "io.interface: Expected one of IMAGE_CLASSIFICATION, "),
-        (changed("io.input.channels", "BGR"), {}, "io.input.channels: Expected one of RGB, GRAYSCALE, got 'BGR'"),
-        (changed("io.input.height", 0), {}, "io.input.height: Expected a positive number, or -1 for any, got 0"),
-        (changed("io.batchSize", True), {}, "io.batchSize: Expected `int`, got `bool`"),
-        (changed("io.interface", CLASSIFICATION), {}, 'the outputs "scores", but the graph has "boxes" and "scores"'),
-        (changed("io.input", {}), {"extra_inputs": (SECOND,)}, 'one input "image", but the graph has "image" and "si'),
-        (changed("io.input", {}), {"name": "images"}, 'one input "image", but the graph has "images"'),
-        (
-            changed("io.input", {}),
-            {"datatype": TensorProto.FLOAT16},
-            "takes pixels of FP32 in 0..1, but the input is F",
-        ),
-        (changed("io.input", {}), {"datatype": TensorProto.UINT8}, "takes pixels of FP32 in 0..1, but the input is U"),
-        (
-            changed("io.input", {}),
-            {"shape": ("b", 3, 2, "h", "w")},
-            "height, width], but the input is [-1, 3, 2,",
-        ),
-        (changed("io.input", GREY), {}, "has 3 channels, but model-metadata.json declares GRAYSCALE, which needs 1"),
-        (changed("io.input", GREY), {"shape": ("b", "c", "h", "w")}, "any number of channels, but model-metadata.json"),
-        (
-            changed("io.input.height", 12),
-            {"shape": ("b", 3, 10, 20)},
-            "has the height 10, but model-metadata.json decl",
-        ),
-        (changed("index2label", None), {}, "index2label: Expected a label for each class"),
-        (changed("index2label", {"0": "a", "2": "b", "3": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
-        (changed("index2label", {"a": "a", "b": "b", "c": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
-        (changed("index2label", ["a"]), {}, "its output has 3 classes, but model file lists 1 labels"),
-        (changed("io.output", {"nClasses": 4}), {}, "nClasses is 4, but index2label has 3 labels"),
-        (changed("io.output", {"nBoxes": 5}), {}, "it returns 4 boxes, but model-metadata.json declares 5"),
-        (
-            changed("io.output", {}),
-            {"outputs": PIXEL_BOXES},
-            "its boxes for a black image are 0 to 640, but JATIC_ONNX",
-        ),
-        (
-            changed("io.output", {}, CLASSIFICATION),
-            {"outputs": LOGITS},
-            "its scores for a black image are -2 to 3.5, b",
-        ),
-        (
-            changed("io.output", {}, CLASSIFICATION),
-            {"outputs": {"scores": SCORES["scores"][..., np.newaxis]}},
-            "its output scores is [1, 2, 1], but JATIC_ONNX expects [batch, classes]",
-        ),
-    ],
-)
-def test_contradiction_is_refused_at_load_with_the_reason(
-    tmp_path: Path, content: object, graph: dict[str, Any], message: str
-) -> None:
-    options: dict[str, Any] = {"outputs": {"boxes": np.zeros_like(BOXES), "scores": MIXES}, **ANY, **graph}
-    options = {"name": "image", **options}
-    outputs = {name: (base, np.zeros_like(base)) for name, base in options.pop("outputs").items()}
-    file = graphs.affine(tmp_path / "model.onnx", outputs, **options)
-    write_metadata(tmp_path, content)
-    with pytest.raises(ModelError) as refusal:
-        load(graphs.source(file))
-    assert message in str(refusal.value)
-
-
-def test_declared_layout_without_metadata_is_refused_with_the_file_names(tmp_path: Path) -> None:
-    file = write_graph(tmp_path, SCORES)
-    with pytest.raises(ModelError, match=r"no JATIC_ONNX file is beside the graph; expected one of model\.json, "):
-        load(graphs.source(file, layout="jatic"))
