@@ -11,7 +11,7 @@ from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled,
 from tasks.object_detection import OBJECT_OUTPUTS, PIXEL_DECIMALS, DetectionParameters, drop_duplicates
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
-from tasks.vision.contours import Contour, contour_ious, simplify
+from tasks.vision.contours import Contour, bounds_of, contour_ious, simplify
 from tasks.vision.filtering import SCORE_DECIMALS, select
 from tasks.vision.request import ImageItem, ImageTask
 
@@ -94,7 +94,7 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
         valid = np.fromiter(map(_is_valid, prediction.contours), np.bool_, len(prediction.contours))
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
         if item.parameters.nms:
-            scores = drop_duplicates(_bounds(prediction.contours), scores, prediction.labels, item.parameters)
+            scores = drop_duplicates(bounds_of(prediction.contours), scores, prediction.labels, item.parameters)
         taken = take(prediction, select(scores, prediction.labels, item.parameters))
         contours = [simplify(contours, item.parameters.epsilon) for contours in taken.contours]
         return msgspec.structs.replace(taken, contours=contours)
@@ -106,16 +106,6 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
 
 def _is_valid(contours: Sequence[Contour]) -> bool:
     return len(contours) > 0 and all(np.isfinite(contour).all() for contour in contours)
-
-
-def _bounds(objects: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:
-    """Return (N, 4) xyxy boxes around the pixels of each object's contours; NaN for objects without points."""
-    boxes = np.full((len(objects), 4), np.nan, np.float32)
-    for box, contours in zip(boxes, objects, strict=True):
-        points = np.concatenate([np.zeros((0, 2), np.float32), *contours])
-        if len(points):
-            box[:2], box[2:] = points.min(axis=0), points.max(axis=0) + 1
-    return boxes
 
 
 def _points(contour: Contour) -> list[Point]:

@@ -97,5 +97,15 @@ def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence
     return intersection / (first.sum(axis=1)[:, np.newaxis] + second.sum(axis=1) - intersection)
 
 
+def bounds_of(objects: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:
+    """Return (N, 4) xyxy boxes around the pixels of each object's contours; NaN for objects without points."""
+    boxes = np.full((len(objects), 4), np.nan, np.float32)
+    for box, contours in zip(boxes, objects, strict=True):
+        points = np.concatenate([np.zeros((0, 2), np.float32), *contours])
+        if len(points):
+            box[:2], box[2:] = points.min(axis=0), points.max(axis=0) + 1
+    return boxes
+
+
 def _points(contour: NDArray[Any]) -> Contour:
     return contour.reshape(-1, 2).astype(np.float32)

@@ -186,14 +186,14 @@ def suppress_rotated_boxes(
     kept = np.empty(len(order), np.bool_)
     for start in range(0, len(order), _BLOCK):
         end = start + _BLOCK
-        overlap = _probabilistic_ious(ranked[:end], ranked[start:end]) >= iou_threshold
+        overlap = probabilistic_ious(ranked[:end], ranked[start:end]) >= iou_threshold
         if not agnostic:
             overlap &= classes[:end, np.newaxis] == classes[start:end]
         kept[start:end] = ~np.triu(overlap, 1 - start).any(axis=0)
     return order[kept]
 
 
-def _probabilistic_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
+def probabilistic_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return (K, M) overlaps of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes, each taken as a Gaussian (ProbIoU).
 
     The overlap is 1 minus the Hellinger distance (https://arxiv.org/abs/2106.06072), limited as in Ultralytics.

@@ -1,0 +1,107 @@
+"""Merge the objects of overlapping tiles: decide which are the same object, and which are parts of one.
+
+An object that ends at a border between tiles is a fragment; all others are complete. Complete objects suppress each
+other by their overlap, as in one image. They also cover the fragments that lie in them. The fragments that are left
+are joined where they overlap. Plain suppression keeps fragments of large objects, and merging by containment, without
+this distinction, swallows small objects in crowds.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.vision.filtering import MAX_BOXES
+from tasks.vision.tile_shapes import Indices, Shapes, near
+from tasks.vision.tiles import Tile
+
+_COVERED = 0.5
+"""Share of a fragment that a complete object covers, or share of the smaller of two fragments that both have."""
+_MIN_MARGIN = 2.0
+"""Pixels. Boxes of cut objects end this close to the border of their tile."""
+
+
+class Objects(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What the tiles of an image show.
+
+    Attributes:
+        shapes: N objects.
+        scores: (N,) float32, finite.
+        class_ids: (N,) classes; objects of different classes are never the same.
+        tiles: (N,) the tile of each object.
+        cut: (N,) whether each object is a fragment.
+    """
+
+    shapes: Shapes
+    scores: NDArray[np.float32]
+    class_ids: Indices
+    tiles: Indices
+    cut: NDArray[np.bool_]
+
+
+def is_cut(
+    bounds: NDArray[np.float32], tile: Tile, width: int, height: int, scale: tuple[float, float]
+) -> NDArray[np.bool_]:
+    """Return (N,) whether boxes reach a border of their tile inside the image.
+
+    Args:
+        bounds: (N, 4) xyxy in pixels of the whole image; boxes may extend over the border.
+        tile: the tile in which the objects were found.
+        width: of the whole image in pixels, as is its `height`.
+        height: as `width`.
+        scale: image pixels for each pixel of the model's input, along x and y.
+    """
+    margin_x, margin_y = (max(_MIN_MARGIN, factor) for factor in scale)
+    cut = np.zeros(len(bounds), np.bool_)
+    if tile.left > 0:
+        cut |= bounds[:, 0] <= tile.left + margin_x
+    if tile.top > 0:
+        cut |= bounds[:, 1] <= tile.top + margin_y
+    if tile.right < width:
+        cut |= bounds[:, 2] >= tile.right - margin_x
+    if tile.bottom < height:
+        cut |= bounds[:, 3] >= tile.bottom - margin_y
+    return cut
+
+
+def join(objects: Objects, iou_threshold: float) -> list[Indices]:
+    """Return the indices of each merged object, the best first: one, or several fragments that are its parts."""
+    shapes, bounds = objects.shapes, objects.shapes.bounds
+    kept = suppress(objects, np.flatnonzero(~objects.cut), iou_threshold)
+    left: list[int] = []
+    for index in np.flatnonzero(objects.cut).tolist():
+        covering = _near(objects, bounds, index, kept)
+        if not len(covering) or shapes.intersections(index, covering).max() < _COVERED * shapes.area(index):
+            left.append(index)
+    return [kept[position : position + 1] for position in range(len(kept))] + _groups(objects, bounds, left)
+
+
+def suppress(objects: Objects, indices: Indices, iou_threshold: float) -> Indices:
+    """Return those of `indices` that non-maximum suppression keeps, of at most `MAX_BOXES`."""
+    order = (-objects.scores[indices]).argsort(kind="stable")[:MAX_BOXES]
+    return objects.shapes.suppress(indices[order], objects.scores, objects.class_ids, iou_threshold)
+
+
+def _near(objects: Objects, bounds: NDArray[np.float32], index: int, others: Indices) -> Indices:
+    """Return those of `others` of the same class whose bounds meet those of an object."""
+    return near(bounds, index, others[objects.class_ids[others] == objects.class_ids[index]])
+
+
+def _groups(objects: Objects, bounds: NDArray[np.float32], fragments: Sequence[int]) -> list[Indices]:
+    """Join fragments of different tiles that share half of the smaller one, directly or through others."""
+    shapes = objects.shapes
+    group_of: dict[int, list[int]] = {}
+    for position, index in enumerate(fragments):
+        own = group_of[index] = [index]
+        others = _near(objects, bounds, index, np.array(fragments[:position], np.intp))
+        others = others[objects.tiles[others] != objects.tiles[index]]
+        others = others[shapes.parallel(index, others)]
+        smaller = np.minimum([shapes.area(other) for other in others.tolist()], shapes.area(index))
+        for other in others[shapes.intersections(index, others) >= _COVERED * smaller].tolist():
+            joined = group_of[other]
+            if joined is not own:
+                own += joined
+                group_of |= dict.fromkeys(joined, own)
+    unique = {id(group): sorted(group) for group in group_of.values()}.values()
+    return [np.array(sorted(group, key=lambda index: -objects.scores[index]), np.intp) for group in unique]
