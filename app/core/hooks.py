@@ -91,10 +91,9 @@ class Runtime(Protocol):
 
 
 class ModelLoader(Protocol):
-    """Calls `load` or `inspect` for the models that it accepts elsewhere, such as in a process of their own.
+    """Calls module-level functions for a model, `elsewhere` or to change results. All may raise `ModelError`."""
 
-    Both are module-level functions and raise `ModelError`, as the methods here may.
-    """
+    elsewhere: bool
 
     def accepts(self, source: api.ModelSource, /) -> bool: ...
     def inspect(

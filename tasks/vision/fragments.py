@@ -67,14 +67,20 @@ def is_cut(
 
 def join(objects: Objects, iou_threshold: float) -> list[Indices]:
     """Return the indices of each merged object, the best first: one, or several fragments that are its parts."""
-    shapes, bounds = objects.shapes, objects.shapes.bounds
     kept = suppress(objects, np.flatnonzero(~objects.cut), iou_threshold)
-    left: list[int] = []
-    for index in np.flatnonzero(objects.cut).tolist():
-        covering = _near(objects, bounds, index, kept)
-        if not len(covering) or shapes.intersections(index, covering).max() < _COVERED * shapes.area(index):
-            left.append(index)
-    return [kept[position : position + 1] for position in range(len(kept))] + _groups(objects, bounds, left)
+    fragments = np.flatnonzero(objects.cut).tolist()
+    groups = _groups(objects, [index for index in fragments if not _is_covered(objects, index, kept)])
+    # Parts that were not joined because of their direction may still lie in a larger object that was.
+    groups.sort(key=lambda group: -max(objects.shapes.area(index) for index in group.tolist()))
+    merged: list[Indices] = []
+    parts = kept[:0]
+    for group in groups:
+        if not all(_is_covered(objects, index, parts) for index in group.tolist()):
+            merged.append(group)
+            parts = np.concatenate([parts, group]) if len(group) > 1 else parts
+    # The order of objects with equal scores is that of the tiles.
+    merged.sort(key=lambda group: int(group[0]))
+    return [kept[position : position + 1] for position in range(len(kept))] + merged
 
 
 def suppress(objects: Objects, indices: Indices, iou_threshold: float) -> Indices:
@@ -83,18 +89,25 @@ def suppress(objects: Objects, indices: Indices, iou_threshold: float) -> Indice
     return objects.shapes.suppress(indices[order], objects.scores, objects.class_ids, iou_threshold)
 
 
-def _near(objects: Objects, bounds: NDArray[np.float32], index: int, others: Indices) -> Indices:
+def _is_covered(objects: Objects, index: int, others: Indices) -> bool:
+    """Return whether one of `others` covers enough of a fragment."""
+    others = _near(objects, index, others)
+    shapes = objects.shapes
+    return len(others) > 0 and bool(shapes.intersections(index, others).max() >= _COVERED * shapes.area(index))
+
+
+def _near(objects: Objects, index: int, others: Indices) -> Indices:
     """Return those of `others` of the same class whose bounds meet those of an object."""
-    return near(bounds, index, others[objects.class_ids[others] == objects.class_ids[index]])
+    return near(objects.shapes.bounds, index, others[objects.class_ids[others] == objects.class_ids[index]])
 
 
-def _groups(objects: Objects, bounds: NDArray[np.float32], fragments: Sequence[int]) -> list[Indices]:
+def _groups(objects: Objects, fragments: Sequence[int]) -> list[Indices]:
     """Join fragments of different tiles that share half of the smaller one, directly or through others."""
     shapes = objects.shapes
     group_of: dict[int, list[int]] = {}
     for position, index in enumerate(fragments):
         own = group_of[index] = [index]
-        others = _near(objects, bounds, index, np.array(fragments[:position], np.intp))
+        others = _near(objects, index, np.array(fragments[:position], np.intp))
         others = others[objects.tiles[others] != objects.tiles[index]]
         others = others[shapes.parallel(index, others)]
         smaller = np.minimum([shapes.area(other) for other in others.tolist()], shapes.area(index))

@@ -53,19 +53,17 @@ def tiles_of(width: int, height: int, size: tuple[int, int], overlap: float) -> 
     ]
 
 
-def smallest_tile(sizes: Sequence[tuple[int, int]], overlap: float, max_tiles: int) -> int | None:
-    """Return the side of the smallest square tile with which images need at most `max_tiles`; None if none does.
+def smallest_tile(sizes: Sequence[tuple[int, int]], overlap: float, max_tiles: int) -> int:
+    """Return the side of the smallest square tile with which images need at most `max_tiles`, in pixels.
 
-    `sizes` are the (width, height) of the images in pixels.
+    `sizes` are the (width, height) of the images in pixels. Images that are not larger than a tile need none.
     """
 
     def fits(size: int) -> bool:
-        count = sum(count_tiles(width, size, overlap) * count_tiles(height, size, overlap) for width, height in sizes)
-        return count <= max_tiles
+        counts = (count_tiles(width, size, overlap) * count_tiles(height, size, overlap) for width, height in sizes)
+        return sum(count for count in counts if count > 1) <= max_tiles
 
     low, high = 1, max(max(size) for size in sizes)
-    if not fits(high):
-        return None
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle + 1, high)

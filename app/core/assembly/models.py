@@ -1,9 +1,10 @@
 """Find the models of a service, and load them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from app.core.assembly.discovery import discover, model_at, models_in, name_only
 from app.core.assembly.manifest import checked_manifest
 from app.core.engine.models.memory import LoadMeter
 from app.core.engine.models.servable import Servable
-from app.core.hooks import ModelLoader, Runtime
+from app.core.hooks import Runtime
 from app.core.plugins import registry
 from app.core.runtimes.folder import check_folder
 from app.core.runtimes.foreign_formats import advice_for, advice_in
@@ -79,8 +80,7 @@ def describe(source: ModelSource) -> ModelMetadata:
     Raises:
         ModelError: when the model cannot be read.
     """
-    loader = _loader(source)
-    return _inspect(source) if loader is None else loader.inspect(source, _inspect)
+    return through_loaders(source, "inspect", _inspect)
 
 
 def load(source: ModelSource) -> Servable:
@@ -89,21 +89,29 @@ def load(source: ModelSource) -> Servable:
     Raises:
         ModelError: when the model cannot be served.
     """
-    loader = _loader(source)
-    if loader is None:
-        servable, added = _load_meter.measure(partial(_load, source))
-        servable.loaded_bytes = added
-    else:
-        servable = loader.load(source, _load)
+    servable = through_loaders(source, "load", _load_measured)
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 
 
-def _loader(source: ModelSource) -> ModelLoader | None:
-    """Return the loader of a plugin that accepts the model, if any."""
-    if source.fault is not None:
-        return None
-    return next((loader for loader in registry().loaders if loader.accepts(source)), None)
+def through_loaders(
+    source: ModelSource, method: str, function: Callable[[ModelSource], Any], *, remote: bool = False
+) -> Any:
+    """Call `function` inside a method of each loader that accepts the model; `remote` if another process loads it."""
+    for loader in () if source.fault is not None else registry().loaders:
+        if not (remote and loader.elsewhere) and loader.accepts(source):
+            function = partial(_through, getattr(loader, method), function)
+    return function(source)
+
+
+def _through(outer: Callable[..., Any], inner: Callable[[ModelSource], Any], source: ModelSource) -> Any:
+    return outer(source, inner)
+
+
+def _load_measured(source: ModelSource) -> Servable:
+    servable, added = _load_meter.measure(partial(_load, source))
+    servable.loaded_bytes = added
+    return servable
 
 
 def _inspect(source: ModelSource) -> ModelMetadata:

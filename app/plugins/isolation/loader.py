@@ -14,6 +14,8 @@ from metadata.model import ModelMetadata
 class SubprocessLoader:
     """Loads isolated models."""
 
+    elsewhere = True
+
     def accepts(self, source: ModelSource, /) -> bool:
         """Return whether the model is isolated.
 

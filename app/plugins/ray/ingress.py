@@ -9,7 +9,7 @@ from typing import Any
 
 from litestar.types import ASGIApp
 
-from app.core.assembly.models import find_models
+from app.core.assembly.models import find_models, through_loaders
 from app.core.assembly.service import Service
 from app.core.engine.error_text import redact_paths
 from app.core.engine.models.registry import ModelState, Registration, Registry
@@ -109,6 +109,9 @@ class Ingress:
         return Registration(source=source, state=ModelState.READY, servable=servable)
 
     def _load(self, source: ModelSource) -> Servable:
+        return through_loaders(source, "load", self._load_remote, remote=True)
+
+    def _load_remote(self, source: ModelSource) -> Servable:
         if source.fault is not None:
             raise ModelError(source.fault)
         handle = self._handles.get(source.name, self._handles.get(_ALL_MODELS))

@@ -111,11 +111,8 @@ class Servable:
         Raises:
             InferenceError: for an invalid request, or a model that failed.
         """
-        if self.downscale is not None:
-            limits = msgspec.structs.replace(limits, downscale=self.downscale)
-        started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, limits)
-        return self.run(groups, self._batched, time.perf_counter_ns() - started)[0]
+        groups, decode_ns = self._decode(request, limits)
+        return self.answer(groups, self._batched, decode_ns)
 
     def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
         """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
@@ -126,7 +123,7 @@ class Servable:
         groups, decode_ns = self._decode(request, limits)
         for group in groups:
             for index, item in enumerate(group.items):
-                yield self.run([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)[0]
+                yield self.answer([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)
                 decode_ns = 0
 
     def stream(self, request: InferenceRequest, limits: Limits) -> TextStream:
@@ -169,6 +166,12 @@ class Servable:
             limits = msgspec.structs.replace(limits, downscale=self.downscale)
         started = time.perf_counter_ns()
         return self.task.decode(request, self.defaults, limits), time.perf_counter_ns() - started
+
+    def answer(
+        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
+    ) -> InferenceResult:
+        """Answer decoded inputs with the arguments of `run`, which explanations call instead. Plugins override it."""
+        return self.run(groups, model, decode_ns, first_index)[0]
 
     def run(
         self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0

@@ -1,0 +1,13 @@
+"""Large images in tiles, for models that find objects."""
+
+from app.core.hooks import ModelSection, Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    name="tiling",
+    summary="Large images in tiles, so that detectors, oriented detectors and segmenters find small objects.",
+    model_settings=(ModelSection(type=Ref("app.plugins.tiling.settings:TilingSection")),),
+    parameters=(ModelSection(type=Ref("app.plugins.tiling.settings:TileParameters")),),
+    loaders=Ref("app.plugins.tiling.loader:LOADERS"),
+    start=Ref("app.plugins.tiling.metrics:start"),
+)

@@ -1,0 +1,87 @@
+"""What a model's settings and files declare about tiles.
+
+Two exporters write the size and overlap of tiles to the metadata of ONNX files: QGIS Deepness (``tiles_size`` in pixels
+and ``tiles_overlap`` in percent, with ``det_conf`` and ``det_iou_thresh``), and OpenVINO's Training Extensions for
+Model API (``model_info tile_size`` and ``model_info tiles_overlap``, a fraction).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.plugins.tiling.settings import TilingSection, TilingSettings
+from metadata.model import ModelMetadata, Origin
+from tasks.inference.request import validation_error
+
+_ANY_SIDE = 640
+"""Pixels: the side of tiles for models that take images of any size."""
+_OFF = TilingSettings(size=False)
+_SIZES = ("tiles_size", "model_info tile_size")
+_OVERLAPS = ("tiles_overlap", "model_info tiles_overlap")
+_PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
+
+
+def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSettings, Origin]:
+    """Return how images are cut, and the origin of that.
+
+    Raises:
+        ModelError: if the model's file declares tiles that are not possible.
+    """
+    declared = source.settings.of(TilingSection).tiling
+    if declared is not None:
+        return declared, Origin.DECLARED
+    values: dict[str, object] = {}
+    if (size := _number(source, description.properties, _SIZES)) is not None:
+        values["size"] = round(size)
+        if (overlap := _number(source, description.properties, _OVERLAPS)) is not None:
+            values["overlap"] = overlap / 100 if overlap > 1 else overlap
+        try:
+            return msgspec.convert(values, TilingSettings), Origin.MODEL_FILE
+        except msgspec.ValidationError as error:
+            raise _unusable(source, f"tiles {values}: {validation_error(error)}") from None
+    return _OFF, Origin.CONVENTION
+
+
+def parameters_of(source: ModelSource, description: ModelMetadata) -> Mapping[str, object]:
+    """Return the defaults of request parameters that Deepness' metadata declare.
+
+    Raises:
+        ModelError: if one is not a number.
+    """
+    values = {ours: _number(source, description.properties, (name,)) for name, ours in _PARAMETERS.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def input_size(source: ModelSource, description: ModelMetadata) -> tuple[int, int]:
+    """Return the (height, width) of the model's input in pixels, as far as it is known."""
+    if source.settings.preprocessing.size is not None:
+        return source.settings.preprocessing.size
+    for spec in description.inputs:
+        if len(spec.shape) >= 3:
+            channels_last = spec.shape[-1] in (1, 3) and spec.shape[-3] not in (1, 3)
+            height, width = spec.shape[-3:-1] if channels_last else spec.shape[-2:]
+            if height > 0 and width > 0:
+                return height, width
+    return _ANY_SIDE, _ANY_SIDE
+
+
+def chunk_size(source: ModelSource, description: ModelMetadata) -> int:
+    """Return how many tiles one call of the model takes: a batch of the settings, or of a graph with a fixed batch."""
+    fixed = [spec.shape[0] for spec in description.inputs if len(spec.shape) == 4 and spec.shape[0] > 0]
+    return max([source.settings.batching.max_size, *fixed])
+
+
+def _number(source: ModelSource, properties: Mapping[str, str], names: tuple[str, ...]) -> float | None:
+    name = next((name for name in names if name in properties), None)
+    if name is None:
+        return None
+    try:
+        return msgspec.json.decode(properties[name].strip(' "'), type=float)
+    except msgspec.DecodeError:
+        raise _unusable(source, f"{name}: {properties[name]:.60}") from None
+
+
+def _unusable(source: ModelSource, found: str) -> ModelError:
+    advice = f'declare "tiling" in {SETTINGS_FILE}, or {{"tiling": {{"size": 0}}}} for no tiles'
+    return ModelError(f"{source.folder}: the metadata of the model cannot be used ({found}); {advice}")

@@ -1,0 +1,61 @@
+"""Wrap loaded models, so that they answer large images in tiles."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from app.core.engine.models.servable import Servable
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.plugins.tiling.declared import chunk_size, input_size, parameters_of, tiling_of
+from app.plugins.tiling.servable import TiledServable
+from app.plugins.tiling.settings import TilingSection, TilingSettings
+from metadata.model import Fact, ModelMetadata, Origin
+
+
+class TilingLoader:
+    """Wraps every model, because any request may ask for tiles."""
+
+    elsewhere = False
+
+    def accepts(self, source: ModelSource, /) -> bool:
+        del source
+        return True
+
+    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata:
+        return _described(source, inspect(source))
+
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
+        servable = load(source)
+        servable.description = description = _described(source, servable.description)
+        settings, origin = tiling_of(source, description)
+        if origin is Origin.MODEL_FILE:
+            servable.defaults = {**parameters_of(source, description), **servable.defaults}
+        return TiledServable(servable, settings, input_size(source, description), chunk_size(source, description))
+
+
+LOADERS = (TilingLoader(),)
+
+
+def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata:
+    """Return the metadata with how images are cut, if they are cut without a request for it.
+
+    Raises:
+        ModelError: if the model has the setting, and its task has no objects in images.
+    """
+    if description.task_type.geometry is None:
+        if source.settings.of(TilingSection).tiling is not None:
+            expected = "is for models that find objects in images"
+            raise ModelError(f'{source.folder / SETTINGS_FILE}: "tiling" {expected}, not for {description.task_type}')
+        return description
+    settings, origin = tiling_of(source, description)
+    if not settings.size or any(fact.topic == "tiles" for fact in description.facts):
+        return description
+    fact = Fact("tiles", _text(settings, input_size(source, description)), origin)
+    return msgspec.structs.replace(description, facts=(*description.facts, fact))
+
+
+def _text(settings: TilingSettings, own_size: tuple[int, int]) -> str:
+    size = settings.size
+    height, width = own_size if size is True else size if isinstance(size, tuple) else (size, size)
+    full = " and the whole image" if settings.full else ""
+    return f"{width}x{height} pixels, overlap {settings.overlap:g}{full}, {settings.merge}"

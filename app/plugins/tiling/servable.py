@@ -1,0 +1,193 @@
+"""Answer the large images of a request tile by tile."""
+
+from collections.abc import Callable, Generator, Sequence
+from copy import copy
+from typing import Any
+
+import msgspec
+
+from app.core.engine.models.servable import Servable, call_model
+from app.plugins.tiling.merging import TileMerger
+from app.plugins.tiling.settings import Size, TileParameters, TilingSettings, size_fault
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import InputParameters
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResult, Prediction
+from tasks.task import InputGroup, Model
+from tasks.vision.image import Image
+from tasks.vision.tiles import Tile, count_tiles, smallest_tile, tiles_of
+
+TILES = "tiles"
+"""The output parameter with the number of tiles of an input, without the calls for whole images."""
+
+
+class TiledServable(Servable):
+    """A servable that cuts images into tiles, if its settings or the request ask for it.
+
+    Args:
+        servable: the servable; its model is called for the tiles.
+        settings: how images are cut.
+        input_size: (height, width) of the model's input in pixels.
+        chunk: number of tiles in one call of the model.
+    """
+
+    def __init__(self, servable: Servable, settings: TilingSettings, input_size: tuple[int, int], chunk: int) -> None:
+        super().__init__(servable.task, servable.model, servable.description, servable.defaults, servable.downscale)
+        self.loaded_bytes = servable.loaded_bytes
+        self._settings = settings
+        self._input_size = input_size
+        self._chunk = chunk
+        self._supported = servable.task.task_type.geometry is not None
+
+    def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
+        return super(TiledServable, self._at_full_size(request)).predict(request, limits)
+
+    def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
+        yield from super(TiledServable, self._at_full_size(request)).predict_each(request, limits)
+
+    def answer(
+        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
+    ) -> InferenceResult:
+        tiles = self._tiles(groups)
+        if not any(own for of_group in tiles for own in of_group):
+            return super().run(groups, model, decode_ns, first_index)[0]
+        every = [own for of_group in tiles for own in of_group]
+        tiled = _TiledModel(model, every, self._chunk, self._settings, self._scale)
+        result = super().run(groups, tiled, decode_ns, first_index)[0]
+        outputs = [
+            msgspec.structs.replace(output, parameters={**output.parameters, TILES: count}) if count else output
+            for output, count in zip(result.outputs, (sum(map(len, of_group)) for of_group in tiles), strict=True)
+        ]
+        return msgspec.structs.replace(result, outputs=outputs)
+
+    def run(
+        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
+    ) -> tuple[InferenceResult, Sequence[Any]]:
+        for group, tiles in zip(groups, self._tiles(groups), strict=True):
+            if any(tiles):
+                message = (
+                    "Explanations are for the whole image, not for tiles: send 0, and explain the answer without them"
+                )
+                raise invalid(message, f"inputs[{group.index}].parameters.tile")
+        return super().run(groups, model, decode_ns, first_index)
+
+    def _scale(self, tile: Tile) -> tuple[float, float]:
+        """Return the image pixels of a tile for each pixel of the model's input, along x and y."""
+        height, width = self._input_size
+        return (tile.right - tile.left) / width, (tile.bottom - tile.top) / height
+
+    def _at_full_size(self, request: InferenceRequest) -> "TiledServable":
+        """Return a servable that decodes images at full size if they may be tiled."""
+        if self.downscale is None or not (
+            self._settings.size or any("tile" in request.parameters_of(index) for index in range(len(request.inputs)))
+        ):
+            return self
+        servable = copy(self)
+        servable.downscale = None
+        return servable
+
+    def _tiles(self, groups: Sequence[InputGroup[Any]]) -> Sequence[Sequence[Sequence[Tile]]]:
+        """Return the tiles of each image of each input; an image that is not larger than a tile has none.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for an invalid size, or a task without tiles; TOO_LARGE for too many tiles.
+        """
+        tiles: list[Sequence[Sequence[Tile]]] = []
+        remaining = self._settings.max_tiles
+        for group in groups:
+            parameters = _tile_parameters(group)
+            size = self._size(parameters, f"inputs[{group.index}].parameters.tile")
+            if size is None:
+                tiles.append([()] * len(group.items))
+                continue
+            overlap = self._settings.overlap if parameters.overlap is None else parameters.overlap
+            images: list[Image] = [item.image for item in group.items]
+            counts = [
+                count_tiles(image.height, size[0], overlap) * count_tiles(image.width, size[1], overlap)
+                for image in images
+            ]
+            count = sum(count for count in counts if count > 1)
+            if count > remaining:
+                smallest = smallest_tile([(image.width, image.height) for image in images], overlap, remaining)
+                message = (
+                    f"Expected at most {self._settings.max_tiles:,} tiles in one request, got {count:,} for this input"
+                    f"; the smallest tile that fits is {smallest}"
+                )
+                path = f"inputs[{group.index}]" + ".parameters.tile" * ("tile" in group.parameters)
+                raise InferenceError(ErrorKind.TOO_LARGE, message, path)
+            remaining -= count
+            tiles.append(
+                [
+                    tiles_of(image.width, image.height, size, overlap) if count > 1 else ()
+                    for image, count in zip(images, counts, strict=True)
+                ]
+            )
+        return tiles
+
+    def _size(self, parameters: TileParameters, path: str) -> tuple[int, int] | None:
+        """Return the (height, width) of the tiles in pixels; None for no tiles."""
+        size: Size = self._settings.size
+        if parameters.tile is not None:
+            size = parameters.tile
+            if fault := size_fault(size):
+                raise invalid(fault, path)
+            if size and not self._supported:
+                raise invalid(f"Expected none: a model of {self.task.task_type} is not tiled", path)
+            if size is True and self._settings.size:
+                size = self._settings.size
+        if size is True:
+            return self._input_size
+        return (size if isinstance(size, tuple) else (size, size)) if size else None
+
+
+class _TiledModel:
+    """Call a model for images, or for their tiles in chunks.
+
+    Args:
+        model: the model.
+        tiles: of each image; without tiles for an image that is answered as a whole.
+        chunk: number of tiles in one call.
+        settings: how the predictions for tiles are merged.
+        scale: returns the image pixels of a tile for each pixel of the model's input, along x and y.
+    """
+
+    def __init__(
+        self,
+        model: Model[Any, Any],
+        tiles: Sequence[Sequence[Tile]],
+        chunk: int,
+        settings: TilingSettings,
+        scale: Callable[[Tile], tuple[float, float]],
+    ) -> None:
+        self._model = model
+        self._tiles = tiles
+        self._chunk = chunk
+        self._settings = settings
+        self._scale = scale
+
+    def __call__(self, items: Sequence[Any], /) -> Sequence[Any]:
+        whole = [item for item, tiles in zip(items, self._tiles, strict=True) if not tiles]
+        predictions = iter(call_model(self._model, whole) if whole else ())
+        return [
+            self._merged(item, tiles) if tiles else next(predictions)
+            for item, tiles in zip(items, self._tiles, strict=True)
+        ]
+
+    def _merged(self, item: Any, tiles: Sequence[Tile]) -> Prediction:
+        image: Image = item.image
+        merger = TileMerger(image, self._scale(tiles[0]), item.parameters, self._settings)
+        tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._settings.full else tiles
+        for start in range(0, len(tiles), self._chunk):
+            chunk = tiles[start : start + self._chunk]
+            # Tiles are views: of their pixels, only those of one chunk are copied at a time.
+            inputs = [msgspec.structs.replace(item, image=tile.cut(image)) for tile in chunk]
+            for tile, prediction in zip(chunk, call_model(self._model, inputs), strict=True):
+                merger.add(tile, prediction)
+        return merger.result()
+
+
+def _tile_parameters(group: InputGroup[Any]) -> TileParameters:
+    """Return the parameters of an input; those of tensors are not read."""
+    parameters = getattr(group.items[0], "parameters", None) if group.items else None
+    return parameters.of(TileParameters) if isinstance(parameters, InputParameters) else TileParameters()

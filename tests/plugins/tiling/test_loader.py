@@ -1,0 +1,109 @@
+"""Models get tiles from their settings, their metadata or requests, wherever they run."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+
+from app.core.assembly.discovery import discover
+from app.core.assembly.models import describe, load
+from app.core.settings.model import ModelError, ModelSource
+from app.plugins.explanations.request import explain_request
+from app.plugins.tiling.servable import TiledServable
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tests.plugins.tiling.spots import answer, canvas, request
+from tests.support.servers.server_process import ROOT
+
+MODELS = ROOT / "fixtures" / "models"
+
+
+def source(
+    tmp_path: Path, model: str = "detector", metadata: Mapping[str, str] | None = None, **settings: Any
+) -> ModelSource:
+    folder = tmp_path / model
+    shutil.copytree(MODELS / model, folder)
+    if metadata:
+        graph: Any = onnx.load(folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+        for key, value in metadata.items():
+            graph.metadata_props.add(key=key, value=value)
+        onnx.save(graph, folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+    (folder / "model-settings.json").write_bytes(msgspec.json.encode(settings))
+    (found,) = discover(folder)
+    return found
+
+
+def fact(model: ModelSource) -> tuple[str, str] | None:
+    return next(((fact.value, str(fact.origin)) for fact in describe(model).facts if fact.topic == "tiles"), None)
+
+
+def tiles(servable: Any, **parameters: object) -> object:
+    result = answer(servable, np.zeros((600, 500, 3), np.uint8), **parameters)
+    return result.outputs[0].parameters.get("tiles")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "settings", "expected", "count"),
+    [
+        ({}, {}, None, None),
+        ({}, {"tiling": {}}, ("192x192 pixels, overlap 0.2 and the whole image, join", "model-settings.json"), 12),
+        (
+            {"tiles_size": "256", "tiles_overlap": "15", "det_conf": "0.3"},
+            {},
+            ("256x256 pixels, overlap 0.15 and the whole image, join", "model file"),
+            9,
+        ),
+        (
+            {"model_info tile_size": "400", "model_info tiles_overlap": "0.5"},
+            {},
+            ("400x400 pixels, overlap 0.5 and the whole image, join", "model file"),
+            4,
+        ),
+        ({"tiles_size": "256"}, {"tiling": {"size": 0}}, None, None),
+    ],
+)
+def test_check_shows_the_tiles_and_requests_get_them(
+    tmp_path: Path, metadata: dict[str, str], settings: dict[str, Any], expected: Any, count: int | None
+) -> None:
+    model = source(tmp_path, metadata=metadata, **settings)
+    assert fact(model) == expected
+    servable = load(model)
+    assert tiles(servable) == count
+    assert tiles(servable, tile=300, overlap=0) == 4
+    assert servable.defaults.get("score_threshold") == (0.3 if "det_conf" in metadata else None)
+
+
+@pytest.mark.parametrize(
+    ("model", "metadata", "settings", "message"),
+    [
+        ("classifier", {}, {"tiling": {}}, "for models that find objects in images, not for IMAGE_CLASSIFICATION"),
+        ("detector", {}, {"tiling": {"size": 5}}, r"tiling: size: Expected 16\.\.16384 pixels"),
+        ("detector", {}, {"tiling": {"sizes": 5}}, r"tiling: Object contains unknown field `sizes`"),
+        ("detector", {"tiles_size": "big"}, {}, r"tiles_size: big\); declare \"tiling\" in model-settings.json"),
+        ("detector", {"tiles_size": "256", "tiles_overlap": "1"}, {}, "Expected `float` <= 0.8"),
+    ],
+)
+def test_tiles_that_are_not_possible_are_refused(
+    tmp_path: Path, model: str, metadata: dict[str, str], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        load(source(tmp_path, model, metadata, **settings))
+
+
+def test_isolated_model_is_tiled(tmp_path: Path) -> None:
+    servable = load(source(tmp_path, isolate=True, batching={"max_size": 4}))
+    assert isinstance(servable, TiledServable)
+    assert tiles(servable, tile=192) == 12
+
+
+def test_explanations_of_tiled_answers_are_refused(tmp_path: Path) -> None:
+    servable = load(source(tmp_path, tiling={}))
+    with pytest.raises(InferenceError, match="Explanations are for the whole image, not for tiles: send 0") as refused:
+        explain_request(servable, request(canvas()), Limits(), lambda: True)
+    assert refused.value.path == "inputs[0].parameters.tile"
+    assert explain_request(servable, request(canvas(), tile=0), Limits(), lambda: True).samples == 0

@@ -1,0 +1,221 @@
+"""Large images are cut into tiles, and the answer is that for the whole image."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.core.engine.cancellation import CancellationToken, cancellation_scope
+from app.core.wire.bytes_elements import BinaryElement
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResult
+from tasks.inference.tensor import BytesTensor
+from tasks.vision.contours import mask_of_contours
+from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, request, tiled
+
+SPOTS = [(20, 30, 45, 60), (190, 100, 215, 130), (330, 160, 350, 215), (600, 440, 690, 490), (120, 250, 420, 380)]
+"""Boxes: two inside a tile, two over the borders of tiles, and one larger than a tile."""
+
+
+def scene() -> NDArray[np.uint8]:
+    image = canvas()
+    for left, top, right, bottom in SPOTS:
+        image[top:bottom, left:right] = 255
+    return image
+
+
+def prediction(result: InferenceResult) -> Any:
+    return result.outputs[0].predictions[0]
+
+
+def boxes(result: InferenceResult) -> list[tuple[int, ...]]:
+    return sorted(tuple(map(int, box)) for box in prediction(result).boxes.round())
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_every_object_is_found_once_in_pixels_of_the_image(full: bool) -> None:
+    result = answer(tiled("box", full=full), scene(), tile=SIDE, overlap=0.5)
+    assert boxes(result) == sorted(SPOTS)
+    assert result.outputs[0].parameters == {"tiles": 6 * 4}
+    # Keypoints are the corners. Those of a joined object are of its best part.
+    whole = prediction(result)
+    for box, points in zip(whole.boxes, whole.keypoints.reshape(-1, 4), strict=True):
+        assert (points == box).all() or (not full and box[2] - box[0] > SIDE)
+
+
+def test_setting_of_the_model_cuts_every_image_and_a_request_may_turn_it_off() -> None:
+    calls: list[int] = []
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        calls.append(len(inputs))
+        return detect(inputs)
+
+    servable = tiled("box", model, chunk=5, size=(SIDE, 250), overlap=0.5)
+    assert boxes(answer(servable, scene())) == sorted(SPOTS)
+    assert calls == [5, 5, 5, 5, 1]
+    calls.clear()
+    assert answer(servable, scene(), tile=0).outputs[0].parameters == {}
+    assert answer(servable, scene(), tile=False).outputs[0].parameters == {}
+    assert calls == [1, 1]
+    assert answer(servable, scene(), tile=True, overlap=0).outputs[0].parameters == {"tiles": 3 * 3}
+
+
+@pytest.mark.parametrize("kind", ["box", "oriented", "contour"])
+@pytest.mark.parametrize("parameters", [{}, {"tile": 700}, {"tile": [500, 700]}])
+def test_image_that_fits_into_a_tile_is_answered_as_without_tiles(kind: str, parameters: dict[str, object]) -> None:
+    expected, found = answer(plain(kind), scene()), answer(tiled(kind), scene(), **parameters)
+    assert found.outputs[0].parameters == expected.outputs[0].parameters == {}
+    assert msgspec.json.encode(prediction(found).records()) == msgspec.json.encode(prediction(expected).records())
+
+
+def test_merging_by_suppression_keeps_the_parts_of_large_objects() -> None:
+    large = canvas()
+    large[100:160, 100:600] = 255
+    joined, suppressed, every = (
+        boxes(answer(tiled("box", merge=merge, full=False), large, tile=SIDE, overlap=0.5))
+        for merge in ("join", "nms", "none")
+    )
+    assert joined == [(100, 100, 600, 160)]
+    assert 1 < len(suppressed) < len(every)
+
+
+def test_oriented_objects_over_borders_are_whole() -> None:
+    image = canvas()
+    shape = ((350.0, 250.0), (260.0, 40.0), 30.0)
+    cv2.fillPoly(image, [cv2.boxPoints(shape).round().astype(np.int32)], (255, 255, 255))
+    result = answer(tiled("oriented", full=False), image, tile=SIDE, overlap=0.6)
+    (box,) = prediction(result).boxes
+    sides = sorted(box[2:4].tolist())
+    assert box[:2] == pytest.approx([350, 250], abs=1)
+    assert sides == pytest.approx([40, 260], abs=2)
+    assert math.cos(2 * (box[4] - math.radians(30))) == pytest.approx(1 if box[2] > box[3] else -1, abs=0.01)
+    (record,) = prediction(result).records()
+    assert (record.cx, record.cy) == pytest.approx((0.5, 0.5), abs=0.01)
+
+
+def test_contours_over_borders_are_one_and_keep_their_hole() -> None:
+    image = canvas()
+    cv2.circle(image, (350, 250), 120, (255, 255, 255), 30)
+    result = answer(tiled("contour", full=False), image, tile=SIDE, overlap=0.5)
+    (contours,) = prediction(result).contours
+    assert np.array_equal(mask_of_contours(contours, 700, 500), image[:, :, 0] // 255)
+
+
+def test_limits_of_the_request_apply_to_the_whole_image() -> None:
+    result = answer(tiled("box"), scene(), tile=SIDE, top_k=1)
+    assert boxes(result) == [SPOTS[4]]
+    # Scores of the parts of the large spot are lower than that of the whole.
+    assert boxes(answer(tiled("box"), scene(), tile=SIDE, score_threshold=0.85)) == [SPOTS[4]]
+
+
+def test_each_input_has_its_own_tiles_and_images_that_fit_share_one_call() -> None:
+    calls: list[int] = []
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        calls.append(len(inputs))
+        return detect(inputs)
+
+    small = canvas(SIDE, SIDE)
+    small[50:80, 50:90] = 255
+    result = answer(tiled("box", model, chunk=64), small, scene(), small, tile=SIDE)
+    assert calls == [2, 16]
+    assert [output.parameters for output in result.outputs] == [{}, {"tiles": 15}, {}]
+    assert [len(output.predictions[0].labels) for output in result.outputs] == [1, 5, 1]  # type: ignore[attr-defined]
+    assert len(result.samples) == 3
+
+
+def test_too_many_tiles_are_refused_with_the_smallest_tile_that_fits() -> None:
+    with pytest.raises(InferenceError) as refused:
+        answer(tiled("box", max_tiles=20), scene(), scene(), tile=SIDE)
+    assert refused.value.kind is ErrorKind.TOO_LARGE
+    assert refused.value.path == "inputs[1].parameters.tile"
+    fitting = int(refused.value.message.rpartition(" ")[2])
+    assert len(answer(tiled("box", max_tiles=20), scene(), scene(), tile=fitting + 100).outputs) == 2
+    with pytest.raises(InferenceError) as by_setting:
+        answer(tiled("box", max_tiles=3, size=SIDE), scene())
+    assert by_setting.value.path == "inputs[0]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        ("box", {"tile": 3}, "Expected 16..16384 pixels, [height, width], or 0 for no tiles, got 3"),
+        ("box", {"tile": -1}, "Expected 16..16384 pixels, [height, width], or 0 for no tiles, got -1"),
+        ("box", {"tile": [640, 0]}, "Expected 16..16384 pixels, [height, width], or 0 for no tiles, got [640, 0]"),
+        ("box", {"tile": "640"}, "Expected `bool | int | array | null`, got `str`"),
+        ("box", {"tile": 640, "overlap": 0.9}, "Expected `float` <= 0.8"),
+        ("class", {"tile": 640}, "Expected none: a model of IMAGE_CLASSIFICATION is not tiled"),
+    ],
+)
+def test_invalid_parameters_are_refused(kind: str, parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(InferenceError) as refused:
+        answer(tiled(kind), scene(), **parameters)
+    assert refused.value.kind is ErrorKind.INVALID_REQUEST
+    assert refused.value.message == message
+    assert refused.value.path.startswith("inputs[0].parameters.")
+
+
+def test_tiles_after_a_cancellation_are_not_processed() -> None:
+    calls: list[int] = []
+    token = CancellationToken()
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        calls.append(len(inputs))
+        if len(calls) == 3:
+            token.cancel()
+        return detect(inputs)
+
+    with cancellation_scope(token), pytest.raises(InferenceError) as cancelled:
+        answer(tiled("box", model, chunk=2), scene(), tile=SIDE)
+    assert cancelled.value.kind is ErrorKind.CANCELLED
+    assert calls == [2, 2, 2]
+
+
+def test_tiles_of_several_requests_fill_the_batches_of_the_model() -> None:
+    sizes: list[int] = []
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        sizes.append(len(inputs))
+        return detect(inputs)
+
+    servable = tiled("box", model, chunk=8).batched(8, 0.0)
+    assert boxes(answer(servable, scene(), tile=SIDE)) == sorted(SPOTS)
+    assert sizes == [8, 8]
+
+
+def quarter(width: int, height: int) -> float:
+    del width, height
+    return 4.0
+
+
+def test_images_are_decoded_at_full_size_for_tiles_only() -> None:
+    sizes: list[tuple[int, ...]] = []
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        sizes.extend(item.image.pixels.shape[:2] for item in inputs)
+        return detect(inputs)
+
+    servable = tiled("box", model)
+    servable.downscale = quarter
+    jpeg = BinaryElement(cv2.imencode(".jpg", scene())[1].tobytes())
+
+    def ask(parameters: dict[str, object]) -> InferenceRequest:
+        inputs = (BytesTensor(name="i", shape=(1,), elements=[jpeg], parameters=parameters),)
+        return InferenceRequest(id="1", model_name="m", inputs=inputs)
+
+    servable.predict(ask({}), Limits())
+    servable.predict(ask({"tile": SIDE}), Limits())
+    list(servable.predict_each(ask({"tile": SIDE}), Limits()))
+    assert sizes == [(125, 175), *([(SIDE, SIDE)] * 15 + [(500, 700)]) * 2]
+
+
+def test_streams_of_samples_are_tiled() -> None:
+    results = list(tiled("box").predict_each(request(scene(), scene(), tile=SIDE), Limits()))
+    assert [boxes(result) for result in results] == [sorted(SPOTS)] * 2
