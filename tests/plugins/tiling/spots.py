@@ -34,7 +34,7 @@ SIDE = 200
 
 
 def _masks(pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-    find: Any = cv2.connectedComponents  # pyright: ignore[reportUnknownMemberType]
+    find: Any = cv2.connectedComponents
     count, numbers = find((pixels.max(axis=2) > 127).astype(np.uint8))
     return [(numbers == number).astype(np.uint8) for number in range(1, count)]
 
