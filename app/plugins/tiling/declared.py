@@ -19,6 +19,8 @@ _ANY_SIDE = 640
 _OFF = TilingSettings(size=False)
 _SIZES = ("tiles_size", "model_info tile_size")
 _OVERLAPS = ("tiles_overlap", "model_info tiles_overlap")
+PIXEL_LAYOUTS = ("semantic", "class-map", "mask", "mask-logits")
+"""Layouts that give each pixel a class."""
 _PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
 
 

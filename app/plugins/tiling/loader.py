@@ -6,8 +6,8 @@ import msgspec
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
-from app.plugins.tiling.declared import chunk_size, input_size, parameters_of, tiling_of
-from app.plugins.tiling.servable import TiledServable
+from app.plugins.tiling.declared import PIXEL_LAYOUTS, chunk_size, input_size, parameters_of, tiling_of
+from app.plugins.tiling.servable import TiledServable, TilePlan
 from app.plugins.tiling.settings import TilingSection, TilingSettings
 from metadata.model import Fact, ModelMetadata, Origin
 
@@ -30,7 +30,13 @@ class TilingLoader:
         settings, origin = tiling_of(source, description)
         if origin is Origin.MODEL_FILE:
             servable.defaults = {**parameters_of(source, description), **servable.defaults}
-        return TiledServable(servable, settings, input_size(source, description), chunk_size(source, description))
+        plan = TilePlan(
+            settings=settings,
+            input_size=input_size(source, description),
+            chunk=chunk_size(source, description),
+            pixels=description.layout in PIXEL_LAYOUTS,
+        )
+        return TiledServable(servable, plan)
 
 
 LOADERS = (TilingLoader(),)
@@ -50,12 +56,13 @@ def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata
     settings, origin = tiling_of(source, description)
     if not settings.size or any(fact.topic == "tiles" for fact in description.facts):
         return description
-    fact = Fact("tiles", _text(settings, input_size(source, description)), origin)
+    pixels = description.layout in PIXEL_LAYOUTS
+    fact = Fact("tiles", _text(settings, input_size(source, description), pixels=pixels), origin)
     return msgspec.structs.replace(description, facts=(*description.facts, fact))
 
 
-def _text(settings: TilingSettings, own_size: tuple[int, int]) -> str:
+def _text(settings: TilingSettings, own_size: tuple[int, int], *, pixels: bool) -> str:
     size = settings.size
     height, width = own_size if size is True else size if isinstance(size, tuple) else (size, size)
-    full = " and the whole image" if settings.full else ""
-    return f"{width}x{height} pixels, overlap {settings.overlap:g}{full}, {settings.merge}"
+    how = ", merged by pixels" if pixels else f"{' and the whole image' * settings.full}, {settings.merge}"
+    return f"{width}x{height} pixels, overlap {settings.overlap:g}{how}"

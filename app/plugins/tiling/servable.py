@@ -1,6 +1,6 @@
 """Answer the large images of a request tile by tile."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from copy import copy
 from typing import Any
 
@@ -8,7 +8,8 @@ import msgspec
 
 from app.core.engine.models.servable import Servable, call_model
 from app.plugins.tiling.merging import TileMerger
-from app.plugins.tiling.settings import Size, TileParameters, TilingSettings, size_fault
+from app.plugins.tiling.pixel_merging import PixelMerger
+from app.plugins.tiling.settings import MIN_SIDE, Size, TileParameters, TilingSettings, size_fault
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import InputParameters
@@ -22,22 +23,35 @@ TILES = "tiles"
 """The output parameter with the number of tiles of an input, without the calls for whole images."""
 
 
-class TiledServable(Servable):
-    """A servable that cuts images into tiles, if its settings or the request ask for it.
+class TilePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model answers large images.
 
-    Args:
-        servable: the servable; its model is called for the tiles.
+    Attributes:
         settings: how images are cut.
         input_size: (height, width) of the model's input in pixels.
         chunk: number of tiles in one call of the model.
+        pixels: whether the model gives each pixel a class, so that masks are merged and not objects.
     """
 
-    def __init__(self, servable: Servable, settings: TilingSettings, input_size: tuple[int, int], chunk: int) -> None:
+    settings: TilingSettings
+    input_size: tuple[int, int]
+    chunk: int = 1
+    pixels: bool = False
+
+    def scale(self, tile: Tile) -> tuple[float, float]:
+        """Return the image pixels of a tile for each pixel of the model's input, along x and y."""
+        height, width = self.input_size
+        return (tile.right - tile.left) / width, (tile.bottom - tile.top) / height
+
+
+class TiledServable(Servable):
+    """A servable that cuts images into tiles, if its settings or the request ask for it; its model gets the tiles."""
+
+    def __init__(self, servable: Servable, plan: TilePlan) -> None:
         super().__init__(servable.task, servable.model, servable.description, servable.defaults, servable.downscale)
         self.loaded_bytes = servable.loaded_bytes
-        self._settings = settings
-        self._input_size = input_size
-        self._chunk = chunk
+        self._plan = plan
+        self._settings = plan.settings
         self._supported = servable.task.task_type.geometry is not None
 
     def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
@@ -53,7 +67,7 @@ class TiledServable(Servable):
         if not any(own for of_group in tiles for own in of_group):
             return super().run(groups, model, decode_ns, first_index)[0]
         every = [own for of_group in tiles for own in of_group]
-        tiled = _TiledModel(model, every, self._chunk, self._settings, self._scale)
+        tiled = _TiledModel(model, every, self._plan)
         result = super().run(groups, tiled, decode_ns, first_index)[0]
         outputs = [
             msgspec.structs.replace(output, parameters={**output.parameters, TILES: count}) if count else output
@@ -71,11 +85,6 @@ class TiledServable(Servable):
                 )
                 raise invalid(message, f"inputs[{group.index}].parameters.tile")
         return super().run(groups, model, decode_ns, first_index)
-
-    def _scale(self, tile: Tile) -> tuple[float, float]:
-        """Return the image pixels of a tile for each pixel of the model's input, along x and y."""
-        height, width = self._input_size
-        return (tile.right - tile.left) / width, (tile.bottom - tile.top) / height
 
     def _at_full_size(self, request: InferenceRequest) -> "TiledServable":
         """Return a servable that decodes images at full size if they may be tiled."""
@@ -109,7 +118,9 @@ class TiledServable(Servable):
             ]
             count = sum(count for count in counts if count > 1)
             if count > remaining:
-                smallest = smallest_tile([(image.width, image.height) for image in images], overlap, remaining)
+                smallest = max(
+                    MIN_SIDE, smallest_tile([(image.width, image.height) for image in images], overlap, remaining)
+                )
                 message = (
                     f"Expected at most {self._settings.max_tiles:,} tiles in one request, got {count:,} for this input"
                     f"; the smallest tile that fits is {smallest}"
@@ -137,34 +148,17 @@ class TiledServable(Servable):
             if size is True and self._settings.size:
                 size = self._settings.size
         if size is True:
-            return self._input_size
+            return self._plan.input_size
         return (size if isinstance(size, tuple) else (size, size)) if size else None
 
 
 class _TiledModel:
-    """Call a model for images, or for their tiles in chunks.
+    """Call a model for images, or for their tiles in chunks; those without tiles are answered as a whole."""
 
-    Args:
-        model: the model.
-        tiles: of each image; without tiles for an image that is answered as a whole.
-        chunk: number of tiles in one call.
-        settings: how the predictions for tiles are merged.
-        scale: returns the image pixels of a tile for each pixel of the model's input, along x and y.
-    """
-
-    def __init__(
-        self,
-        model: Model[Any, Any],
-        tiles: Sequence[Sequence[Tile]],
-        chunk: int,
-        settings: TilingSettings,
-        scale: Callable[[Tile], tuple[float, float]],
-    ) -> None:
+    def __init__(self, model: Model[Any, Any], tiles: Sequence[Sequence[Tile]], plan: TilePlan) -> None:
         self._model = model
         self._tiles = tiles
-        self._chunk = chunk
-        self._settings = settings
-        self._scale = scale
+        self._plan = plan
 
     def __call__(self, items: Sequence[Any], /) -> Sequence[Any]:
         whole = [item for item, tiles in zip(items, self._tiles, strict=True) if not tiles]
@@ -176,10 +170,17 @@ class _TiledModel:
 
     def _merged(self, item: Any, tiles: Sequence[Tile]) -> Prediction:
         image: Image = item.image
-        merger = TileMerger(image, self._scale(tiles[0]), item.parameters, self._settings)
-        tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._settings.full else tiles
-        for start in range(0, len(tiles), self._chunk):
-            chunk = tiles[start : start + self._chunk]
+        if self._plan.pixels:
+            merger = PixelMerger(image, list(tiles))
+            # A class may be rarer in one tile than in the image.
+            item = msgspec.structs.replace(
+                item, parameters=msgspec.structs.replace(item.parameters, score_threshold=0.0)
+            )
+        else:
+            merger = TileMerger(image, self._plan.scale(tiles[0]), item.parameters, self._plan.settings)
+            tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._plan.settings.full else tiles
+        for start in range(0, len(tiles), self._plan.chunk):
+            chunk = tiles[start : start + self._plan.chunk]
             # Tiles are views: of their pixels, only those of one chunk are copied at a time.
             inputs = [msgspec.structs.replace(item, image=tile.cut(image)) for tile in chunk]
             for tile, prediction in zip(chunk, call_model(self._model, inputs), strict=True):

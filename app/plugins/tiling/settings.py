@@ -10,7 +10,8 @@ Overlap = Annotated[float, msgspec.Meta(ge=0, le=MAX_OVERLAP)]
 Size = bool | int | tuple[int, int]
 """The side of a tile in pixels, or [height, width]; 0 or false for no tiles, true for the size of the model."""
 
-_MIN_SIDE = 16
+MIN_SIDE = 16
+"""Pixels: the smallest side of a tile."""
 _MAX_SIDE = 16_384
 
 
@@ -60,7 +61,7 @@ def size_fault(size: Size) -> str:
     if isinstance(size, bool) or size == 0:
         return ""
     sides = size if isinstance(size, tuple) else (size,)
-    if all(_MIN_SIDE <= side <= _MAX_SIDE for side in sides):
+    if all(MIN_SIDE <= side <= _MAX_SIDE for side in sides):
         return ""
     shown = list(size) if isinstance(size, tuple) else size
-    return f"Expected {_MIN_SIDE}..{_MAX_SIDE} pixels, [height, width], or 0 for no tiles, got {shown}"
+    return f"Expected {MIN_SIDE}..{_MAX_SIDE} pixels, [height, width], or 0 for no tiles, got {shown}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
-from app.plugins.tiling.servable import TiledServable
+from app.plugins.tiling.servable import TiledServable, TilePlan
 from app.plugins.tiling.settings import TilingSettings
 from metadata.model import ModelMetadata
 from tasks.image_classification import ImageClassification
@@ -111,11 +111,11 @@ def plain(kind: str, model: Find | None = None) -> Servable:
     return Servable(task, model or own_model, description, {})
 
 
-def tiled(kind: str, model: Find | None = None, chunk: int = 1, **settings: Any) -> TiledServable:
-    """Return a servable that cuts images into tiles if it is asked to, or by its settings."""
-    return TiledServable(
-        plain(kind, model), msgspec.convert({"size": False, **settings}, TilingSettings), (SIDE, SIDE), chunk
-    )
+def tiled(kind: str, model: Find | None = None, chunk: int = 1, *, pixels: bool = False, **own: Any) -> TiledServable:
+    """Return a servable that cuts images into tiles if a request asks for it, or by its `own` settings."""
+    settings = msgspec.convert({"size": False, **own}, TilingSettings)
+    plan = TilePlan(settings=settings, input_size=(SIDE, SIDE), chunk=chunk, pixels=pixels)
+    return TiledServable(plain(kind, model), plan)
 
 
 def request(*images: NDArray[np.uint8], **parameters: object) -> InferenceRequest:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.core.wire.bytes_elements import BinaryElement
+from tasks.image_segmentation import Segments
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
 from tasks.inference.tensor import BytesTensor
-from tasks.vision.contours import mask_of_contours
+from tasks.vision.contours import contours_of_mask, mask_of_contours
 from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, request, tiled
 
 SPOTS = [(20, 30, 45, 60), (190, 100, 215, 130), (330, 160, 350, 215), (600, 440, 690, 490), (120, 250, 420, 380)]
@@ -106,6 +107,33 @@ def test_contours_over_borders_are_one_and_keep_their_hole() -> None:
     result = answer(tiled("contour", full=False), image, tile=SIDE, overlap=0.5)
     (contours,) = prediction(result).contours
     assert np.array_equal(mask_of_contours(contours, 700, 500), image[:, :, 0] // 255)
+
+
+def classes(inputs: Sequence[Any]) -> Sequence[Segments]:
+    """Return two classes: bright pixels and, with a score that grows with its share, all others."""
+    found: list[Segments] = []
+    for item in inputs:
+        bright = (item.image.pixels[:, :, 0] > 127).astype(np.uint8)
+        masks = {"bright": bright, "dark": 1 - bright}
+        masks = {label: mask for label, mask in masks.items() if mask.mean() >= item.parameters.score_threshold}
+        scores = np.array([mask.mean() for mask in masks.values()], np.float32)
+        contours = [contours_of_mask(mask) for mask in masks.values()]
+        found.append(Segments(labels=list(masks), scores=scores, contours=contours))
+    return found
+
+
+def test_classes_of_pixels_are_those_of_the_nearest_tile() -> None:
+    image = scene()
+    result = answer(tiled("contour", classes, pixels=True), image, tile=SIDE, score_threshold=0.0)
+    segments = prediction(result)
+    bright = image[:, :, 0] // 255
+    for label, contours in zip(segments.labels, segments.contours, strict=True):
+        expected = bright if label == "bright" else 1 - bright
+        assert np.array_equal(mask_of_contours(contours, 700, 500), expected)
+    # A class is left out by its score in the image, not in a tile.
+    few = answer(tiled("contour", classes, pixels=True), image, tile=SIDE, score_threshold=0.6)
+    assert prediction(few).labels == ["dark"]
+    assert np.array_equal(mask_of_contours(prediction(few).contours[0], 700, 500), 1 - bright)
 
 
 def test_limits_of_the_request_apply_to_the_whole_image() -> None:
