@@ -91,15 +91,15 @@ class Runtime(Protocol):
 
 
 class ModelLoader(Protocol):
-    """Calls module-level functions for a model, `elsewhere` or to change results. All may raise `ModelError`."""
+    """Calls a function that inspects or loads a model, `elsewhere` or to change the result; may raise `ModelError`."""
 
     elsewhere: bool
 
     def accepts(self, source: api.ModelSource, /) -> bool: ...
     def inspect(
-        self, source: api.ModelSource, inspect: Callable[[api.ModelSource], api.ModelMetadata], /
+        self, inspect: Callable[[api.ModelSource], api.ModelMetadata], source: api.ModelSource, /
     ) -> api.ModelMetadata: ...
-    def load(self, source: api.ModelSource, load: Callable[[api.ModelSource], api.Servable], /) -> api.Servable: ...
+    def load(self, load: Callable[[api.ModelSource], api.Servable], source: api.ModelSource, /) -> api.Servable: ...
 
 
 class ForeignFormat(Struct, frozen=True, kw_only=True):

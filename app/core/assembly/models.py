@@ -1,6 +1,6 @@
 """Find the models of a service, and load them."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -89,29 +89,17 @@ def load(source: ModelSource) -> Servable:
     Raises:
         ModelError: when the model cannot be served.
     """
-    servable = through_loaders(source, "load", _load_measured)
+    servable = through_loaders(source, "load", _load)
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 
 
-def through_loaders(
-    source: ModelSource, method: str, function: Callable[[ModelSource], Any], *, remote: bool = False
-) -> Any:
+def through_loaders(source: ModelSource, method: str, function: Any, *, remote: bool = False) -> Any:
     """Call `function` inside a method of each loader that accepts the model; `remote` if another process loads it."""
     for loader in () if source.fault is not None else registry().loaders:
         if not (remote and loader.elsewhere) and loader.accepts(source):
-            function = partial(_through, getattr(loader, method), function)
+            function = partial(getattr(loader, method), function)
     return function(source)
-
-
-def _through(outer: Callable[..., Any], inner: Callable[[ModelSource], Any], source: ModelSource) -> Any:
-    return outer(source, inner)
-
-
-def _load_measured(source: ModelSource) -> Servable:
-    servable, added = _load_meter.measure(partial(_load, source))
-    servable.loaded_bytes = added
-    return servable
 
 
 def _inspect(source: ModelSource) -> ModelMetadata:
@@ -123,7 +111,7 @@ def _inspect(source: ModelSource) -> ModelMetadata:
 
 def _load(source: ModelSource) -> Servable:
     with _runtime_for(source) as runtime:
-        servable = runtime.load(source)
+        servable, servable.loaded_bytes = _load_meter.measure(partial(runtime.load, source))
         _check_tensors(source, servable.description)
         return servable
 

@@ -25,9 +25,11 @@ def added_parameters(kinds: Sequence[type]) -> Sequence[inspect.Parameter]:
 def _with_options(command: Callable[..., Any], kinds: Sequence[type]) -> Callable[..., Any]:
     @wraps(command)
     def run(*arguments: Any, **values: Any) -> Any:
-        for kind in kinds:
-            VALUES[kind] = values.pop(kind.__name__, None) or kind()
-        return command(*arguments, **values)
+        VALUES.update({kind: values.pop(kind.__name__, None) or kind() for kind in kinds})
+        try:
+            return command(*arguments, **values)
+        finally:
+            VALUES.clear()
 
     parameters = [*inspect.signature(command).parameters.values(), *added_parameters(kinds)]
     described: Any = run

@@ -1,12 +1,14 @@
 """Large images in tiles, for models that find objects."""
 
 from app.core.hooks import ModelSection, Plugin, Ref
+from app.plugins.tiling.options import TileOptions
 
 plugin = Plugin(
     api=1,
     name="tiling",
     summary="Large images in tiles, so that detectors, oriented detectors and segmenters find small objects.",
     model_settings=(ModelSection(type=Ref("app.plugins.tiling.settings:TilingSection")),),
+    command_options={"predict": TileOptions},
     parameters=(ModelSection(type=Ref("app.plugins.tiling.settings:TileParameters")),),
     loaders=Ref("app.plugins.tiling.loader:LOADERS"),
     start=Ref("app.plugins.tiling.metrics:start"),

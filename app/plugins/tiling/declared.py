@@ -6,10 +6,13 @@ Model API (``model_info tile_size`` and ``model_info tiles_overlap``, a fraction
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import msgspec
 
+from app.core.settings.command_options import command_options
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.plugins.tiling.options import TileOptions
 from app.plugins.tiling.settings import TilingSection, TilingSettings
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.request import validation_error
@@ -28,21 +31,34 @@ def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSe
     """Return how images are cut, and the origin of that.
 
     Raises:
-        ModelError: if the model's file declares tiles that are not possible.
+        ModelError: if the settings, the options of the command or the model's file declare tiles that are not possible.
     """
     declared = source.settings.of(TilingSection).tiling
+    asked = {name: value for name, value in asdict(command_options(TileOptions)).items() if value is not None}
+    if description.task_type.geometry is None:
+        if declared is not None or asked:
+            place = f'{source.folder / SETTINGS_FILE}: "tiling"' if declared is not None else f"--{next(iter(asked))}"
+            raise ModelError(f"{place} is for models that find objects in images, not for {description.task_type}")
+        return _OFF, Origin.CONVENTION
+    if asked:
+        values = {"size" if name == "tile" else name: value for name, value in asked.items()}
+        try:
+            return msgspec.convert(
+                {**msgspec.structs.asdict(declared or TilingSettings()), **values}, TilingSettings
+            ), Origin.DECLARED
+        except msgspec.ValidationError as error:
+            raise ModelError(f"--tile, --overlap: {validation_error(error)}") from None
     if declared is not None:
         return declared, Origin.DECLARED
-    values: dict[str, object] = {}
-    if (size := _number(source, description.properties, _SIZES)) is not None:
-        values["size"] = round(size)
-        if (overlap := _number(source, description.properties, _OVERLAPS)) is not None:
-            values["overlap"] = overlap / 100 if overlap > 1 else overlap
-        try:
-            return msgspec.convert(values, TilingSettings), Origin.MODEL_FILE
-        except msgspec.ValidationError as error:
-            raise _unusable(source, f"tiles {values}: {validation_error(error)}") from None
-    return _OFF, Origin.CONVENTION
+    size = _number(source, description.properties, _SIZES)
+    if size is None:
+        return _OFF, Origin.CONVENTION
+    overlap = _number(source, description.properties, _OVERLAPS)
+    share = {} if overlap is None else {"overlap": overlap / 100 if overlap > 1 else overlap}
+    try:
+        return msgspec.convert({"size": round(size), **share}, TilingSettings), Origin.MODEL_FILE
+    except msgspec.ValidationError as error:
+        raise _unusable(source, str(validation_error(error))) from None
 
 
 def parameters_of(source: ModelSource, description: ModelMetadata) -> Mapping[str, object]:

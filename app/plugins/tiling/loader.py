@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 
 from app.core.engine.models.servable import Servable
-from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.core.settings.model import ModelSource
 from app.plugins.tiling.declared import PIXEL_LAYOUTS, chunk_size, input_size, parameters_of, tiling_of
 from app.plugins.tiling.servable import TiledServable, TilePlan
-from app.plugins.tiling.settings import TilingSection, TilingSettings
+from app.plugins.tiling.settings import TilingSettings
 from metadata.model import Fact, ModelMetadata, Origin
 
 
@@ -21,10 +21,10 @@ class TilingLoader:
         del source
         return True
 
-    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata:
+    def inspect(self, inspect: Callable[[ModelSource], ModelMetadata], source: ModelSource, /) -> ModelMetadata:
         return _described(source, inspect(source))
 
-    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
+    def load(self, load: Callable[[ModelSource], Servable], source: ModelSource, /) -> Servable:
         servable = load(source)
         servable.description = description = _described(source, servable.description)
         settings, origin = tiling_of(source, description)
@@ -46,13 +46,8 @@ def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata
     """Return the metadata with how images are cut, if they are cut without a request for it.
 
     Raises:
-        ModelError: if the model has the setting, and its task has no objects in images.
+        ModelError: as `tiling_of`.
     """
-    if description.task_type.geometry is None:
-        if source.settings.of(TilingSection).tiling is not None:
-            expected = "is for models that find objects in images"
-            raise ModelError(f'{source.folder / SETTINGS_FILE}: "tiling" {expected}, not for {description.task_type}')
-        return description
     settings, origin = tiling_of(source, description)
     if not settings.size or any(fact.topic == "tiles" for fact in description.facts):
         return description

@@ -1,5 +1,6 @@
 """Models get tiles from their settings, their metadata or requests, wherever they run."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from app.plugins.tiling.servable import TiledServable
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tests.plugins.tiling.spots import answer, canvas, request
+from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
@@ -107,3 +109,28 @@ def test_explanations_of_tiled_answers_are_refused(tmp_path: Path) -> None:
         explain_request(servable, request(canvas()), Limits(), lambda: True)
     assert refused.value.path == "inputs[0].parameters.tile"
     assert explain_request(servable, request(canvas(), tile=0), Limits(), lambda: True).samples == 0
+
+
+def test_predict_cuts_an_image_with_its_options_and_the_next_command_does_not() -> None:
+    def labels(*options: str) -> list[str]:
+        ran = charioteer("predict", "fixtures/images/scene.jpg", "--model", MODELS / "detector", "--json", *options)
+        assert ran.returncode == 0, ran.stderr
+        return [record["label"] for record in json.loads(ran.stdout)]
+
+    whole = labels()
+    assert labels("--tile", "192") != whole
+    assert labels() == labels("--tile", "0") == whole
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("classifier", ["--tile", "192"], "--tile is for models that find objects in images, not for IMAGE_CLASSIF"),
+        ("detector", ["--tile", "3"], "--tile, --overlap: size: Expected 16..16384 pixels"),
+        ("detector", ["--overlap", "0.9"], "--tile, --overlap: overlap: Expected `float` <= 0.8"),
+    ],
+)
+def test_options_that_are_not_possible_are_refused(model: str, options: list[str], message: str) -> None:
+    ran = charioteer("predict", "fixtures/images/scene.jpg", "--model", MODELS / model, *options)
+    assert ran.returncode == 1
+    assert message in ran.stderr
