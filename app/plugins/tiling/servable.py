@@ -53,6 +53,9 @@ class TiledServable(Servable):
         self._plan = plan
         self._settings = plan.settings
         self._supported = servable.task.task_type.geometry is not None
+        if not self._supported:
+            # Commands and the page offer no parameters without effect.
+            self.parameters_type = _without_tiles(self.parameters_type)
 
     def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
         return super(TiledServable, self._at_full_size(request)).predict(request, limits)
@@ -186,6 +189,14 @@ class _TiledModel:
             for tile, prediction in zip(chunk, call_model(self._model, inputs), strict=True):
                 merger.add(tile, prediction)
         return merger.result()
+
+
+def _without_tiles(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return a type with the fields of `kind`, except those of tiles."""
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in TileParameters.__struct_fields__]
+    return msgspec.defstruct(
+        kind.__name__, [(field.name, field.type, field.default) for field in fields], frozen=True, kw_only=True
+    )
 
 
 def _tile_parameters(group: InputGroup[Any]) -> TileParameters:

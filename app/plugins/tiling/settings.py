@@ -7,7 +7,7 @@ import msgspec
 from tasks.vision.tiles import MAX_OVERLAP
 
 Overlap = Annotated[float, msgspec.Meta(ge=0, le=MAX_OVERLAP)]
-Size = bool | int | tuple[int, int]
+Size = int | bool | tuple[int, int]
 """The side of a tile in pixels, or [height, width]; 0 or false for no tiles, true for the size of the model."""
 
 MIN_SIDE = 16

@@ -97,6 +97,13 @@ def test_tiles_that_are_not_possible_are_refused(
         load(source(tmp_path, model, metadata, **settings))
 
 
+@pytest.mark.parametrize(("model", "offered"), [("detector", ["tile", "overlap"]), ("classifier", [])])
+def test_parameters_are_offered_for_models_that_find_objects(tmp_path: Path, model: str, offered: list[str]) -> None:
+    names = load(source(tmp_path, model)).parameters_type.__struct_fields__
+    assert [name for name in names if name in ("tile", "overlap")] == offered
+    assert "score_threshold" in names
+
+
 def test_isolated_model_is_tiled(tmp_path: Path) -> None:
     servable = load(source(tmp_path, isolate=True, batching={"max_size": 4}))
     assert isinstance(servable, TiledServable)

@@ -8,6 +8,8 @@ const NAMES = {
   agnostic: "NMS across classes",
   nms: "Apply NMS",
   epsilon: "Simplify contours (pixels)",
+  tile: "Tile (pixels)",
+  overlap: "Overlap of tiles",
   max_new_tokens: "Max new tokens",
   temperature: "Temperature",
   top_p: "Top-p",

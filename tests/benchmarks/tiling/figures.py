@@ -1,0 +1,93 @@
+"""Average precision by size of objects, and F1."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.vision.filtering import ious
+
+SIZES = {"small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
+"""Areas in pixels: COCO's."""
+
+Overlaps = NDArray[np.floating[Any]]
+
+
+class Compared(msgspec.Struct, frozen=True, eq=False):
+    """The P predictions for an image and its T objects.
+
+    Attributes:
+        overlaps: (P, T) IoU, 0 for other classes.
+        scores: (P,) scores.
+        areas: (P,) areas of predictions in pixels.
+        true_areas: (T,) areas of objects in pixels.
+    """
+
+    overlaps: Overlaps
+    scores: NDArray[np.float32]
+    areas: NDArray[np.floating[Any]]
+    true_areas: NDArray[np.floating[Any]]
+
+
+def average_precision(images: Sequence[Compared], size: str, min_iou: float = 0.5) -> float:
+    """Return the average precision of objects of a size, with COCO's rules, all classes taken together."""
+    low, high = SIZES[size]
+    rows: list[tuple[float, bool]] = []
+    total = 0
+    for image in images:
+        inside = (image.true_areas >= low) & (image.true_areas < high)
+        total += int(inside.sum())
+        for index, match in _matches(image, min_iou):
+            if match is None and low <= image.areas[index] < high:
+                rows.append((float(image.scores[index]), False))
+            elif match is not None and inside[match]:
+                rows.append((float(image.scores[index]), True))
+    hits = np.cumsum([hit for _, hit in sorted(rows, key=lambda row: -row[0])])
+    precision = hits / np.arange(1, len(hits) + 1)
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    recall = hits / max(total, 1)
+    return float(np.mean([best[recall >= point].max(initial=0.0) for point in np.linspace(0, 1, 101)]))
+
+
+def f1(images: Sequence[Compared], min_iou: float) -> float:
+    """Return the F1 of all predictions."""
+    matched = sum(match is not None for image in images for _, match in _matches(image, min_iou))
+    return 2 * matched / max(sum(len(image.scores) + len(image.true_areas) for image in images), 1)
+
+
+def _matches(image: Compared, min_iou: float) -> Sequence[tuple[int, int | None]]:
+    """Return each prediction, the best first, with the object that it takes."""
+    free = np.ones(len(image.true_areas), np.bool_)
+    found: list[tuple[int, int | None]] = []
+    for index in (-image.scores).argsort(kind="stable").tolist():
+        overlaps = np.where(free, image.overlaps[index], -1.0)
+        match = int(overlaps.argmax()) if len(overlaps) else 0
+        hit = len(overlaps) > 0 and overlaps[match] >= min_iou
+        if hit:
+            free[match] = False
+        found.append((index, match if hit else None))
+    return found
+
+
+def compared(
+    labels: Sequence[str],
+    scores: NDArray[np.float32],
+    areas: NDArray[np.floating[Any]],
+    true_labels: Sequence[str],
+    true_areas: NDArray[np.floating[Any]],
+    overlaps: Callable[[], Overlaps],
+) -> Compared:
+    """Return a comparison in which objects of other classes do not overlap."""
+    same = np.array(labels, object)[:, np.newaxis] == np.array(true_labels, object)
+    return Compared(np.where(same, overlaps(), 0) if same.size else np.zeros(same.shape), scores, areas, true_areas)
+
+
+def compared_boxes(boxes: NDArray[np.float32], scores: NDArray[np.float32], truth: NDArray[np.float32]) -> Compared:
+    """Compare boxes (P, 4) of one class with the true ones (T, 4)."""
+
+    def areas(corners: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.prod(corners[:, 2:] - corners[:, :2], axis=1)
+
+    return Compared(ious(boxes, truth), scores, areas(boxes), areas(truth))
