@@ -1,6 +1,8 @@
 """Large images in tiles, for models that find objects."""
 
-from app.core.hooks import ModelSection, Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import ModelSection, Page, Plugin, Ref
 from app.plugins.tiling.options import TileOptions
 
 plugin = Plugin(
@@ -11,5 +13,6 @@ plugin = Plugin(
     command_options={"predict": TileOptions},
     parameters=(ModelSection(type=Ref("app.plugins.tiling.settings:TileParameters")),),
     loaders=Ref("app.plugins.tiling.loader:LOADERS"),
+    page=Page(folder=Path(__file__).parent / "static", parts={"try": "tiles.js"}),
     start=Ref("app.plugins.tiling.metrics:start"),
 )

@@ -10,6 +10,8 @@ from charioteer.plugins import ForeignFormat, ModelError, ModelMetadata, ModelSo
 class LicensedModels:
     """Loads models with a licence as their runtimes do, if it is valid."""
 
+    elsewhere = False
+
     def accepts(self, source: ModelSource, /) -> bool:
         return source.settings.of(AcmeModelSettings).licence is not None
 
