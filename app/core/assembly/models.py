@@ -96,10 +96,14 @@ def load(source: ModelSource) -> Servable:
 
 def through_loaders(source: ModelSource, method: str, function: Any, *, remote: bool = False) -> Any:
     """Call `function` inside a method of each loader that accepts the model; `remote` if another process loads it."""
-    for loader in () if source.fault is not None else registry().loaders:
-        if not (remote and loader.elsewhere) and loader.accepts(source):
-            function = partial(getattr(loader, method), function)
+    found = [loader for loader in registry().loaders if source.fault is None and not (remote and loader.elsewhere)]
+    for step in [getattr(loader, method) for loader in found if loader.accepts(source)]:
+        function = partial(_inside, step, function)
     return function(source)
+
+
+def _inside(step: Any, function: Any, source: ModelSource) -> Any:
+    return step(source, function)
 
 
 def _inspect(source: ModelSource) -> ModelMetadata:

@@ -28,12 +28,12 @@ class SubprocessLoader:
             raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')
         return isolate
 
-    def inspect(self, inspect: Callable[[ModelSource], ModelMetadata], source: ModelSource, /) -> ModelMetadata:
+    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata:
         from app.plugins.isolation.process import run_in_process
 
         return run_in_process(source, inspect)
 
-    def load(self, load: Callable[[ModelSource], Servable], source: ModelSource, /) -> Servable:
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
         from app.plugins.isolation.jobs import load_alone
         from app.plugins.isolation.loading import load_in_subprocess
         from app.plugins.isolation.restarts import count_restart

@@ -21,10 +21,10 @@ class TilingLoader:
         del source
         return True
 
-    def inspect(self, inspect: Callable[[ModelSource], ModelMetadata], source: ModelSource, /) -> ModelMetadata:
+    def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata:
         return _described(source, inspect(source))
 
-    def load(self, load: Callable[[ModelSource], Servable], source: ModelSource, /) -> Servable:
+    def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
         servable = load(source)
         servable.description = description = _described(source, servable.description)
         settings, origin = tiling_of(source, description)

@@ -63,15 +63,13 @@ class TiledServable(Servable):
     def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
         yield from super(TiledServable, self._at_full_size(request)).predict_each(request, limits)
 
-    def answer(
-        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
-    ) -> InferenceResult:
+    def answer(self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], *numbers: int) -> InferenceResult:
         tiles = self._tiles(groups)
         if not any(own for of_group in tiles for own in of_group):
-            return super().run(groups, model, decode_ns, first_index)[0]
+            return super().run(groups, model, *numbers)[0]
         every = [own for of_group in tiles for own in of_group]
         tiled = _TiledModel(model, every, self._plan)
-        result = super().run(groups, tiled, decode_ns, first_index)[0]
+        result = super().run(groups, tiled, *numbers)[0]
         outputs = [
             msgspec.structs.replace(output, parameters={**output.parameters, TILES: count}) if count else output
             for output, count in zip(result.outputs, (sum(map(len, of_group)) for of_group in tiles), strict=True)

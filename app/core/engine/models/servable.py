@@ -167,11 +167,9 @@ class Servable:
         started = time.perf_counter_ns()
         return self.task.decode(request, self.defaults, limits), time.perf_counter_ns() - started
 
-    def answer(
-        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
-    ) -> InferenceResult:
+    def answer(self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], *numbers: int) -> InferenceResult:
         """Answer decoded inputs with the arguments of `run`, which explanations call instead. Plugins override it."""
-        return self.run(groups, model, decode_ns, first_index)[0]
+        return self.run(groups, model, *numbers)[0]
 
     def run(
         self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
