@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from app.core.hooks import ModelSection, Page, Plugin, Ref
-from app.plugins.tiling.options import TileOptions
+from app.plugins.tiling.settings import TileOptions
 
 plugin = Plugin(
     api=1,
     name="tiling",
     summary="Large images in tiles, so that detectors, oriented detectors and segmenters find small objects.",
-    model_settings=(ModelSection(type=Ref("app.plugins.tiling.settings:TilingSection")),),
+    model_settings=(ModelSection(type=Ref("app.plugins.tiling.parameters:TilingSection")),),
     command_options={"predict": TileOptions},
-    parameters=(ModelSection(type=Ref("app.plugins.tiling.settings:TileParameters")),),
+    parameters=(ModelSection(type=Ref("app.plugins.tiling.parameters:TileParameters")),),
     loaders=Ref("app.plugins.tiling.loader:LOADERS"),
     page=Page(folder=Path(__file__).parent / "static", parts={"try": "tiles.js"}),
     start=Ref("app.plugins.tiling.metrics:start"),

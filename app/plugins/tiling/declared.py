@@ -12,8 +12,8 @@ import msgspec
 
 from app.core.settings.command_options import command_options
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
-from app.plugins.tiling.options import TileOptions
-from app.plugins.tiling.settings import TilingSection, TilingSettings
+from app.plugins.tiling.parameters import TilingSection, TilingSettings
+from app.plugins.tiling.settings import TileOptions
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.request import validation_error
 

@@ -7,8 +7,8 @@ import msgspec
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.declared import PIXEL_LAYOUTS, chunk_size, input_size, parameters_of, tiling_of
+from app.plugins.tiling.parameters import TilingSettings
 from app.plugins.tiling.servable import TiledServable, TilePlan
-from app.plugins.tiling.settings import TilingSettings
 from metadata.model import Fact, ModelMetadata, Origin
 
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.tiling.settings import TilingSettings
+from app.plugins.tiling.parameters import TilingSettings
 from tasks.image_segmentation import Segments
 from tasks.object_detection import DetectionParameters, Detections
 from tasks.oriented_object_detection import OrientedDetections

@@ -8,8 +8,8 @@ import msgspec
 
 from app.core.engine.models.servable import Servable, call_model
 from app.plugins.tiling.merging import TileMerger
+from app.plugins.tiling.parameters import MIN_SIDE, Size, TileParameters, TilingSettings, size_fault
 from app.plugins.tiling.pixel_merging import PixelMerger
-from app.plugins.tiling.settings import MIN_SIDE, Size, TileParameters, TilingSettings, size_fault
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import InputParameters
@@ -64,7 +64,8 @@ class TiledServable(Servable):
         yield from super(TiledServable, self._at_full_size(request)).predict_each(request, limits)
 
     def answer(self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], *numbers: int) -> InferenceResult:
-        tiles = self._tiles(groups)
+        # Most requests ask for no tiles: they should not pay for them.
+        tiles = self._tiles(groups) if self._settings.size or any(map(_tile_of, groups)) else ()
         if not any(own for of_group in tiles for own in of_group):
             return super().run(groups, model, *numbers)[0]
         every = [own for of_group in tiles for own in of_group]
@@ -195,6 +196,11 @@ def _without_tiles(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         kind.__name__, [(field.name, field.type, field.default) for field in fields], frozen=True, kw_only=True
     )
+
+
+def _tile_of(group: InputGroup[Any]) -> object:
+    """Return the parameter `tile` of an input, None without it."""
+    return getattr(getattr(group.items[0], "parameters", None), "tile", None) if group.items else None
 
 
 def _tile_parameters(group: InputGroup[Any]) -> TileParameters:

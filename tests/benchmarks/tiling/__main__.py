@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.plugins.tiling.merging import TileMerger
-from app.plugins.tiling.settings import TilingSettings
+from app.plugins.tiling.parameters import TilingSettings
 from tasks.object_detection import DetectionParameters, Detections
 from tasks.vision.image import Image
 from tasks.vision.tiles import Tile, tiles_of

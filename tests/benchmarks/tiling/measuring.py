@@ -17,7 +17,7 @@ from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.tiling.settings import TilingSettings
+from app.plugins.tiling.parameters import TilingSettings
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
+from app.plugins.tiling.parameters import TilingSettings
 from app.plugins.tiling.servable import TiledServable, TilePlan
-from app.plugins.tiling.settings import TilingSettings
 from metadata.model import ModelMetadata
 from tasks.image_classification import ImageClassification
 from tasks.image_segmentation import ImageSegmentation, Segments

@@ -12,13 +12,14 @@ import onnx
 import pytest
 
 from app.core.assembly.discovery import discover
-from app.core.assembly.models import describe, load
+from app.core.assembly.models import describe, load, through_loaders
+from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explain_request
 from app.plugins.tiling.servable import TiledServable
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
-from tests.plugins.tiling.spots import answer, canvas, request
+from tests.plugins.tiling.spots import answer, canvas, plain, request
 from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT
 
@@ -108,6 +109,16 @@ def test_isolated_model_is_tiled(tmp_path: Path) -> None:
     servable = load(source(tmp_path, isolate=True, batching={"max_size": 4}))
     assert isinstance(servable, TiledServable)
     assert tiles(servable, tile=192) == 12
+
+
+def test_model_that_another_process_loads_is_tiled_here_and_isolated_there(tmp_path: Path) -> None:
+    def load_remote(model: ModelSource) -> Servable:
+        assert model.name == "detector"
+        return plain("box")
+
+    servable = through_loaders(source(tmp_path, isolate=True), "load", load_remote, remote=True)
+    assert isinstance(servable, TiledServable)
+    assert servable.model is plain("box").model
 
 
 def test_explanations_of_tiled_answers_are_refused(tmp_path: Path) -> None:
