@@ -1,0 +1,12 @@
+"""Pre-label where people label: the ML backend of Label Studio, and a function for CVAT."""
+
+from app.core.hooks import Plugin, Ref
+from app.plugins.labeling.settings import LabelStudioSettings
+
+plugin = Plugin(
+    api=1,
+    name="labeling",
+    summary="The ML backend of Label Studio, and a function for CVAT.",
+    settings=(LabelStudioSettings,),
+    protocols=Ref("app.plugins.labeling.routes:protocols"),
+)

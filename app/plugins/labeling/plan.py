@@ -1,0 +1,134 @@
+"""Match the control tags of a project with a model: which tags it fills, by which names, and with which parameters."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from app.core.engine.models.registry import Registration
+from app.plugins.labeling.label_config import Control, parse_label_config
+from metadata.model import ModelMetadata
+from tasks.inference.error import invalid
+from tasks.inference.request import read_parameters
+
+_TAGS: Mapping[str, Sequence[str]] = {
+    "box": ("RectangleLabels", "KeyPointLabels"),
+    "oriented": ("RectangleLabels", "PolygonLabels"),
+    "contour": ("BrushLabels", "PolygonLabels"),
+    "classes": ("Choices",),
+    "texts": ("TextArea",),
+}
+"""The tags that a model can fill, by the geometry of its objects or by what it returns."""
+
+_OWN_OPTIONS = ("skip", "obb", "path", "add_bboxes", "point_size", "point_threshold")
+"""Attributes ``model_...`` that are no request parameters; some belong to Label Studio's example for YOLO."""
+
+_MULTIPLE_THRESHOLD = 0.5
+_POLYGON_EPSILON = 1.0
+"""Pixels. The editor of Label Studio is slow with polygons of more than some hundred points."""
+
+_KEYS = re.compile(r"[^.\[\]]+")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model answers the tasks of a project.
+
+    Attributes:
+        model_name: its name.
+        controls: the tags that it fills, each with the names that they have for the labels of the model.
+        keys: the path of the image in a task's data.
+        parameters: the request parameters.
+        version: changes with the model's version, its settings, and what the project chooses. Label Studio does not
+            request the same version for a task again.
+    """
+
+    model_name: str
+    controls: Sequence[tuple[Control, Mapping[str, str]]]
+    keys: Sequence[str]
+    parameters: Mapping[str, object]
+    version: str
+
+
+def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
+    """Return how a model that is ready fills the tags of a labelling configuration, which is at `path` of a request.
+
+    Raises:
+        InferenceError: INVALID_REQUEST if it can fill none, or if tags disagree about a parameter.
+    """
+    source, servable = registration.source, registration.ready_servable()
+    description = servable.description
+    config, task_type = parse_label_config(config_text, path), description.task_type
+    tags = _TAGS.get(task_type.geometry or task_type.returns, ())
+    if task_type.takes not in ("image", "question") or not tags:
+        raise invalid(f"Expected a model that labels images, {source.name!r} has the task {task_type}", path)
+    fitting = [
+        control
+        for control in config.controls
+        if control.tag in tags and control.image in config.images and control.option("skip") != "true"
+    ]
+    # A polygon has no holes.
+    brushes = [control for control in fitting if control.tag == "BrushLabels"]
+    controls = [(control, _names(control, description)) for control in brushes or fitting]
+    controls = [(control, names) for control, names in controls if names or control.tag == "TextArea"]
+    if not controls:
+        raise invalid(_mismatch(source.name, tags, fitting, description), path)
+    images = {control.image for control, _ in controls}
+    if len(images) > 1:
+        message = f"Expected tags for one image, got them for {', '.join(sorted(images))}"
+        raise invalid(f'{message}; add model_skip="true" to the tags of all but one', path)
+    parameters = _parameters([control for control, _ in controls], source.settings.parameters, path)
+    read_parameters(servable.parameters_type, parameters, path=path)
+    for control, _ in controls:
+        control.number("point_size", 1), control.number("point_threshold", 0)
+    if description.open_vocabulary:
+        parameters["candidate_labels"] = sorted({name for _, names in controls for name in names})
+    chosen = [(control.attributes, names) for control, names in controls]
+    settings = msgspec.json.encode([description.labels, source.settings.parameters, parameters, chosen], order="sorted")
+    return Plan(
+        model_name=source.name,
+        controls=controls,
+        keys=_KEYS.findall(config.images[images.pop()]),
+        parameters=parameters,
+        version=f"{source.name}:{source.version}-{hashlib.sha256(settings).hexdigest()[:6]}",
+    )
+
+
+def _names(control: Control, description: ModelMetadata) -> Mapping[str, str]:
+    """Return the names of a tag for the labels of the model; upper and lower case matter only if both exist."""
+    wanted = {name: label.stored for label in reversed(control.labels) for name in label.names}
+    if description.open_vocabulary or not description.labels:
+        return wanted
+    by_case = {name.casefold(): stored for name, stored in wanted.items()}
+    names = {name: wanted.get(name) or by_case.get(name.casefold()) for name in description.labels}
+    return {name: stored for name, stored in names.items() if stored}
+
+
+def _parameters(controls: Sequence[Control], defaults: Mapping[str, object], path: str) -> dict[str, object]:
+    """Return the attributes ``model_<parameter>`` as request parameters, and what labelling needs beside `defaults`."""
+    parameters: dict[str, object] = {}
+    for attribute, text in [item for control in controls for item in control.attributes.items()]:
+        name = attribute.removeprefix("model_")
+        if name != attribute and name not in _OWN_OPTIONS:
+            try:
+                value = msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError):
+                value = text
+            if parameters.setdefault(name, value) != value:
+                raise invalid(f"Expected one value of {attribute}, got several: each image is inferred once", path)
+    for control in controls:
+        if control.tag == "PolygonLabels" and "epsilon" not in defaults:
+            parameters.setdefault("epsilon", _POLYGON_EPSILON)
+        elif control.attributes.get("choice") == "multiple" and "score_threshold" not in defaults:
+            parameters.setdefault("score_threshold", _MULTIPLE_THRESHOLD)
+    return parameters
+
+
+def _mismatch(name: str, tags: Sequence[str], fitting: Sequence[Control], description: ModelMetadata) -> str:
+    if not fitting:
+        return f"Expected a tag {' or '.join(tags)} of an Image, which {name!r} can fill ({description.task_type})"
+    labels = sorted({name for control in fitting for label in control.labels for name in label.names})
+    return (
+        f"No label of the project ({', '.join(labels) or 'it has none'}) is one of {name!r}: "
+        f'{", ".join(description.labels)}. Map them with predicted_values="<label of the model>"'
+    )

@@ -1,0 +1,136 @@
+"""Convert the records of an image to the results of Label Studio, whose lengths are percent of the image's sides."""
+
+import math
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from app.plugins.labeling.brush import encode_rings
+from app.plugins.labeling.label_config import Control
+from app.plugins.labeling.plan import Plan
+from tasks.image_classification import LabelledScore
+from tasks.image_segmentation import SegmentedObject
+from tasks.image_text_to_text import Answer
+from tasks.inference.response import Record
+from tasks.object_detection import DetectedObject, PosedObject
+from tasks.oriented_object_detection import OrientedObject
+from tasks.vision.contours import contours_inside
+
+Region = dict[str, Any]
+Shape = DetectedObject | OrientedObject | SegmentedObject
+
+_PIXEL_CENTRE = 0.5
+
+
+def task_result(plan: Plan, records: Sequence[Record], width: int, height: int) -> Mapping[str, object]:
+    """Return the prediction for one task with the records of its image of `width` x `height` pixels."""
+    regions: list[Region] = []
+    parents: dict[int, str] = {}
+    # Keypoints refer to the rectangles of their objects, which come first.
+    for control, names in sorted(plan.controls, key=lambda filled: filled[0].tag == "KeyPointLabels"):
+        kind, size = control.tag.lower(), {"original_width": width, "original_height": height, "image_rotation": 0}
+        common: Region = {"from_name": control.attributes["name"], "to_name": control.image, "type": kind, **size}
+        for index, region in _regions(control, names, records, width, height):
+            region = {"id": secrets.token_hex(5), **common, **region}
+            if control.tag == "RectangleLabels":
+                parents[index] = region["id"]
+            elif control.tag == "KeyPointLabels" and index in parents:
+                region["parentID"] = parents[index]
+            regions.append(region)
+    scores = [region["score"] for region in regions if "score" in region]
+    return {"result": regions, "score": sum(scores) / len(scores) if scores else 0.0, "model_version": plan.version}
+
+
+def _regions(
+    control: Control, names: Mapping[str, str], records: Sequence[Record], width: int, height: int
+) -> Iterator[tuple[int, Region]]:
+    """Yield the index of a record, and a region without the fields that all regions of a tag share."""
+    if control.tag == "TextArea":
+        yield 0, {"value": {"text": [record.answer for record in records if isinstance(record, Answer)]}}
+    elif control.tag == "Choices":
+        classes = [record for record in records if isinstance(record, LabelledScore) and record.label in names]
+        if control.attributes.get("choice") != "multiple":
+            classes = classes[:1]
+        if classes:
+            yield 0, {"value": {"choices": [names[record.label] for record in classes]}, "score": classes[0].score}
+    else:
+        for index, record in enumerate(records):
+            if not isinstance(record, Shape) or record.label not in names:
+                continue
+            if control.tag == "KeyPointLabels":
+                yield from ((index, region) for region in _keypoints(control, record, width, height))
+                continue
+            labels = {control.tag.lower(): [names[record.label]]}
+            for value in _values(control.tag, record, width, height):
+                yield index, {"value": {**value, **labels}, "score": record.score}
+
+
+def _values(tag: str, record: Shape, width: int, height: int) -> Sequence[Mapping[str, object]]:
+    """Return the shapes of an object: a rectangle, a mask, or a polygon for each of its parts."""
+    if isinstance(record, DetectedObject):
+        x, y = 100 * record.xmin / width, 100 * record.ymin / height
+        right, bottom = 100 * record.xmax / width, 100 * record.ymax / height
+        return [{"x": x, "y": y, "width": right - x, "height": bottom - y, "rotation": 0}]
+    if tag == "RectangleLabels" and isinstance(record, OrientedObject):
+        return [_rotated_rectangle(record, width, height)]
+    rings = record.rings(width, height)
+    if isinstance(record, OrientedObject):
+        return [_polygon(rings[0], width, height)]
+    rings = contours_inside(rings, width, height) if rings else []
+    if not rings:
+        return []
+    if tag == "BrushLabels":
+        return [{"format": "rle", "rle": encode_rings(rings, width, height)}]
+    # The points of a record are the centres of pixels, those of Label Studio are corners.
+    return [_polygon(ring + _PIXEL_CENTRE, width, height) for ring in _outer_rings(rings)]
+
+
+def _polygon(ring: NDArray[np.float64], width: int, height: int) -> Mapping[str, object]:
+    return {"points": (100 * ring / (width, height)).tolist(), "closed": True}
+
+
+def _outer_rings(rings: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """Return the boundaries of the parts of an object, without their holes, which a polygon cannot have."""
+    outer: list[NDArray[np.float64]] = []
+    for ring in rings:
+        # Holes follow the boundary around them.
+        boundary = outer[-1].astype(np.float32) if outer else None
+        if boundary is None or cv2.pointPolygonTest(boundary, ring[0].tolist(), False) < 0:
+            outer.append(ring)
+    return outer
+
+
+def _rotated_rectangle(record: OrientedObject, width: int, height: int) -> Mapping[str, object]:
+    """Return the rectangle with the corner about which Label Studio turns it, clockwise with y down.
+
+    Each of the corners describes the same rectangle. The one that lies in the image is the best: Label Studio refuses
+    numbers above 100.
+    """
+    candidates: list[dict[str, float]] = []
+    sides = record.w * width, record.h * height
+    for turns in range(4):
+        angle = record.r + turns * math.pi / 2
+        along, across = sides if turns % 2 == 0 else sides[::-1]
+        cosine, sine = math.cos(angle), math.sin(angle)
+        x = record.cx * width - along / 2 * cosine + across / 2 * sine
+        y = record.cy * height - along / 2 * sine - across / 2 * cosine
+        lengths = {"x": x / width, "y": y / height, "width": along / width, "height": across / height}
+        value = {name: 100 * length for name, length in lengths.items()}
+        candidates.append({**value, "rotation": math.degrees(angle) % 360})
+    names = ("x", "y", "width", "height")
+    return min(candidates, key=lambda value: max(0, -value["x"], -value["y"], *(value[name] - 100 for name in names)))
+
+
+def _keypoints(control: Control, record: Shape, width: int, height: int) -> Iterator[Region]:
+    """Yield a region for each keypoint of an object whose number a label has as its `model_index`."""
+    labels = {label.index: label.stored for label in control.labels if record.label in label.names}
+    size, threshold = control.number("point_size", 1), control.number("point_threshold", 0)
+    for index, (x, y, *visibility) in enumerate(record.keypoints if isinstance(record, PosedObject) else ()):
+        score = visibility[0] if visibility else record.score
+        if index in labels and score >= threshold:
+            point = {"x": 100 * x / width, "y": 100 * y / height, "width": 100 * size / width}
+            yield {"value": {**point, "keypointlabels": [labels[index]]}, "score": score}

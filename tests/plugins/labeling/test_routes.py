@@ -1,0 +1,261 @@
+"""The ML backend of Label Studio: what it answers to the requests that Label Studio sends."""
+
+import base64
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.plugins import registry
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.http.asgi import create_app
+from tasks.inference.limits import Limits
+from tests.support.data.images import encode_base64, encode_image, rectangle, rotated_rectangle
+from tests.support.models.fake_models import LABELS
+from tests.support.models.scripted_model import EventRecorder
+from tests.support.servers.apps import load_test_model, model_source
+from tests.support.servers.auth_apps import INFER_KEY, READ_KEY, access_with_keys
+
+NAMES = ("classifier", "detector", "oriented", "segmenter", "teller", "failing", "sorter")
+IMAGE = f"data:image/png;base64,{encode_base64(encode_image(rectangle(64, 48, (16, 12, 48, 36))))}"
+"""A red rectangle: a quarter to three quarters of each side."""
+OTHER_IMAGE = f"data:image/png;base64,{encode_base64(encode_image(rectangle(colour=(0, 0, 255))))}"
+INVALID_IMAGE = "data:image/png;base64,AAAA"
+TEXTS = "".join(f'<Label value="{label}"/>' for label in LABELS)
+
+
+def config(tag: str, attributes: str = "", labels: str = TEXTS) -> str:
+    return (
+        f'<View><Image name="img" value="$image"/><{tag} name="tag" toName="img" {attributes}>{labels}</{tag}></View>'
+    )
+
+
+def tasks(*images: object) -> list[dict[str, Any]]:
+    return [{"id": index + 7, "data": {"image": image}, "annotations": []} for index, image in enumerate(images)]
+
+
+class Backend:
+    """A server with an observer of its inferences."""
+
+    def __init__(self, access: HttpAccess | None = None, **settings: Any) -> None:
+        sources = [model_source(name) for name in NAMES]
+        models = Registry(sources)
+        for source in sources:
+            models.load(source, load_test_model)
+        self.observer = EventRecorder()
+        engine = Engine(
+            Repository(models, lambda: sources, load_test_model), [self.observer], Limits(max_inputs=4), workers=2
+        )
+        served = registry().protocols(registry().settings(label_studio=True, **settings)).http
+        protocols = [protocol for protocol in served if protocol.name == "label-studio"]
+        self.app: Litestar = create_app(engine, protocols, CollectorRegistry(), 2_000_000, access=access)
+
+    def client(self) -> TestClient[Litestar]:
+        return TestClient(self.app)
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    return Backend()
+
+
+@pytest.fixture(scope="module")
+def client(backend: Backend) -> Generator[TestClient[Litestar]]:
+    with backend.client() as client:
+        yield client
+
+
+def predict(client: TestClient[Litestar], model: str, label_config: str, *images: object) -> Any:
+    # As Label Studio sends it.
+    body = {
+        "tasks": tasks(*images),
+        "project": "12.1699999999",
+        "label_config": label_config,
+        "params": {"login": "user", "password": "secret", "context": None},
+    }
+    return client.post(f"/label-studio/{model}/predict", json=body)
+
+
+def result_of(client: TestClient[Litestar], model: str, label_config: str, image: object = IMAGE) -> list[Any]:
+    response = predict(client, model, label_config, image)
+    assert response.status_code == 200, response.text
+    (prediction,) = response.json()["results"]
+    return prediction["result"]
+
+
+@pytest.mark.parametrize(
+    ("model", "label_config", "value"),
+    [
+        (
+            "detector",
+            config("RectangleLabels"),
+            {"x": 25, "y": 25, "width": 50, "height": 50, "rotation": 0, "rectanglelabels": ["red"]},
+        ),
+        ("classifier", config("Choices", labels='<Choice value="RED" alias="r"/>'), {"choices": ["r"]}),
+        (
+            "classifier",
+            config("Choices", 'choice="multiple" model_score_threshold="0"', TEXTS.replace("Label", "Choice")),
+            {"choices": ["red", "green", "blue"]},
+        ),
+        ("classifier", config("Choices", 'choice="multiple"', TEXTS.replace("Label", "Choice")), {"choices": ["red"]}),
+        ("teller", config("TextArea", 'model_prompts=\'["a", "b"]\'', ""), {"text": ["64x48", "64x48"]}),
+    ],
+)
+def test_prediction_has_the_form_of_its_tag(
+    client: TestClient[Litestar], model: str, label_config: str, value: dict[str, object]
+) -> None:
+    (region,) = result_of(client, model, label_config)
+    assert region["value"] == value
+    tag = label_config.split("<")[3].split()[0]
+    assert (region["from_name"], region["to_name"], region["type"]) == ("tag", "img", tag.lower())
+    assert (region["original_width"], region["original_height"], region["image_rotation"]) == (64, 48, 0)
+
+
+def test_labels_are_mapped_by_predicted_values_and_others_are_left_out(client: TestClient[Litestar]) -> None:
+    labels = '<Label value="Car" alias="car" predicted_values="green, red"/><Label value="Sky"/>'
+    (region,) = result_of(client, "detector", config("RectangleLabels", labels=labels))
+    assert region["value"]["rectanglelabels"] == ["car"]
+    assert region["score"] == pytest.approx(0.9)
+    assert result_of(client, "detector", config("RectangleLabels", labels=labels), OTHER_IMAGE) == []
+
+
+def test_image_may_be_nested_in_the_data_of_a_task(client: TestClient[Litestar]) -> None:
+    nested = config("RectangleLabels").replace("$image", "$image.views[1]")
+    assert len(result_of(client, "detector", nested, {"views": ["", IMAGE]})) == 1
+
+
+def test_failed_task_gets_an_empty_prediction_and_all_failed_an_error(client: TestClient[Litestar]) -> None:
+    response = predict(client, "detector", config("RectangleLabels"), IMAGE, INVALID_IMAGE, 5)
+    first, *failed = response.json()["results"]
+    assert (len(first["result"]), first["score"]) == (1, pytest.approx(0.9))
+    assert failed == [{"result": [], "score": 0, "model_version": first["model_version"]}] * 2
+    response = predict(client, "detector", config("RectangleLabels"), 5, INVALID_IMAGE)
+    assert response.status_code == 500
+    assert response.json()["error"].startswith("Every task failed. tasks[0].data.image: Expected a text")
+    assert predict(client, "failing", config("RectangleLabels"), IMAGE).status_code == 500
+    assert predict(client, "detector", config("RectangleLabels")).json() == {"results": []}
+
+
+def test_inference_is_recorded_with_the_task_and_without_passwords(
+    backend: Backend, client: TestClient[Litestar]
+) -> None:
+    result_of(client, "detector", config("RectangleLabels"))
+    context = backend.observer.events[-1]
+    (metadata,) = context.metadata
+    entries = {entry.key: entry.value for entry in metadata.entries}
+    assert entries == {"label_studio_task": "7", "label_studio_project": "12.1699999999"}
+    assert context.protocol == "label-studio"
+    assert "secret" not in repr(context.request)
+
+
+def setup(client: TestClient[Litestar], model: str, schema: str, **members: object) -> Any:
+    body = {"project": "12.1", "schema": schema, "hostname": "http://attacker.test", "access_token": "t", **members}
+    return client.post(f"/label-studio/{model}/setup", json=body)
+
+
+def test_version_changes_with_what_changes_predictions(client: TestClient[Litestar]) -> None:
+    def version(*arguments: str) -> str:
+        return setup(client, "detector", config("RectangleLabels", *arguments), extra_params="{}").json()[
+            "model_version"
+        ]
+
+    changed = [version(), version('model_score_threshold="0.2"'), version("", TEXTS.replace('"red"', '"Red"'))]
+    assert len(set(changed)) == 3
+    assert version() == changed[0]
+    assert changed[0].startswith("detector:1-")
+    (prediction,) = predict(client, "detector", config("RectangleLabels"), IMAGE).json()["results"]
+    assert prediction["model_version"] == changed[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "schema", "error_text"),
+    [
+        (
+            "detector",
+            config("RectangleLabels", labels='<Label value="cat"/>'),
+            "No label of the project (cat) is one of",
+        ),
+        ("detector", config("PolygonLabels"), "Expected a tag RectangleLabels or KeyPointLabels of an Image"),
+        ("detector", config("RectangleLabels", 'model_skip="true"'), "Expected a tag RectangleLabels or"),
+        ("detector", config("RectangleLabels").replace("<Image", "<Text"), "Expected a tag RectangleLabels or"),
+        ("sorter", config("Choices"), "Expected a model that labels images"),
+        ("detector", config("RectangleLabels", 'model_score_threshold="high"'), "schema.score_threshold: Expected"),
+        ("detector", config("RectangleLabels", 'model_point_size="big"'), "Expected a number in model_point_size"),
+        ("detector", config("RectangleLabels")[:-7], "Expected the XML of a labelling configuration: no element"),
+        ("detector", "", "Expected the XML of a labelling configuration"),
+        ("detector", '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>', "without DOCTYPE"),
+        ("detector", f"<View>{' ' * (1 << 20)}</View>", "schema: Expected at most 1,048,576 characters"),
+        (
+            "detector",
+            f'<a><Image name="b" value="$b"/><RectangleLabels name="c" toName="b">{TEXTS}</RectangleLabels>'
+            f"{config('RectangleLabels')}</a>",
+            "Expected tags for one image, got them for b, img",
+        ),
+    ],
+)
+def test_unusable_configuration_is_refused_with_the_reason(
+    client: TestClient[Litestar], model: str, schema: str, error_text: str
+) -> None:
+    response = setup(client, model, schema)
+    assert response.status_code in (400, 413)
+    assert error_text in response.json()["error"]
+
+
+def test_extra_parameters_are_refused_with_the_way_on(client: TestClient[Litestar]) -> None:
+    response = setup(client, "detector", config("RectangleLabels"), extra_params={"score_threshold": 0.3})
+    assert (response.status_code, "model_score_threshold" in response.text) == (400, True)
+
+
+def test_too_many_tasks_are_refused(client: TestClient[Litestar]) -> None:
+    response = predict(client, "detector", config("RectangleLabels"), *[IMAGE] * 5)
+    assert (response.status_code, "Expected at most 4 tasks" in response.text) == (413, True)
+
+
+def test_health_reports_the_model(client: TestClient[Litestar]) -> None:
+    for path in ("/label-studio/detector", "/label-studio/detector/health"):
+        assert client.get(path).json() == {"status": "UP", "model_class": "OBJECT_DETECTION"}
+    assert client.get("/label-studio/missing/health").status_code == 404
+
+
+def test_webhook_accepts_events_and_ignores_others(client: TestClient[Litestar]) -> None:
+    url = "/label-studio/detector/webhook"
+    accepted = client.post(url, json={"action": "ANNOTATION_CREATED", "annotation": {}, "project": {"id": 1}})
+    assert (accepted.status_code, accepted.json()) == (201, {"result": {}, "status": "ok"})
+    ignored = client.post(url, json={"action": "TASKS_CREATED"})
+    assert (ignored.status_code, ignored.json()) == (200, {"status": "Unknown event"})
+
+
+def test_password_of_the_connection_is_a_key_of_the_server(tmp_path: Path) -> None:
+    with Backend(HttpAccess(access_with_keys(tmp_path))).client() as client:
+        assert client.get("/label-studio/detector/health").status_code == 200
+        statuses: list[int] = []
+        for key in (INFER_KEY, READ_KEY, "other"):
+            client.headers["Authorization"] = f"Basic {base64.b64encode(f'any:{key}'.encode()).decode()}"
+            statuses.append(setup(client, "detector", config("RectangleLabels")).status_code)
+        assert statuses == [200, 403, 401]
+
+
+def test_rotation_turns_about_a_corner_inside_the_image(client: TestClient[Litestar]) -> None:
+    for degrees in range(-80, 90, 20):
+        pixels = rotated_rectangle(200, 120, (90, 60), (70, 30), np.radians(degrees))
+        image = f"data:image/png;base64,{encode_base64(encode_image(pixels))}"
+        (region,) = result_of(client, "oriented", config("RectangleLabels"), image)
+        (polygon,) = result_of(client, "oriented", config("PolygonLabels"), image)
+        value = region["value"]
+        assert all(0 <= value[name] <= 100 for name in ("x", "y", "width", "height"))
+        assert 0 <= value["rotation"] < 360
+        sides = value["width"] * 2, value["height"] * 1.2
+        angle = np.radians(value["rotation"])
+        corner = np.array([value["x"] * 2, value["y"] * 1.2])
+        along = np.array([np.cos(angle), np.sin(angle)]) * sides[0]
+        across = np.array([-np.sin(angle), np.cos(angle)]) * sides[1]
+        corners = {tuple(np.round(corner + move, 3)) for move in (0 * along, along, along + across, across)}
+        assert corners == {tuple(np.round([x * 2, y * 1.2], 3)) for x, y in polygon["value"]["points"]}
