@@ -54,6 +54,11 @@ def test_openai_clients_pass_checks(tmp_path: Path) -> None:
         run_checks("openai", "with_openai", own.address)
 
 
+def test_label_studio_converts_predictions_back_to_the_records() -> None:
+    with run_server("--model-repository", str(MODELS), "--label-studio") as own:
+        run_checks("label_studio", "with_label_studio", own.address)
+
+
 def test_grps_client_passes_checks(server: ServerProcess) -> None:
     proto = ROOT / "app" / "plugins" / "grps" / "proto" / "grps.proto"
     run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))
