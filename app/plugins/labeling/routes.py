@@ -49,7 +49,7 @@ _TASK_ERRORS = frozenset(
 )
 """Errors of one task. Others, such as an overloaded server, fail the whole request, which Label Studio repeats."""
 
-_EVENTS = frozenset({"ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATION_DELETED", "START_TRAINING"})
+_EVENTS = frozenset({"ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "START_TRAINING"})
 
 
 class WireSetup(msgspec.Struct, frozen=True):

@@ -4,9 +4,7 @@ import asyncio
 import json
 import socket
 import ssl
-import threading
-from collections.abc import Generator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -18,54 +16,9 @@ from app.core.settings.server import SettingsError
 from app.plugins.labeling.images import ImageReader
 from app.plugins.labeling.settings import LabelStudioSettings
 from tasks.inference.error import InferenceError
+from tests.plugins.labeling.site import IMAGE, Site
 
-IMAGE = b"the bytes of an image"
 TOKEN = "header.payload.signature"
-
-
-class Site:
-    """A web server on this machine. `answers` has a status, headers and a body for each path."""
-
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        self.requests: list[tuple[str, Mapping[str, str]]] = []
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {"/image": (200, {}, IMAGE)}
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                site.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-                self.rfile.read(int(self.headers.get("content-length", 0)))
-                status, headers, body = site.answers.get(self.path, (404, {}, b"secret text of an error"))
-                self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_POST = do_GET  # noqa: N815
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Log nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if context is not None:
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.port = self.server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
-@pytest.fixture
-def site() -> Generator[Site]:
-    site = Site()
-    yield site
-    site.close()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The ML backend of Label Studio: what it answers to the requests that Label Studio sends."""
 
 import base64
+import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from app.core.plugins import registry
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app
 from tasks.inference.limits import Limits
+from tests.plugins.labeling.site import Site
 from tests.support.data.images import encode_base64, encode_image, rectangle, rotated_rectangle
 from tests.support.models.fake_models import LABELS
 from tests.support.models.scripted_model import EventRecorder
@@ -241,6 +243,26 @@ def test_password_of_the_connection_is_a_key_of_the_server(tmp_path: Path) -> No
             client.headers["Authorization"] = f"Basic {base64.b64encode(f'any:{key}'.encode()).decode()}"
             statuses.append(setup(client, "detector", config("RectangleLabels")).status_code)
         assert statuses == [200, 403, 401]
+
+
+def test_requests_that_label_studio_1_23_sends_are_answered(site: Site) -> None:
+    # A server recorded them: a backend is added, one image is predicted and annotated, and the annotation deleted.
+    recorded = json.loads((Path(__file__).parent / "label_studio_requests.json").read_text())
+    (image,) = {task["data"]["image"] for request in recorded for task in (request["body"] or {}).get("tasks", ())}
+    site.answers[image] = 200, {}, encode_image(rectangle())
+    with Backend(label_studio_url=site.url).client() as client:
+        answers = [
+            client.request(request["method"], request["path"], headers=request["headers"], json=request["body"])
+            for request in recorded
+        ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 201, 201, 201]
+    _, setup, prediction, interactive, *_ = [answer.json() for answer in answers]
+    for answer in (prediction, interactive):
+        ((region,),) = [result["result"] for result in answer["results"]]
+        assert region["value"]["rectanglelabels"] == ["Star"]
+        assert answer["results"][0]["model_version"] == setup["model_version"]
+    # The server and the key that the project names are not used.
+    assert [path for path, _ in site.requests] == [image, image]
 
 
 def test_rotation_turns_about_a_corner_inside_the_image(client: TestClient[Litestar]) -> None:

@@ -1,0 +1,14 @@
+"""A web server for images."""
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.plugins.labeling.site import Site
+
+
+@pytest.fixture
+def site() -> Generator[Site]:
+    site = Site()
+    yield site
+    site.close()
