@@ -9,4 +9,5 @@ plugin = Plugin(
     summary="The ML backend of Label Studio, and a function for CVAT.",
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.routes:protocols"),
+    extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},
 )

@@ -24,6 +24,7 @@ MODELS = {
     "v2-grpc": ("classifier", "oriented-detector", "vlm", "half_plus_two", "greeter"),
     "v1": ("classifier", "detector", "vlm", "half_plus_two"),
     "openai": ("vlm", "embedder"),
+    "label-studio": ("vlm",),
     "tensorflow-serving": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
     "tensorflow-serving-grpc": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
     "grps": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),

@@ -12,6 +12,7 @@ from tests.plugins.conformance.deliberate_faults import (
     grps,
     grps_grpc,
     kserve_v1,
+    label_studio,
     open_inference,
     open_inference_grpc,
     openai,
@@ -29,6 +30,7 @@ MODULES = (
     tensorflow_serving,
     tensorflow_serving_grpc,
     openai,
+    label_studio,
     grps,
     grps_grpc,
 )

@@ -14,6 +14,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
+from app.core.plugins import registry
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
 from app.core.settings.server import DEMO_MODELS
@@ -63,10 +64,10 @@ def app_with_sources(
     discover: Callable[[], Sequence[ModelSource]] | None = None,
 ) -> Litestar:
     """Return the application with `sources`, loaded by `load`; later loads call `discover` again."""
-    registry = Registry(sources)
+    models = Registry(sources)
     for source in sources:
-        registry.load(source, load)
-    engine = Engine(Repository(registry, discover or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
+        models.load(source, load)
+    engine = Engine(Repository(models, discover or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
     return app_of_protocol(attach_plugins(engine), protocol)
 
 
@@ -75,7 +76,10 @@ def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_
     for listener in LISTENERS:
         if listener.name == protocol:
             return create_listener_app(engine, listener, max_bytes)
-    return create_app(engine, main_port_protocols(protocol), CollectorRegistry(), max_bytes)
+    protocols = main_port_protocols(protocol)
+    if protocol == "label-studio":  # off by default
+        protocols = registry().protocols(registry().settings(label_studio=True)).http
+    return create_app(engine, protocols, CollectorRegistry(), max_bytes)
 
 
 def load_test_model(source: ModelSource) -> Servable:
