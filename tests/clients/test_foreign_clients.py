@@ -59,6 +59,10 @@ def test_label_studio_converts_predictions_back_to_the_records() -> None:
         run_checks("label_studio", "with_label_studio", own.address)
 
 
+def test_cvat_function_returns_the_records_as_annotations(server: ServerProcess) -> None:
+    run_checks("cvat", "with_cvat", server.address)
+
+
 def test_grps_client_passes_checks(server: ServerProcess) -> None:
     proto = ROOT / "app" / "plugins" / "grps" / "proto" / "grps.proto"
     run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))

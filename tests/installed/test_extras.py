@@ -48,6 +48,8 @@ EXTRA_OF_COMMAND: Mapping[str, str] = {
 EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     # The extra installs MAITE's protocols for user code; no command needs them.
     "maite": "tests/installed/test_extras.py",
+    # It needs a server of CVAT, which no package has; a test calls the function as its command does.
+    "cvat": "tests/clients/with_cvat.py",
     # Ray starts its own processes; tests/plugins/ray has an environment with this extra alone.
     "ray": "tests/plugins/ray/driver.py",
     # The registry has torchvision, which timm needs, for CUDA only; its test needs none of the missing operators.

@@ -10,4 +10,5 @@ plugin = Plugin(
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.routes:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},
+    public={"cvat_function": "app.plugins.labeling.cvat"},
 )

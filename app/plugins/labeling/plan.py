@@ -80,7 +80,8 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
     parameters = _parameters([control for control, _ in controls], source.settings.parameters, path)
     read_parameters(servable.parameters_type, parameters, path=path)
     for control, _ in controls:
-        control.number("point_size", 1), control.number("point_threshold", 0)
+        control.number("point_size", 1)
+        control.number("point_threshold", 0)
     if description.open_vocabulary:
         parameters["candidate_labels"] = sorted({name for _, names in controls for name in names})
     chosen = [(control.attributes, names) for control, names in controls]

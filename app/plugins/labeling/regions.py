@@ -23,7 +23,8 @@ from tasks.vision.contours import contours_inside
 Region = dict[str, Any]
 Shape = DetectedObject | OrientedObject | SegmentedObject
 
-_PIXEL_CENTRE = 0.5
+PIXEL_CENTRE = 0.5
+"""Records have the centres of pixels, labelling tools the corners."""
 
 
 def task_result(plan: Plan, records: Sequence[Record], width: int, height: int) -> Mapping[str, object]:
@@ -85,23 +86,22 @@ def _values(tag: str, record: Shape, width: int, height: int) -> Sequence[Mappin
         return []
     if tag == "BrushLabels":
         return [{"format": "rle", "rle": encode_rings(rings, width, height)}]
-    # The points of a record are the centres of pixels, those of Label Studio are corners.
-    return [_polygon(ring + _PIXEL_CENTRE, width, height) for ring in _outer_rings(rings)]
+    return [_polygon(ring + PIXEL_CENTRE, width, height) for ring in outer_rings(rings)]
 
 
 def _polygon(ring: NDArray[np.float64], width: int, height: int) -> Mapping[str, object]:
     return {"points": (100 * ring / (width, height)).tolist(), "closed": True}
 
 
-def _outer_rings(rings: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """Return the boundaries of the parts of an object, without their holes, which a polygon cannot have."""
+def outer_rings(rings: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """Return the boundaries of the parts of an object with three points at least, without holes."""
     outer: list[NDArray[np.float64]] = []
     for ring in rings:
         # Holes follow the boundary around them.
         boundary = outer[-1].astype(np.float32) if outer else None
         if boundary is None or cv2.pointPolygonTest(boundary, ring[0].tolist(), False) < 0:
             outer.append(ring)
-    return outer
+    return [ring for ring in outer if len(ring) > 2]
 
 
 def _rotated_rectangle(record: OrientedObject, width: int, height: int) -> Mapping[str, object]:

@@ -181,7 +181,8 @@ def test_connection_goes_to_the_address_that_was_checked(
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("images.test").configure_cert(context)
+    issued: Any = authority.issue_cert("images.test")
+    issued.configure_cert(context)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     secure = Site(context)
     try:
