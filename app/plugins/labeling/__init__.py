@@ -1,6 +1,8 @@
 """Pre-label where people label: the ML backend of Label Studio, and a function for CVAT."""
 
-from app.core.hooks import Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Page, Plugin, Ref
 from app.plugins.labeling.settings import LabelStudioSettings
 
 plugin = Plugin(
@@ -10,5 +12,6 @@ plugin = Plugin(
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.routes:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},
+    page=Page(folder=Path(__file__).parent / "static", parts={"request": "labeling.js"}),
     public={"cvat_function": "app.plugins.labeling.cvat"},
 )

@@ -48,12 +48,14 @@ export function open(main, tools) {
     panel("Request", request.element, note, make("div.row", send)),
     panel("Response", status, response.element, decoded.element),
   );
+  const added = make("div.request-panels");
   main.append(
     make("div.toolbar", make("h1", "Use in code"), make("div.model-select", field("Model", select))),
     tabs.element,
     message.element,
     about,
     body,
+    added,
   );
   let catalogue = null;
   let [model, protocol] = [null, PROTOCOL_IDS[0]];
@@ -118,6 +120,9 @@ export function open(main, tools) {
 
   function write() {
     if (closed) return;
+    const parts = make("div");
+    added.replaceChildren(parts);
+    tools.extend(parts, { tools, catalogue, model });
     tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
     const isDisabled = written.port !== undefined && !(written.port in catalogue.ports);

@@ -1,0 +1,37 @@
+"""The part of the view Use in code that connects labelling tools with the model."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.axe import violations
+from tests.browser.looking import PHONE, assert_fits, open_page
+from tests.support.servers.server_process import ROOT, run_server
+
+pytestmark = pytest.mark.slow
+
+
+def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path: Path) -> None:
+    for name in ("segmenter", "half_plus_two"):
+        (tmp_path / name).symlink_to(ROOT / "fixtures" / "models" / name)
+    with (
+        run_server("--model-repository", str(tmp_path), "--label-studio") as server,
+        open_page(browser, f"{server.address}/#request?model=segmenter", size=PHONE) as page,
+    ):
+        panel = page.get_by_role("region", name="Labelling tools")
+        expect(panel).to_be_visible()
+        address, config, command = (
+            panel.get_by_role("group", name=name).inner_text()
+            for name in ("Address for Label Studio", "Labelling configuration", "Command for CVAT")
+        )
+        assert httpx.get(f"{address}/health").json()["status"] == "UP"
+        answer = httpx.post(f"{address}/setup", json={"project": "1.1", "schema": config})
+        assert answer.status_code == 200, answer.text
+        assert "labels=str:circle,square,triangle,star" in command
+        assert_fits(page, PHONE)
+        assert violations(page) == []
+        page.goto(f"{server.address}/#request?model=half_plus_two")
+        expect(page.get_by_text("for x with the model half_plus_two")).to_be_visible()
+        expect(panel).to_have_count(0)
