@@ -1,4 +1,4 @@
-"""Check annotations with CVAT's SDK: ``python -m tests.clients.with_cvat URL``."""
+"""Check CVAT's SDK: ``python -m tests.clients.with_cvat URL``."""
 
 import base64
 import importlib

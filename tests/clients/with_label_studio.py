@@ -1,4 +1,4 @@
-"""Check predictions with the converters of Label Studio's SDK: ``python -m tests.clients.with_label_studio URL``."""
+"""Check Label Studio's SDK against a server: ``python -m tests.clients.with_label_studio URL``."""
 
 import base64
 import importlib
