@@ -79,7 +79,7 @@ class ImageReader:
                 return await self._download(client, self._address(value, task), max_bytes)
         except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, OSError, LookupError, ValueError) as error:
             # The reason may contain an address of the internal network.
-            _logger.warning("An image of a labelling task could not be read: %s: %s", type(error).__name__, error)
+            _logger.warning("an image for labelling could not be read: %s: %s", type(error).__name__, error)
             raise invalid(f"The image could not be read ({type(error).__name__}); see the log of the server") from None
 
     def _address(self, value: str, task: object) -> httpx.URL:
@@ -134,7 +134,7 @@ class ImageReader:
         origin = scheme, host, port = _origin_of(url)
         if origin != self._origin and origin not in self._hosts:
             # Only the operator learns where redirects lead.
-            _logger.warning("--label-studio-image-hosts has no %s://%s:%d, which has an image", scheme, host, port)
+            _logger.warning("an image for labelling is at a host that is not listed: %s", f"{scheme}://{host}:{port}")
             name = "A redirect leads to a host that" if is_redirect else f"The host {host!r}"
             raise invalid(f"{name} is not listed in --label-studio-image-hosts of the server")
         found = await asyncio.get_running_loop().getaddrinfo(host, port)

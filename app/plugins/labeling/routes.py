@@ -141,7 +141,7 @@ class LabelStudio(HttpProtocol):
                     raise result
                 reason = f"{'.'.join((f'tasks[{index}].data', *plan.keys))}: {result.message}"
                 first_reason = first_reason or reason
-                _logger.warning("A labelling task for %s failed: %s", plan.model_name, reason)
+                _logger.warning("a labelling task for %s failed: %s", plan.model_name, reason)
             answers.append(failed if isinstance(result, BaseException) else result)
         if first_reason and all(answer is failed for answer in answers):
             raise model_failed(f"Every task failed. {first_reason}")
