@@ -26,7 +26,7 @@ from app.core.protocols.request_info import CLIENT, address_of, new_context
 from app.core.settings.server import ServerSettings
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.json_body import read_json
-from app.plugins.labeling.images import ImageReader
+from app.plugins.labeling.images import ImageReader, file_name
 from app.plugins.labeling.plan import Plan, make_plan
 from app.plugins.labeling.regions import task_result
 from app.plugins.labeling.settings import LabelStudioSettings
@@ -151,11 +151,12 @@ class LabelStudio(HttpProtocol):
         self, engine: Engine, context: RequestContext, plan: Plan, wire: WirePredict, task: WireTask
     ) -> Mapping[str, object]:
         limits = engine.limits
-        data = await self._images.read(_image_of(task, plan), task.id, limits.max_request_bytes)
+        value = _image_of(task, plan)
+        data = await self._images.read(value, task.id, limits.max_request_bytes)
 
         def decode() -> InferenceRequest:
-            origin = {"label_studio_task": task.id, "label_studio_project": wire.project}
-            entries = [{"key": key, "type": "str", "value": str(value)} for key, value in origin.items() if value]
+            known = {"label_studio_task": task.id, "label_studio_project": wire.project, "file_name": file_name(value)}
+            entries = [{"key": key, "type": "str", "value": str(found)} for key, found in known.items() if found]
             parameters = {**plan.parameters, METADATA_PARAMETER: entries}
             elements = [BinaryElement(data)]
             image = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=elements, parameters=parameters)

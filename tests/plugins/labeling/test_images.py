@@ -13,7 +13,7 @@ import trustme
 
 from app.core.plugins import registry
 from app.core.settings.server import SettingsError
-from app.plugins.labeling.images import ImageReader
+from app.plugins.labeling.images import ImageReader, file_name
 from app.plugins.labeling.settings import LabelStudioSettings
 from tasks.inference.error import InferenceError
 from tests.plugins.labeling.site import IMAGE, Site
@@ -120,6 +120,21 @@ def test_paths_are_read_from_label_studio_with_its_key(site: Site, tmp_path: Pat
     ((requested, headers),) = site.requests
     assert requested == path
     assert (headers["authorization"], headers["host"]) == ("Token abc", f"127.0.0.1:{site.port}")
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("/data/upload/2/49f53bcf-scene.jpg", "scene.jpg"),
+        ("/data/local-files/?d=north%20side/a.png", "a.png"),
+        ("/data/local-files/?d=", ""),
+        ("s3://bucket/folder/b.png", "b.png"),
+        ("https://example.org/c%20d.png?key=1", "c d.png"),
+        ("data:image/png;base64,AAAA", ""),
+    ],
+)
+def test_name_of_the_image_is_known(value: str, name: str) -> None:
+    assert file_name(value) == name
 
 
 def test_personal_token_is_exchanged_once(site: Site, tmp_path: Path) -> None:

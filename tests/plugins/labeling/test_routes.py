@@ -250,7 +250,8 @@ def test_requests_that_label_studio_1_23_sends_are_answered(site: Site) -> None:
     recorded: list[Any] = json.loads((Path(__file__).parent / "label_studio_requests.json").read_text())
     image: str = recorded[2]["body"]["tasks"][0]["data"]["image"]
     site.answers[image] = 200, {}, encode_image(rectangle())
-    with Backend(label_studio_url=site.url).client() as client:
+    served = Backend(label_studio_url=site.url)
+    with served.client() as client:
         answers = [
             client.request(request["method"], request["path"], headers=request["headers"], json=request["body"])
             for request in recorded
@@ -261,6 +262,7 @@ def test_requests_that_label_studio_1_23_sends_are_answered(site: Site) -> None:
         ((region,),) = [result["result"] for result in answer["results"]]
         assert region["value"]["rectanglelabels"] == ["Star"]
         assert answer["results"][0]["model_version"] == setup["model_version"]
+    assert "scene.jpg" in [entry.value for data in served.observer.events[0].metadata for entry in data.entries]
     # The server and the key that the project names are not used.
     assert [path for path, _ in site.requests] == [image, image]
 
