@@ -128,7 +128,7 @@ def check_health_and_setup_answer_in_time_under_load(url: str) -> None:
     model = Model(url, "detector", SCENE, "RectangleLabels")
     body = {"project": "1.1", "schema": model.config, "hostname": "", "access_token": "", "extra_params": None}
     with ThreadPoolExecutor(8) as pool:
-        jobs = [pool.submit(model.predict) for _ in range(80)]
+        jobs = [pool.submit(model.predict) for _ in range(40)]
         rounds = 0
         while not all(job.done() for job in jobs):
             # Label Studio waits as long.

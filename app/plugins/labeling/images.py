@@ -16,8 +16,9 @@ from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.server import SettingsError
 from app.core.wire.bytes_elements import StringElement
 from app.plugins.labeling.settings import LabelStudioSettings
-from tasks.inference.error import invalid
-from tasks.inference.limits import too_large
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits, too_large
+from tasks.vision.header import image_size
 
 _logger = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ _MAX_REDIRECTS = 3
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
 """Label Studio puts this before the names of uploaded files."""
 _CLOUD_URI = re.compile(r"(?:s3|gs|azure-blob)://")
+_LABEL_STUDIO_PATHS = ("/data/", "/storage-data/", "/tasks/")
+"""Its key must not read anything else, such as its users."""
 _PORTS = {"http": 80, "https": 443}
 _TOKEN_SECONDS = 240
 """A JSON Web Token of Label Studio is valid for five minutes."""
@@ -47,6 +50,7 @@ class ImageReader:
     def __init__(self, settings: LabelStudioSettings) -> None:
         self._url = settings.label_studio_url.rstrip("/")
         self._origin = _read_origin("--label-studio-url", self._url) if self._url else None
+        self._base_path = httpx.URL(self._url).path.rstrip("/")
         self._hosts = {
             _read_origin("--label-studio-image-hosts", host) for host in _items(settings.label_studio_image_hosts)
         }
@@ -59,13 +63,13 @@ class ImageReader:
         # httpx logs every URL, and those of buckets contain signatures.
         logging.getLogger("httpx").setLevel(logging.WARNING)
 
-    async def read(self, value: str, task: object, max_bytes: int) -> bytes:
+    async def read(self, value: str, task: object, limits: Limits) -> bytes:
         """Return the image file that a task names.
 
         Args:
             value: a data URI, a path of Label Studio, the URI of a bucket, or a URL of a listed host.
             task: the id of the task, through which Label Studio signs URIs of buckets.
-            max_bytes: the maximum size of the file.
+            limits: the limits on requests, which are those on the file.
 
         Raises:
             InferenceError: INVALID_REQUEST if it cannot be read, or its host is not listed; TOO_LARGE.
@@ -74,16 +78,22 @@ class ImageReader:
             return StringElement(value).binary()
         try:
             # Without reuse, a connection for one host serves no other host with the same address.
-            limits = httpx.Limits(max_keepalive_connections=0)
+            pool = httpx.Limits(max_keepalive_connections=0)
             async with (
                 asyncio.timeout(_SECONDS),
-                httpx.AsyncClient(verify=self._trust, trust_env=False, limits=limits) as client,
+                httpx.AsyncClient(verify=self._trust, trust_env=False, limits=pool) as client,
             ):
-                return await self._download(client, self._address(value, task), max_bytes)
+                data = await self._download(client, self._address(value, task), limits.max_request_bytes)
         except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, OSError, LookupError, ValueError) as error:
             # The reason may contain an address of the internal network.
             _logger.warning("an image for labelling could not be read: %s: %s", type(error).__name__, error)
             raise invalid(f"The image could not be read ({type(error).__name__}); see the log of the server") from None
+        try:
+            image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
+        except InferenceError:
+            # Other errors about images quote their first bytes.
+            raise invalid("Expected the address of an image, got that of another file") from None
+        return data
 
     def _address(self, value: str, task: object) -> httpx.URL:
         """Return the URL of an image, whose host is not checked yet."""
@@ -106,6 +116,9 @@ class ImageReader:
             address = await self._resolve(url, is_redirect=redirects > 0)
             headers = {"Host": url.netloc.decode(), "Accept-Encoding": "identity"}
             if refresh is None and _origin_of(url) == self._origin:
+                path = url.path.removeprefix(self._base_path)
+                if not path.startswith(_LABEL_STUDIO_PATHS) or "/.." in path:
+                    raise invalid(f"Expected an image of Label Studio, below {', '.join(_LABEL_STUDIO_PATHS)}")
                 headers |= await self._authorization(client)
             # Connect to the address that was checked: the name may mean another one a moment later.
             request = client.build_request(

@@ -152,7 +152,7 @@ class LabelStudio(HttpProtocol):
     ) -> Mapping[str, object]:
         limits = engine.limits
         value = _image_of(task, plan)
-        data = await self._images.read(value, task.id, limits.max_request_bytes)
+        data = await self._images.read(value, task.id, limits)
 
         def decode() -> InferenceRequest:
             known = {"label_studio_task": task.id, "label_studio_project": wire.project, "file_name": file_name(value)}

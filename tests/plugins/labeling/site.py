@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-IMAGE = b"the bytes of an image"
+from tests.support.data.images import encode_image, rectangle
+
+IMAGE = encode_image(rectangle())
 
 
 class Site:
@@ -14,7 +16,9 @@ class Site:
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.requests: list[tuple[str, Mapping[str, str]]] = []
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {"/image": (200, {}, IMAGE)}
+        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {
+            path: (200, {}, IMAGE) for path in ("/image", "/data/image")
+        }
         site = self
 
         class Handler(BaseHTTPRequestHandler):
