@@ -18,7 +18,7 @@ from tasks.vision.header import image_size
 from tasks.vision.image import check_size
 
 _DEFAULT_LIMITS = Limits()
-_ENDINGS = frozenset(
+IMAGE_ENDINGS = frozenset(
     {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".tif", ".tiff", ".webp"}
     # Not readable, but reported instead of left out.
     | {".heic", ".heif"}
@@ -32,7 +32,7 @@ def list_images(folder: Path) -> list[Path]:
     return sorted(
         file
         for file in folder.rglob("*")
-        if file.suffix.lower() in _ENDINGS
+        if file.suffix.lower() in IMAGE_ENDINGS
         and file.is_file()
         and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     )

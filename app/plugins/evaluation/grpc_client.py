@@ -10,10 +10,19 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from app.core.proto import message_class
-from app.plugins.evaluation.clients import GRPC_PROTOCOLS, RETRY_DELAYS_S
+from app.plugins.evaluation.clients import GRPC_PROTOCOLS, PERSISTENT_DELAYS_S, RETRY_DELAYS_S
 from app.plugins.evaluation.dataset import Item
-from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
+from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records, ServerUnavailableError
 
+_UNAVAILABLE = frozenset(
+    {
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNAVAILABLE,
+    }
+)
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
@@ -26,24 +35,29 @@ def open_grpc_client(
     timeout: float,
     headers: Mapping[str, str],
     credentials: grpc.ChannelCredentials | None = None,
+    *,
+    persistent: bool = False,
 ) -> Generator[InferenceClient]:
     """Yield a client with one channel, which several threads may use. It retries a few times if the server is busy.
 
     The protocol is one of `GRPC_PROTOCOLS`. The question of an item is added to the parameters. Without credentials,
-    there is no TLS.
+    there is no TLS. A persistent client retries for minutes, also if the server cannot be reached.
     """
+    delays = PERSISTENT_DELAYS_S if persistent else RETRY_DELAYS_S
+    retried = {grpc.StatusCode.RESOURCE_EXHAUSTED, *([grpc.StatusCode.UNAVAILABLE] if persistent else ())}
     metadata = [(name.lower(), value) for name, value in headers.items()]
     infer = GRPC_PROTOCOLS[protocol].infer
 
     def call(method: str, request: Any, response_name: str) -> Any:
         body, response = request.SerializeToString(), message_class(response_name)
-        for delay in (*RETRY_DELAYS_S, None):
+        for delay in (*delays, None):
             try:
                 return response.FromString(channel.unary_unary(method)(body, timeout=timeout, metadata=metadata))
             except grpc.RpcError as error:
                 call_error: Any = error
-                if call_error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or delay is None:
-                    raise InferenceClientError(f"{call_error.code().name}: {call_error.details()}") from None
+                if call_error.code() not in retried or delay is None:
+                    error_type = ServerUnavailableError if call_error.code() in _UNAVAILABLE else InferenceClientError
+                    raise error_type(f"{call_error.code().name}: {call_error.details()}") from None
             time.sleep(delay)
         raise AssertionError
 

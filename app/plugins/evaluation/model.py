@@ -55,6 +55,23 @@ def parameters_for(
     Raises:
         EvaluationError: when one of `assignments` has another form.
     """
+    parameters = read_assignments(assignments)
+    match dataset.tasks[0].returns:
+        case "texts":
+            return parameters
+        case "classes":
+            return {"action": "predict_proba", **parameters}
+        case _:
+            threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
+            return {"score_threshold": threshold, "top_k": top_k, **parameters}
+
+
+def read_assignments(assignments: Sequence[str]) -> dict[str, object]:
+    """Return the parameters of ``name=value``, where value is JSON or else text.
+
+    Raises:
+        EvaluationError: when one has another form.
+    """
     parameters: dict[str, object] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -64,14 +81,7 @@ def parameters_for(
             parameters[name.strip()] = msgspec.json.decode(value)
         except msgspec.DecodeError:
             parameters[name.strip()] = value
-    match dataset.tasks[0].returns:
-        case "texts":
-            return parameters
-        case "classes":
-            return {"action": "predict_proba", **parameters}
-        case _:
-            threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
-            return {"score_threshold": threshold, "top_k": top_k, **parameters}
+    return parameters
 
 
 def local_model(
@@ -83,12 +93,17 @@ def local_model(
         ModelError: when there is no such model.
     """
     source = choose_model(options, name)
-    identity: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
     return EvaluatedModel(
         label=f"{source.name} {source.version}".strip(),
-        identity={**identity, "files": _files(source)},
+        identity=model_identity(source, parameters),
         open_predictor=lambda: nullcontext(local_predictor(source, parameters, limits)),
     )
+
+
+def model_identity(source: ModelSource, parameters: Mapping[str, object]) -> Mapping[str, object]:
+    """Return everything that the predictions of a local model depend on."""
+    identity = {"model": source.name, "version": source.version, "parameters": parameters}
+    return {**identity, "files": _files(source)}
 
 
 def served_model(
@@ -99,8 +114,10 @@ def served_model(
     headers: Mapping[str, str],
     timeout: float,
     tls: TlsOptions,
+    *,
+    persistent: bool = False,
 ) -> EvaluatedModel:
-    """Return the model behind a URL.
+    """Return the model behind a URL. A persistent client waits for minutes if the server is busy or restarts.
 
     Raises:
         EvaluationError: when the URL, protocol and name do not fit together.
@@ -127,13 +144,15 @@ def served_model(
     def open_client() -> Generator[InferenceClient]:
         if over_http:
             with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
-                yield HttpInferenceClient(client, url, protocol, name or "", parameters)
+                yield HttpInferenceClient(client, url, protocol, name or "", parameters, persistent=persistent)
         else:
             from app.plugins.evaluation.grpc_client import open_grpc_client
 
             credentials = tls.credentials() if url.startswith("grpcs://") else None
             address = url.partition("://")[2] or url
-            with open_grpc_client(address, protocol, name or "", parameters, timeout, headers, credentials) as predict:
+            with open_grpc_client(
+                address, protocol, name or "", parameters, timeout, headers, credentials, persistent=persistent
+            ) as predict:
                 yield predict
 
     return EvaluatedModel(

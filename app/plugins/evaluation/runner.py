@@ -15,6 +15,7 @@ from threading import Event, Lock, Thread
 import msgspec
 
 from app.plugins.evaluation.dataset import EvaluationError, Item
+from tasks.inference.error import ErrorKind
 
 Records = Sequence[Mapping[str, object]]
 
@@ -105,6 +106,14 @@ def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Gener
 
 class InferenceClientError(Exception):
     """One item was not answered, with the reason."""
+
+    def __init__(self, reason: str, kind: ErrorKind = ErrorKind.MODEL_FAILED) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class ServerUnavailableError(InferenceClientError):
+    """No item would be answered now: the server is unreachable or busy, refuses the client, or lacks the model."""
 
 
 @dataclass(slots=True)
