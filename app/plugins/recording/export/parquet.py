@@ -64,10 +64,14 @@ def write_parquet(batches: Batches, file: BinaryIO) -> Exported:
     written = 0
     with _parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for batch in batches:
-            rows = [_row(inference) for inference in batch]
-            writer.write_batch(_arrow.RecordBatch.from_pylist(rows, SCHEMA))
+            writer.write_batch(to_arrow(batch))
             written += len(batch)
     return Exported(written=written)
+
+
+def to_arrow(inferences: Sequence[RecordedInference]) -> Any:
+    """Return inferences as a ``pyarrow.RecordBatch`` of `SCHEMA`."""
+    return _arrow.RecordBatch.from_pylist([_row(inference) for inference in inferences], SCHEMA)
 
 
 def read_parquet(file: Path) -> Sequence[RecordedInference]:

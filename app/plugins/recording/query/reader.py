@@ -28,6 +28,7 @@ from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
 _BATCH_SIZE = 500
+_PARTS = "part-*.parquet"
 
 _DIALECTS = {
     "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "TEXT"},
@@ -151,10 +152,11 @@ class RecordingReader:
 
 
 def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
-    """Open a store, or a file that ``charioteer inferences --to`` wrote as JSONL or Parquet.
+    """Open a store, a file that ``charioteer inferences --to`` wrote as JSONL or Parquet, or a folder of such Parquet.
 
     Args:
-        source: the address of a store, or a file that ends in ``.jsonl``, ``.ndjson`` or ``.parquet``.
+        source: the address of a store, a file that ends in ``.jsonl``, ``.ndjson`` or ``.parquet``, or a folder as
+            `is_folder_of_parts` describes it.
         images: the folder of stored images, if there is one.
 
     Raises:
@@ -163,23 +165,32 @@ def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
     """
     file = Path(source)
     read = _READERS.get(file.suffix.lower())
-    if read is None or not file.is_file():
+    if is_folder_of_parts(source):
+        batches = map(_read_parquet, sorted(file.glob(_PARTS)))
+    elif read is None or not file.is_file():
         return RecordingReader(parse_dsn(source), images)
-    # An export begins with the newest inference, a store with the oldest. Exports may overlap in a joined file.
-    inferences = list({inference.id: inference for inference in reversed(read(file))}.values())
+    else:
+        # An export begins with the newest inference, a store with the oldest. Exports may overlap in a joined file.
+        batches = iter([list({inference.id: inference for inference in reversed(read(file))}.values())])
     folder = tempfile.mkdtemp(prefix="charioteer-")
     store = SqliteStore(Path(folder) / "recordings.db")
     store.open()
     reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
     weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
     try:
-        for start in range(0, len(inferences), _BATCH_SIZE):
-            store.write([to_rows(inference) for inference in inferences[start : start + _BATCH_SIZE]])
+        for inferences in batches:
+            for start in range(0, len(inferences), _BATCH_SIZE):
+                store.write([to_rows(inference) for inference in inferences[start : start + _BATCH_SIZE]])
     except StoreError as error:
         raise SettingsError(f"{file} cannot be searched: {error}") from None
     finally:
         store.close()
     return reader
+
+
+def is_folder_of_parts(source: str) -> bool:
+    """Return whether `source` is a folder of inferences in files ``part-*.parquet``, the oldest first."""
+    return Path(source).is_dir() and next(Path(source).glob(_PARTS), None) is not None
 
 
 def _check_version(connection: Connection) -> None:
