@@ -35,6 +35,7 @@ EXTRA_OF_COMMAND: Mapping[str, str] = {
     "serve --record {postgres}": "postgres",
     "evaluate path/to/dataset --name detector": "evaluate",
     "inferences inferences.db --to found.parquet": "parquet",
+    "run fixtures/images --model path/to/model --to answers": "parquet",
     "check path/to/model --model-signing-key public.pem": "signatures",
     f"serve --jwks jwks.json --jwt-issuer {ISSUER} --jwt-audience {AUDIENCE}": "jwt",
     "serve --otlp-endpoint {collector}": "otel",

@@ -8,6 +8,8 @@ from tests.installed.environments import linked_environment
 from tests.support.servers.server_process import ROOT
 
 MISSING_PACKAGE: Mapping[str, str] = {
+    "app.plugins.bulk_run.job": "pyarrow",
+    "app.plugins.bulk_run.parts": "pyarrow",
     "app.plugins.ray.ingress": "ray",
     "app.plugins.ray.remote": "ray",
     "app.plugins.ray.replica": "ray",

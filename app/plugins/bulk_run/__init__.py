@@ -1,0 +1,18 @@
+"""A model on many images, in one command that can be resumed."""
+
+from app.core.hooks import Command, Plugin
+
+plugin = Plugin(
+    api=1,
+    name="bulk_run",
+    summary="A model on many images, in one command that can be resumed.",
+    requires=("evaluation", "recording"),
+    extra="parquet",
+    commands=(
+        Command(
+            name="run",
+            run="app.plugins.bulk_run.command:run",
+            help="Run a model on many images, and write its answers as Parquet.",
+        ),
+    ),
+)

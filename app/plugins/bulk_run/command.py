@@ -1,0 +1,153 @@
+"""``charioteer run``."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile, NonNegativeFloat, PositiveInt
+from cyclopts.validators import Number
+
+from app import __version__
+from app.core.cli.client_options import CredentialsError, TlsOptions, read_headers
+from app.core.cli.interruption import exit_interrupted
+from app.core.cli.model_options import takes_models
+from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
+from app.core.engine.error_text import needs_extra
+from app.core.server.process_setup import configure_process
+from app.core.settings.images import ImageSettings, image_limits
+from app.core.settings.model import ModelError
+from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.bulk_run.source import Source, SourceImage
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.model import read_assignments, served_model
+from app.plugins.evaluation.runner import InferenceClientError
+from tasks.inference.error import InferenceError
+
+_PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
+_REQUESTS = 8
+_REPORT_SECONDS = 60.0
+
+
+@takes_models
+def run(
+    source: str,
+    *,
+    to: Path,
+    name: str | None = None,
+    url: str | None = None,
+    protocol: str = _PROTOCOL,
+    header: list[str] | None = None,
+    header_file: ExistingFile | None = None,
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = _TIMEOUT_S,
+    tls: TlsOptions = TlsOptions(),  # noqa: B008
+    candidate_labels: list[str] | None = None,
+    parameter: list[str] | None = None,
+    batch: PositiveInt | None = None,
+    concurrency: PositiveInt | None = None,
+    limit: PositiveInt | None = None,
+    sample: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+    ray: str | None = None,
+    num_gpus: NonNegativeFloat | None = None,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+    image_settings: ImageSettings = ImageSettings(),  # noqa: B008
+) -> None:
+    """Run a model on many images, and write its answers as Parquet.
+
+    The same command continues a run that was interrupted or killed. An image that has no answer gets a row with the
+    reason. Exits with 0 if all images have rows, with 2 if the run stopped, and with 130 when it was interrupted.
+
+    Args:
+        source: Folder, glob, manifest (.jsonl, .parquet), .tar of WebDataset, or a URL of these, such as s3://.
+        to: Folder for the results, or one file that ends in .parquet.
+        name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
+        url: Use the model of this server instead of a local one; host:port for gRPC.
+        protocol: Protocol of the server, as for evaluate.
+        header: Header for authentication or routing, such as "X-Tenant: a".
+        header_file: File of such headers, one a line, to keep keys out of the process list.
+        timeout: Seconds to wait for a response of the server.
+        tls: TLS files.
+        candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
+        parameter: Extra parameter of every image, "name=value"; may be repeated.
+        batch: Images in one call of a local model; 1 by default.
+        concurrency: Threads of a local model, one for each core by default; parallel requests with --url, 8 by default;
+            workers with --ray, 2 by default.
+        limit: Only this many images, the first ones.
+        sample: Only this fraction of the images, a random choice that is the same in every run.
+        fresh: Discard earlier results in --to.
+        ray: Run on this Ray cluster: its address, auto for that of this machine, or local to start one.
+        num_gpus: GPUs of each worker of --ray; none by default.
+        options: Which models. --score-threshold is the score threshold of requests.
+        image_settings: Limits on the images of a local model.
+    """
+    with needs_extra("charioteer run", "parquet", SettingsError):
+        from app.plugins.bulk_run.job import local_job, served_job
+        from app.plugins.bulk_run.parts import Parts
+    try:
+        client = {"--protocol": protocol != _PROTOCOL, "--header": header, "--header-file": header_file}
+        files = {"--ca": tls.ca, "--cert": tls.cert, "--key": tls.key, "--timeout": timeout != _TIMEOUT_S}
+        if url is None:
+            reject_unused("without --url, which names the server", {**client, **files})
+        else:
+            reject_unused("with --url, which names the server", {"--batch": batch, "--ray": ray})
+        if ray is None:
+            reject_unused("without --ray", {"--num-gpus": num_gpus})
+        images = Source(source)
+        parameters = read_assignments(parameter or ())
+        if candidate_labels:
+            parameters["candidate_labels"] = candidate_labels
+        configure_process()
+        if url is None:
+            job = local_job(options, name, parameters, image_limits(image_settings), concurrency, batch or 1)
+        else:
+            if options.score_threshold is not None:
+                parameters["score_threshold"] = options.score_threshold
+            headers = read_headers(header or (), header_file)
+            model = served_model(url, protocol, name, parameters, headers, timeout, tls, persistent=True)
+            job = served_job(model, protocol, name or "", parameters, concurrency or _REQUESTS)
+        parts = Parts(to, {"charioteer": __version__, "source": source, **job.identity}, fresh=fresh)
+        total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
+        if total == 0:
+            raise SettingsError(f"There are no images in {source}")
+        if parts.count:
+            error_console().print(f"{counted(parts.count, 'image')} were finished before")
+        with progress("Running", total) as bar, job.open() as answer:
+            unfinished = (image for image in _selected(images, sample, limit) if not parts.has(image))
+            parts.write(answer(unfinished), _reporter(bar, parts.count, total))
+        parts.complete()
+    except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
+        stop(error)
+    except InferenceClientError as error:
+        stop(f"{error}; the same command continues the run")
+    except KeyboardInterrupt:
+        exit_interrupted("interrupted; the same command continues the run")
+    error_console().print(f"Wrote {printable(to)}: {counted(parts.count, 'image')}, {parts.errors} without an answer")
+
+
+def _selected(images: Source, sample: float | None, limit: int | None) -> Iterator[SourceImage]:
+    """Return the first images of those whose digest is in the sample."""
+    bound = 1 << 64 if sample is None else round(sample * (1 << 64))
+    return islice((image for image in images if int(image.digest[:16], 16) < bound), limit)
+
+
+def _reporter(bar: Bar, done: int, total: int | None) -> Callable[[int], None]:
+    """Return a function that shows the number of finished images; without a terminal, as a line each minute."""
+    stderr, started = error_console(), time.monotonic()
+    bar.show(done, total)
+    shown = started
+
+    def report(count: int) -> None:
+        nonlocal shown
+        bar.show(count, total)
+        now = time.monotonic()
+        if stderr.is_terminal or now - shown < _REPORT_SECONDS:
+            return
+        shown = now
+        rate = (count - done) / (now - started)
+        left = "" if total is None or not rate else f", {(total - count) / rate / 60:.0f} minutes left"
+        stderr.print(f"{counted(count, 'image')}{'' if total is None else f' of {total:,}'}, {rate:.1f}/s{left}")
+
+    return report

@@ -1,0 +1,77 @@
+"""How a run answers its images: by a model in this process, on a server, or on a Ray cluster."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import msgspec
+
+from app.core.cli.inputs import choose_model
+from app.core.settings.server import ModelOptions, OperationSettings
+from app.plugins.bulk_run.parts import to_batches
+from app.plugins.bulk_run.pipeline import predict_all
+from app.plugins.bulk_run.predictors import LocalPredictor, ServedPredictor
+from app.plugins.bulk_run.source import SourceImage
+from app.plugins.evaluation.model import EvaluatedModel, model_identity
+from tasks.inference.limits import Limits
+
+Answer = Callable[[Iterable[SourceImage]], Iterator[Any]]
+"""Returns the rows of images as record batches of the recording's schema."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """How images are answered.
+
+    Attributes:
+        identity: everything that an answer depends on.
+        open: loads the model, or connects to it.
+    """
+
+    identity: Mapping[str, object]
+    open: Callable[[], AbstractContextManager[Answer]]
+
+
+def local_job(
+    options: ModelOptions,
+    name: str | None,
+    parameters: Mapping[str, object],
+    limits: Limits,
+    threads: int | None,
+    batch: int,
+) -> Job:
+    """Return a job for a model in this process.
+
+    Raises:
+        ModelError: when there is no such model.
+    """
+    source = choose_model(options, name)
+
+    @contextmanager
+    def opened() -> Generator[Answer]:
+        predict = LocalPredictor(source, parameters, limits)
+        count = threads or OperationSettings().worker_count
+        yield lambda images: to_batches(predict_all(images, predict, count, batch))
+
+    return Job(identity=local_identity(options, name, parameters), open=opened)
+
+
+def local_identity(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Mapping[str, object]:
+    """Return everything that the answers of the chosen model depend on.
+
+    Raises:
+        ModelError: when there is no such model.
+    """
+    identity = model_identity(choose_model(options, name), parameters)
+    return {**identity, "score threshold": options.score_threshold}
+
+
+def served_job(model: EvaluatedModel, protocol: str, name: str, parameters: Mapping[str, object], requests: int) -> Job:
+    """Return a job for a model on a server, with at most this number of requests in flight."""
+
+    @contextmanager
+    def opened() -> Generator[Answer]:
+        with model.open_predictor() as client:
+            predict = ServedPredictor(client, protocol, name, parameters)
+            yield lambda images: to_batches(predict_all(images, predict, requests, 1))
+
+    return Job(identity=model.identity, open=opened)

@@ -1,0 +1,165 @@
+"""The results of a run: a folder of Parquet files, each written in one step, so that a killed run can go on."""
+
+import fcntl
+import importlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.settings.files import replacing_file
+from app.core.settings.server import SettingsError
+from app.plugins.bulk_run.source import SourceImage
+from app.plugins.recording.export.parquet import to_arrow
+from app.plugins.recording.inference import RecordedInference
+
+# pyarrow has no type annotations.
+_arrow: Any = importlib.import_module("pyarrow")
+_parquet: Any = importlib.import_module("pyarrow.parquet")
+
+_HEADER = "run.json"
+_GROUP_ROWS = 64
+_GROUP_SECONDS = 1.0
+_MAX_ROWS = 10_000
+_MAX_BYTES = 64 << 20
+_MAX_SECONDS = 60.0
+"""A part ends at the first of these limits: they bound its memory, and the work that a killed run repeats."""
+
+
+class Parts:
+    """The finished parts of a run.
+
+    Args:
+        to: a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run.
+        header: everything that the results depend on.
+        fresh: whether to remove earlier results.
+
+    Attributes:
+        count: number of images in the finished parts.
+        errors: number of their rows that have no answer.
+
+    Raises:
+        SettingsError: when `to` holds the results of another run, or other files.
+    """
+
+    def __init__(self, to: Path, header: Mapping[str, object], *, fresh: bool) -> None:
+        self._file = to if to.suffix == ".parquet" and not to.is_dir() else None
+        self._folder = folder = to.with_name(f"{to.name}.parts") if self._file else to
+        if fresh:
+            self._remove()
+        encoded = msgspec.json.encode(header)
+        if self._file and self._file.exists():
+            raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
+        if not (folder / _HEADER).is_file():
+            if folder.exists() and any(folder.iterdir()):
+                raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing_file(folder / _HEADER) as file:
+                file.write(encoded)
+        elif differences := _differences((folder / _HEADER).read_bytes(), encoded):
+            raise SettingsError(
+                f"--to: {folder} has the results of a run with another {' and '.join(differences)}; "
+                "choose another folder, or remove them with --fresh"
+            )
+        self._lock = (folder / _HEADER).open("rb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"--to: another run writes to {folder} now") from None
+        for unfinished in folder.glob(".charioteer-*.part"):
+            unfinished.unlink()
+        self._finished = sorted(folder.glob("part-*.parquet"))
+        self._next = int(self._finished[-1].stem.removeprefix("part-")) + 1 if self._finished else 0
+        finished = [_parquet.read_table(part, columns=["id", "error"]) for part in self._finished]
+        ids = (_key(name) for table in finished for name in table.column("id").to_pylist())
+        self._done: NDArray[np.uint64] = np.sort(np.fromiter(ids, np.uint64))
+        self.count = len(self._done)
+        self.errors = sum(map(_errors, finished))
+
+    def has(self, image: SourceImage) -> bool:
+        """Return whether a finished part has the image."""
+        key = _key(image.digest)
+        index = int(np.searchsorted(self._done, key))
+        return index < len(self._done) and bool(self._done[index] == key)
+
+    def write(self, batches: Iterable[Any], finished: Callable[[int], None]) -> None:
+        """Write record batches as parts. Report the number of images so far after each batch.
+
+        After an exception of `batches`, such as Ctrl-C, the part that was begun is written too.
+        """
+        part: list[Any] = []
+        rows, size, started = 0, 0, time.monotonic()
+        try:
+            for batch in batches:
+                part.append(batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+                self.count += batch.num_rows
+                self.errors += _errors(batch)
+                if rows >= _MAX_ROWS or size >= _MAX_BYTES or time.monotonic() - started >= _MAX_SECONDS:
+                    self._write(part)
+                    part, rows, size, started = [], 0, 0, time.monotonic()
+                finished(self.count)
+        finally:
+            if part:
+                self._write(part)
+
+    def complete(self) -> None:
+        """Join the parts into the file, if `to` is one."""
+        if self._file is None:
+            return
+        with replacing_file(self._file) as file:
+            schema = _parquet.read_schema(self._finished[0])
+            with _parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+                for part in self._finished:
+                    writer.write_table(_parquet.read_table(part))
+        shutil.rmtree(self._folder)
+
+    def _write(self, batches: Sequence[Any]) -> None:
+        path = self._folder / f"part-{self._next:06}.parquet"
+        with replacing_file(path) as file:
+            _parquet.write_table(_arrow.Table.from_batches(batches), file, compression="zstd")
+        self._finished.append(path)
+        self._next += 1
+
+    def _remove(self) -> None:
+        """Remove earlier results, and nothing else."""
+        if (self._folder / _HEADER).is_file():
+            for path in (*self._folder.glob("part-*.parquet"), self._folder / _HEADER):
+                path.unlink()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def to_batches(results: Iterable[Sequence[RecordedInference]]) -> Iterator[Any]:
+    """Yield rows as record batches, of many rows because each batch costs as much as many rows."""
+    group: list[RecordedInference] = []
+    started = time.monotonic()
+    for rows in results:
+        group += rows
+        if len(group) >= _GROUP_ROWS or time.monotonic() - started >= _GROUP_SECONDS:
+            yield to_arrow(group)
+            group, started = [], time.monotonic()
+    if group:
+        yield to_arrow(group)
+
+
+def _errors(rows: Any) -> int:
+    """Return the number of rows of a table or a batch that have an error."""
+    return rows.num_rows - rows.column("error").null_count
+
+
+def _key(digest: str) -> np.uint64:
+    """Return 64 bits of a digest: of a billion images, two agree with a probability of 3 %."""
+    return np.uint64(int(digest[:16], 16))
+
+
+def _differences(earlier: bytes, now: bytes) -> Sequence[str]:
+    """Return the names of the values in which two headers differ."""
+    values: list[dict[str, object]] = [msgspec.json.decode(header, type=dict[str, Any]) for header in (earlier, now)]
+    names = dict.fromkeys([*values[0], *values[1]])
+    return [name for name in names if values[0].get(name) != values[1].get(name)]

@@ -1,0 +1,283 @@
+"""Find the images of a source: a folder, a glob, a manifest or tar files, on this machine or behind a URL of fsspec."""
+
+import glob
+import hashlib
+import importlib
+import math
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from datetime import date
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+import httpx
+import msgspec
+
+from app.core.cli.inputs import IMAGE_ENDINGS
+from app.core.engine.error_text import error_text, needs_extra
+from app.core.settings.server import SettingsError
+from app.plugins.recording.images import DIGEST
+from metadata.request import MetadataEntry
+
+_MANIFESTS = (".jsonl", ".ndjson", ".parquet")
+_IMAGE_KEYS = ("image", "path", "url", "uri", "file_name", "file")
+"""The column of a manifest with the image: the first of these that a row has."""
+_SHARD = ".tar"
+_WILDCARD = re.compile(r"[*?\[]")
+_ROWS = 4096
+_EXPECTED = "a folder, a glob, a manifest that ends in .jsonl or .parquet, a .tar file of WebDataset, or a URL of these"
+
+
+class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An image of a source.
+
+    Attributes:
+        name: its name, unique in the source.
+        location: its path or URL, or its content.
+        metadata: what the source says about it.
+        error: why the source has no image here; empty if it has one.
+    """
+
+    name: str
+    location: str | bytes = b""
+    metadata: tuple[MetadataEntry, ...] = ()
+    error: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The digest of the name, 128 bits in hexadecimal, which identifies the image in the results."""
+        return hashlib.blake2b(self.name.encode(), digest_size=16).hexdigest()
+
+    def read(self) -> bytes:
+        """Return the encoded image.
+
+        Raises:
+            OSError: with the reason for the user.
+        """
+        if self.error:
+            raise OSError(self.error)
+        if isinstance(self.location, bytes):
+            return self.location
+        try:
+            return _read(self.location)
+        except OSError as error:
+            raise OSError(f"{self.name} cannot be read: {error.strerror or error_text(error)}") from None
+        except Exception as error:  # noqa: BLE001  each filesystem of fsspec raises its own types
+            raise OSError(f"{self.name} cannot be read: {error_text(error)}") from None
+
+
+class Source:
+    """The images of a source, in the same order each time.
+
+    Only the names of one folder are in memory, or those of the whole source if it is a URL or glob.
+
+    Args:
+        text: the source, as the user names it.
+
+    Attributes:
+        countable: whether the images can be counted quickly. Those in tar files can not.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text.removesuffix("/") if len(text) > 1 else text
+        self._remote = "://" in text
+        self.countable = not text.endswith(_SHARD)
+        if not self._remote and not _WILDCARD.search(text) and not Path(text).exists():
+            raise SettingsError(f"{text}: there is no such file or folder; expected {_EXPECTED}")
+
+    def __iter__(self) -> Iterator[SourceImage]:
+        suffix = PurePosixPath(self._text).suffix.lower()
+        if suffix in _MANIFESTS and not Path(self._text).is_dir():
+            yield from _unique(_in_manifest(self._text, suffix))
+            return
+        for name, location in self._listed():
+            if location.endswith(_SHARD):
+                yield from _unique(_in_shard(name, location))
+            else:
+                yield SourceImage(name=_printable(name), location=location)
+
+    def _listed(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the location of each file."""
+        if self._remote:
+            yield from self._remote_files
+        elif _WILDCARD.search(self._text):
+            root = str(Path(_WILDCARD.split(self._text)[0] + "x").parent)
+            for path in sorted(glob.iglob(self._text, recursive=True)):  # noqa: PTH207  Path.glob takes no absolute pattern
+                if Path(path).is_file():
+                    yield os.path.relpath(path, root), path
+        elif Path(self._text).is_dir():
+            yield from _walk(self._text, "")
+        else:
+            yield Path(self._text).name, self._text
+
+    @cached_property
+    def _remote_files(self) -> list[tuple[str, str]]:
+        filesystem, root = _filesystem(self._text)
+        try:
+            if _WILDCARD.search(root):
+                paths = filesystem.glob(root)
+                root = _WILDCARD.split(root)[0].rpartition("/")[0]
+            elif filesystem.isfile(root):
+                paths, root = [root], root.rpartition("/")[0]
+            else:
+                paths = [path for path in filesystem.find(root) if _is_image(path)]
+        except Exception as error:  # noqa: BLE001  each filesystem of fsspec raises its own types
+            raise SettingsError(f"{self._text} cannot be listed: {error_text(error)}") from None
+        names = (path.removeprefix(root).lstrip("/") for path in sorted(paths))
+        return [(name, filesystem.unstrip_protocol(path)) for name, path in zip(names, sorted(paths), strict=True)]
+
+
+def _walk(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
+    with os.scandir(folder) as listed:
+        visible = (entry for entry in listed if not entry.name.startswith("."))
+        entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in visible)
+    for name, is_folder in entries:
+        path = f"{folder}/{name}"
+        if is_folder:
+            yield from _walk(path, f"{prefix}{name}/")
+        elif _is_image(name):
+            yield prefix + name, path
+
+
+def _is_image(path: str) -> bool:
+    """Return whether a name is that of an image, of a recorded image or of a tar file."""
+    name = path.rpartition("/")[2]
+    ending = PurePosixPath(name).suffix.lower()
+    return ending in IMAGE_ENDINGS or ending == _SHARD or DIGEST.fullmatch(name) is not None
+
+
+def _in_manifest(location: str, suffix: str) -> Iterator[SourceImage]:
+    """Yield the images of a manifest. Relative paths start at its folder."""
+    folder = location.rpartition("/")[0] if "/" in location else "."
+    rows = _parquet_rows(location) if suffix == ".parquet" else _json_rows(location)
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, str):
+            yield SourceImage(name=f"{_printable(location)}:{number}", error=row)
+            continue
+        key = next((key for key in _IMAGE_KEYS if isinstance(row.get(key), str)), None)
+        if key is None:
+            reason = f"row {number} names no image: expected a text in one of {', '.join(_IMAGE_KEYS)}"
+            yield SourceImage(name=f"{_printable(location)}:{number}", error=reason)
+            continue
+        name = str(row.pop(key))
+        path = name if "://" in name or name.startswith("/") else f"{folder}/{name}"
+        yield SourceImage(name=_printable(name), location=path, metadata=_entries(row))
+
+
+def _json_rows(location: str) -> Iterator[dict[str, Any] | str]:
+    with _open(location) as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    yield msgspec.json.decode(line, type=dict[str, Any])
+                except (RecursionError, ValueError) as error:
+                    yield f"line {number} is no JSON object: {error}"
+
+
+def _parquet_rows(location: str) -> Iterator[dict[str, Any]]:
+    with needs_extra("Parquet", "parquet", SettingsError):
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    with _open(location) as file:
+        for batch in parquet.ParquetFile(file).iter_batches(_ROWS):
+            yield from batch.to_pylist()
+
+
+def _in_shard(name: str, location: str) -> Iterator[SourceImage]:
+    """Yield the images of a tar file. Files with the same name up to the first dot belong together (WebDataset)."""
+    sample, images, metadata = "", list[tuple[str, bytes]](), dict[str, Any]()
+
+    def finished() -> Iterator[SourceImage]:
+        for member, data in images:
+            yield SourceImage(name=_printable(f"{name}/{member}"), location=data, metadata=_entries(metadata))
+
+    try:
+        # Read as a stream, because object stores seek slowly.
+        with _open(location) as file, tarfile.open(fileobj=file, mode="r|*") as archive:
+            for member in archive:
+                content = archive.extractfile(member)
+                if content is None:
+                    continue
+                folder, _, file_name = member.name.rpartition("/")
+                key, _, ending = file_name.partition(".")
+                if f"{folder}/{key}" != sample:
+                    yield from finished()
+                    sample, images, metadata = f"{folder}/{key}", [], {}
+                if f".{ending.rpartition('.')[2].lower()}" in IMAGE_ENDINGS:
+                    images.append((member.name, content.read()))
+                else:
+                    metadata |= _shard_values(ending, content.read())
+        yield from finished()
+    except (OSError, tarfile.TarError) as error:
+        yield from finished()
+        yield SourceImage(name=_printable(name), error=f"{name} cannot be read to its end: {error_text(error)}")
+
+
+def _shard_values(ending: str, data: bytes) -> Mapping[str, Any]:
+    """Return the values of a file beside an image: the fields of JSON, or a class or text under the file's ending."""
+    try:
+        if ending == "json":
+            return msgspec.json.decode(data, type=dict[str, Any])
+        return {ending: data.decode()} if ending in ("cls", "txt") else {}
+    except (RecursionError, ValueError):
+        return {}
+
+
+def _entries(row: Mapping[str, Any]) -> tuple[MetadataEntry, ...]:
+    """Return the scalars and objects of a row as metadata."""
+    entries: list[MetadataEntry] = []
+    for key, value in row.items():
+        if isinstance(value, bool):
+            entries.append(MetadataEntry(key, "str", str(value).lower()))
+        elif isinstance(value, date):
+            entries.append(MetadataEntry(key, "str", value.isoformat()))
+        elif isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+            entries.append(MetadataEntry(key, type(value).__name__, value))
+        elif isinstance(value, dict):
+            entries.append(MetadataEntry(key, "dict", cast("dict[str, Any]", value)))
+    return tuple(entries)
+
+
+def _unique(images: Iterator[SourceImage]) -> Iterator[SourceImage]:
+    """Yield the first image of each name."""
+    seen: set[int] = set()
+    for image in images:
+        key = int(image.digest[:16], 16)
+        if key not in seen:
+            seen.add(key)
+            yield image
+
+
+def _printable(name: str) -> str:
+    """Return a file name as Unicode text, which names on Linux need not be."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    """Return fsspec's filesystem for a URL, and the path in it."""
+    with needs_extra(url.partition("://")[0] + "://", "parquet", SettingsError):
+        fsspec: Any = importlib.import_module("fsspec.core")
+    try:
+        return fsspec.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise SettingsError(f"{url}: {error}") from None
+
+
+def _open(location: str) -> BinaryIO:
+    if "://" not in location:
+        return Path(location).open("rb")
+    filesystem, path = _filesystem(location)
+    return filesystem.open(path, "rb")
+
+
+def _read(location: str) -> bytes:
+    if "://" not in location:
+        return Path(location).read_bytes()
+    if location.startswith(("http://", "https://")):
+        response = httpx.get(location, follow_redirects=True, timeout=60)
+        response.raise_for_status()
+        return response.content
+    filesystem, path = _filesystem(location)
+    return filesystem.cat_file(path)
