@@ -15,4 +15,5 @@ plugin = Plugin(
             help="Run a model on many images, and write its answers as Parquet.",
         ),
     ),
+    public={"ray_map": "app.plugins.bulk_run.ray_map"},
 )

@@ -27,7 +27,7 @@ from app.plugins.evaluation.runner import InferenceClientError
 from tasks.inference.error import InferenceError
 
 _PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
-_REQUESTS = 8
+_REQUESTS, _RAY_WORKERS = 8, 2
 _REPORT_SECONDS = 60.0
 
 
@@ -100,7 +100,12 @@ def run(
         if candidate_labels:
             parameters["candidate_labels"] = candidate_labels
         configure_process()
-        if url is None:
+        if ray is not None:
+            with needs_extra("--ray", "ray", SettingsError):
+                from app.plugins.bulk_run.ray_job import ray_job
+            workers = concurrency or _RAY_WORKERS
+            job = ray_job(options, name, parameters, image_settings, batch or 1, ray, workers, num_gpus)
+        elif url is None:
             job = local_job(options, name, parameters, image_limits(image_settings), concurrency, batch or 1)
         else:
             if options.score_threshold is not None:

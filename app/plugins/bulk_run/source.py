@@ -36,13 +36,15 @@ class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: its name, unique in the source.
-        location: its path or URL, or its content.
+        location: its path or URL; empty with `data`.
+        data: the encoded image, of sources that are read as a whole.
         metadata: what the source says about it.
         error: why the source has no image here; empty if it has one.
     """
 
     name: str
-    location: str | bytes = b""
+    location: str = ""
+    data: bytes | None = None
     metadata: tuple[MetadataEntry, ...] = ()
     error: str = ""
 
@@ -59,8 +61,8 @@ class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.error:
             raise OSError(self.error)
-        if isinstance(self.location, bytes):
-            return self.location
+        if self.data is not None:
+            return self.data
         try:
             return _read(self.location)
         except OSError as error:
@@ -164,7 +166,7 @@ def _in_manifest(location: str, suffix: str) -> Iterator[SourceImage]:
             continue
         name = str(row.pop(key))
         path = name if "://" in name or name.startswith("/") else f"{folder}/{name}"
-        yield SourceImage(name=_printable(name), location=path, metadata=_entries(row))
+        yield SourceImage(name=_printable(name), location=path, metadata=metadata_entries(row))
 
 
 def _json_rows(location: str) -> Iterator[dict[str, Any] | str]:
@@ -191,7 +193,7 @@ def _in_shard(name: str, location: str) -> Iterator[SourceImage]:
 
     def finished() -> Iterator[SourceImage]:
         for member, data in images:
-            yield SourceImage(name=_printable(f"{name}/{member}"), location=data, metadata=_entries(metadata))
+            yield SourceImage(name=_printable(f"{name}/{member}"), data=data, metadata=metadata_entries(metadata))
 
     try:
         # Read as a stream, because object stores seek slowly.
@@ -225,7 +227,7 @@ def _shard_values(ending: str, data: bytes) -> Mapping[str, Any]:
         return {}
 
 
-def _entries(row: Mapping[str, Any]) -> tuple[MetadataEntry, ...]:
+def metadata_entries(row: Mapping[str, Any]) -> tuple[MetadataEntry, ...]:
     """Return the scalars and objects of a row as metadata."""
     entries: list[MetadataEntry] = []
     for key, value in row.items():

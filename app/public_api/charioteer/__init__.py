@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares the
     from app.core.assembly.in_process import InProcessModel as InProcessModel
     from app.core.runtimes.onnxruntime.graph_model import GraphModel as GraphModel
     from app.core.settings.model import ModelError as ModelError
+    from app.plugins.bulk_run.ray_map import ray_map as ray_map
     from app.plugins.labeling.cvat import cvat_function as cvat_function
     from app.plugins.maite.models import as_maite as as_maite
     from app.plugins.ray.application import ray_application as ray_application

@@ -1,0 +1,87 @@
+"""A run on a Ray cluster: Ray Data distributes the images, restarts lost workers and repeats their batches."""
+
+import importlib
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from app.core.settings.images import ImageSettings
+from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.bulk_run.job import Answer, Job, local_identity
+from app.plugins.bulk_run.pipeline import batched
+from app.plugins.bulk_run.ray_map import worker_class
+from app.plugins.bulk_run.ray_worker import SOURCE_IMAGE, encode_image
+from app.plugins.bulk_run.source import SourceImage
+
+# The type checker's environment has no Ray, so its names are Any.
+_ray: Any = importlib.import_module("ray")
+_data: Any = importlib.import_module("ray.data")
+_arrow: Any = importlib.import_module("pyarrow")
+
+_BLOCK = 64
+"""Images in one task of Ray, which is repeated when its worker is lost."""
+
+
+def ray_job(
+    options: ModelOptions,
+    name: str | None,
+    parameters: Mapping[str, object],
+    images: ImageSettings,
+    batch: int,
+    address: str,
+    workers: int,
+    num_gpus: float | None,
+) -> Job:
+    """Return a job for workers on a Ray cluster, each with the model, which their machines have at the same path.
+
+    Raises:
+        ModelError: when there is no such model on this machine.
+    """
+    arguments = {
+        "options": _set(options),
+        "name": name,
+        "parameters": parameters,
+        "images": _set(images),
+        "batch": batch,
+        "threads": 2 if num_gpus else 1,
+    }
+
+    def answer(source_images: Iterable[SourceImage]) -> Iterator[Any]:
+        blocks = [
+            _arrow.table({SOURCE_IMAGE: _arrow.array(map(encode_image, block), _arrow.binary())})
+            for block in batched(source_images, _BLOCK)
+        ]
+        if not blocks:
+            return
+        dataset = _data.from_arrow(blocks).map_batches(
+            worker_class(arguments),
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=_data.ActorPoolStrategy(size=workers),
+            num_gpus=num_gpus,
+        )
+        for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield from table.to_batches()
+
+    @contextmanager
+    def opened() -> Generator[Answer]:
+        try:
+            _ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            _data.DataContext.get_current().enable_progress_bars = False
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
+            try:
+                yield answer
+            finally:
+                _ray.shutdown()
+        except (ConnectionError, _ray.exceptions.RayError) as error:
+            raise SettingsError(f"--ray {address}: {error}") from None
+
+    return Job(identity=local_identity(options, name, parameters), open=opened)
+
+
+def _set(options: Any) -> Mapping[str, Any]:
+    """Return the options that differ from their defaults."""
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {field.name: values[field.name] for field in fields(options) if values[field.name] != field.default}
