@@ -176,14 +176,17 @@ def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSou
     Raises:
         SettingsError: when options of `images` do not apply to `source`.
     """
-    if Path(source).is_dir():
+    from app.plugins.drift.source import is_image_folder
+
+    of_images = is_image_folder(source)
+    if of_images:
         filters = {"--since": images.since, "--until": images.until, "--recorded-model": images.recorded_model}
         filters |= {"--where": images.where, "--images": images.images}
         reject_unused("on a folder of images; it is for recordings", filters)
-    elif "://" in source or Path(source).is_file():
+    elif "://" in source or Path(source).exists():
         reject_unused("on recordings; use --recorded-model to choose a model", {"--name": images.name})
     by_environment = options.model is None and options.model_repository is None
-    if by_environment and (options.model_dir is None or not Path(source).is_dir()):
+    if by_environment and (options.model_dir is None or not of_images):
         return None
     from app.core.cli.inputs import choose_model
 

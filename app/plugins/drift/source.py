@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def measure_source(
     skipped = Counter[str]()
     with progress("Measuring images") as bar:
         try:
-            if Path(source).is_dir():
+            if is_image_folder(source):
                 return _measure_folder(source, options.limit, model, embedder, bar, skipped)
             if "://" not in source and not Path(source).exists():
                 raise DriftError(f"There is no folder or file {source}")
@@ -71,6 +72,13 @@ def measure_source(
         except DriftError as error:
             reasons = [f"{counted(count, 'image')} {reason}" for reason, count in skipped.items()]
             raise DriftError("; ".join([str(error), *reasons])) from None
+
+
+def is_image_folder(source: str) -> bool:
+    """Return whether a source is a folder of images, and not of recordings in Parquet."""
+    from app.plugins.recording.query.reader import is_folder_of_parts
+
+    return Path(source).is_dir() and not is_folder_of_parts(source)
 
 
 def _measure_folder(
@@ -130,7 +138,7 @@ def _measure_recordings(
 ) -> MeasuredImages:
     """Measure the images of recorded requests; their metadata is that of the client, and the model."""
     from app.plugins.recording.inference import RecordedInference
-    from app.plugins.recording.query.reader import open_recordings
+    from app.plugins.recording.query.reader import is_folder_of_parts, open_recordings
     from app.plugins.recording.row_converter import REDACTED
 
     query = InferenceQuery(
@@ -141,17 +149,23 @@ def _measure_recordings(
         where=options.where or (),
     )
     reader = open_recordings(source, options.images)
-    answered = list(chain.from_iterable(reader.batches(query, options.limit + 1)))
+    if is_folder_of_parts(source):
+        # They have no natural order in time, but digests of names as ids, so that the smallest are a random choice.
+        matches = chain.from_iterable(reader.batches(query))
+        answered, choice = nsmallest(options.limit + 1, matches, key=lambda inference: inference.id), "a random choice"
+    else:
+        answered, choice = list(chain.from_iterable(reader.batches(query, options.limit + 1))), "the newest"
     if len(answered) > options.limit:
         answered.pop()
-        skipped["taken, the newest, because there are more than --limit"] = options.limit
+        skipped[f"taken, {choice}, because there are more than --limit"] = options.limit
     inferences = {item.id: item for item in answered if item.image is not None and not item.explanation}
     if len(inferences) < len(answered):
         skipped["of no image, or explanations"] = len(answered) - len(inferences)
     if not inferences:
         model = f" of the model {options.recorded_model!r}" if options.recorded_model else ""
         raise DriftError(f"There are no recordings of answered image requests{model}")
-    task_type, *others = sorted({inference.task_type for inference in inferences.values()})
+    # Through a server, the task of an answer without objects is unknown.
+    task_type, *others = sorted({inference.task_type for inference in inferences.values()} - {""}) or [""]
     if others:
         names = ", ".join(sorted({inference.model for inference in inferences.values()}))
         tasks = ", ".join([task_type, *others])

@@ -15,6 +15,7 @@ from app.plugins.drift.baseline import Baseline, write_baseline
 from app.plugins.drift.command import drift
 from app.plugins.drift.measurement import BUNDLED
 from app.plugins.drift.service import load_embedder
+from app.plugins.recording.export.parquet import write_parquet
 from app.plugins.recording.inference import RecordedImage, RecordedInference
 from tests.support.data.drift_samples import sample
 
@@ -143,6 +144,24 @@ def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.Cap
     assert "40 images, 3 numbers, 0 of an embedding" in captured.out
     assert "1 image of no image, or explanations" in captured.err
     assert "40 images without their pixels" in captured.err
+
+
+def test_folder_of_parquet_parts_is_measured_as_recordings_by_a_random_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inferences = [recorded(number, "boats", "OBJECT_DETECTION") for number in range(50)]
+    # Through a server, the task of an answer without objects is unknown.
+    inferences[7] = msgspec.structs.replace(inferences[7], records=[], task_type="")
+    for part in range(2):
+        with (tmp_path / f"part-{part}.parquet").open("wb") as file:
+            write_parquet([inferences[part::2]], file)
+    assert run("baseline", tmp_path, "--out", tmp_path / "b.npz", "--limit", "40") == 0
+    captured = capsys.readouterr()
+    assert "Wrote" in captured.out
+    assert "40 images, 3 numbers" in captured.out
+    assert "taken, a random choice, because there are more than --limit" in captured.err
+    assert run("check", tmp_path / "b.npz", tmp_path) == 0
+    assert "No drift was found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("redacted", [{"label": "cat", "score": "[redacted]"}, {"label": "[redacted]", "score": 0.9}])
