@@ -49,6 +49,7 @@ def run(
     concurrency: PositiveInt | None = None,
     limit: PositiveInt | None = None,
     sample: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
+    part_size: PositiveInt = 10_000,
     fresh: Annotated[bool, Parameter(negative="")] = False,
     ray: str | None = None,
     num_gpus: NonNegativeFloat | None = None,
@@ -77,6 +78,7 @@ def run(
             workers with --ray, 2 by default.
         limit: Only this many images, the first ones.
         sample: Only this fraction of the images, a random choice that is the same in every run.
+        part_size: Maximum number of images in one file of the results.
         fresh: Discard earlier results in --to.
         ray: Run on this Ray cluster: its address, auto for that of this machine, or local to start one.
         num_gpus: GPUs of each worker of --ray; none by default.
@@ -85,7 +87,7 @@ def run(
     """
     with needs_extra("charioteer run", "parquet", SettingsError):
         from app.plugins.bulk_run.job import local_job, served_job
-        from app.plugins.bulk_run.parts import Parts
+        from app.plugins.bulk_run.parts import open_parts
     try:
         client = {"--protocol": protocol != _PROTOCOL, "--header": header, "--header-file": header_file}
         files = {"--ca": tls.ca, "--cert": tls.cert, "--key": tls.key, "--timeout": timeout != _TIMEOUT_S}
@@ -113,16 +115,17 @@ def run(
             headers = read_headers(header or (), header_file)
             model = served_model(url, protocol, name, parameters, headers, timeout, tls, persistent=True)
             job = served_job(model, protocol, name or "", parameters, concurrency or _REQUESTS)
-        parts = Parts(to, {"charioteer": __version__, "source": source, **job.identity}, fresh=fresh)
-        total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
-        if total == 0:
-            raise SettingsError(f"There are no images in {source}")
-        if parts.count:
-            error_console().print(f"{counted(parts.count, 'image')} were finished before")
-        with progress("Running", total) as bar, job.open() as answer:
-            unfinished = (image for image in _selected(images, sample, limit) if not parts.has(image))
-            parts.write(answer(unfinished), _reporter(bar, parts.count, total))
-        parts.complete()
+        results = {"charioteer": __version__, "source": source, **job.identity}
+        with open_parts(to, results, part_size, fresh=fresh) as parts:
+            total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
+            if total == 0:
+                raise SettingsError(f"There are no images in {source}")
+            if parts.count:
+                error_console().print(f"{counted(parts.count, 'image')} were finished before")
+            with progress("Running", total) as bar, job.open() as answer:
+                unfinished = (image for image in _selected(images, sample, limit) if not parts.has(image))
+                parts.write(answer(unfinished), _reporter(bar, parts.count, total))
+            parts.complete()
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(error)
     except InferenceClientError as error:

@@ -4,7 +4,8 @@ import fcntl
 import importlib
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
 from app.plugins.bulk_run.source import SourceImage
+from app.plugins.evaluation.runner import InferenceClientError
 from app.plugins.recording.export.parquet import to_arrow
 from app.plugins.recording.inference import RecordedInference
 
@@ -25,54 +27,23 @@ _parquet: Any = importlib.import_module("pyarrow.parquet")
 _HEADER = "run.json"
 _GROUP_ROWS = 64
 _GROUP_SECONDS = 1.0
-_MAX_ROWS = 10_000
 _MAX_BYTES = 64 << 20
 _MAX_SECONDS = 60.0
-"""A part ends at the first of these limits: they bound its memory, and the work that a killed run repeats."""
+"""A part ends at one of these limits at the latest: they bound its memory, and the work that a killed run repeats."""
 
 
 class Parts:
-    """The finished parts of a run.
-
-    Args:
-        to: a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run.
-        header: everything that the results depend on.
-        fresh: whether to remove earlier results.
+    """The parts of a run; `open_parts` returns them.
 
     Attributes:
         count: number of images in the finished parts.
         errors: number of their rows that have no answer.
-
-    Raises:
-        SettingsError: when `to` holds the results of another run, or other files.
     """
 
-    def __init__(self, to: Path, header: Mapping[str, object], *, fresh: bool) -> None:
-        self._file = to if to.suffix == ".parquet" and not to.is_dir() else None
-        self._folder = folder = to.with_name(f"{to.name}.parts") if self._file else to
-        if fresh:
-            self._remove()
-        encoded = msgspec.json.encode(header)
-        if self._file and self._file.exists():
-            raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
-        if not (folder / _HEADER).is_file():
-            if folder.exists() and any(folder.iterdir()):
-                raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
-            folder.mkdir(parents=True, exist_ok=True)
-            with replacing_file(folder / _HEADER) as file:
-                file.write(encoded)
-        elif differences := _differences((folder / _HEADER).read_bytes(), encoded):
-            raise SettingsError(
-                f"--to: {folder} has the results of a run with another {' and '.join(differences)}; "
-                "choose another folder, or remove them with --fresh"
-            )
-        self._lock = (folder / _HEADER).open("rb")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"--to: another run writes to {folder} now") from None
-        for unfinished in folder.glob(".charioteer-*.part"):
-            unfinished.unlink()
+    def __init__(self, folder: Path, file: Path | None, max_rows: int) -> None:
+        self._folder = folder
+        self._file = file
+        self._max_rows = max_rows
         self._finished = sorted(folder.glob("part-*.parquet"))
         self._next = int(self._finished[-1].stem.removeprefix("part-")) + 1 if self._finished else 0
         finished = [_parquet.read_table(part, columns=["id", "error"]) for part in self._finished]
@@ -80,6 +51,8 @@ class Parts:
         self._done: NDArray[np.uint64] = np.sort(np.fromiter(ids, np.uint64))
         self.count = len(self._done)
         self.errors = sum(map(_errors, finished))
+        self._part: list[Any] = []
+        self._part_started = time.monotonic()
 
     def has(self, image: SourceImage) -> bool:
         """Return whether a finished part has the image."""
@@ -92,21 +65,21 @@ class Parts:
 
         After an exception of `batches`, such as Ctrl-C, the part that was begun is written too.
         """
-        part: list[Any] = []
-        rows, size, started = 0, 0, time.monotonic()
         try:
             for batch in batches:
-                part.append(batch)
-                rows, size = rows + batch.num_rows, size + batch.nbytes
+                for start in range(0, batch.num_rows, self._max_rows):
+                    piece = batch.slice(start, self._max_rows)
+                    if self._rows() + piece.num_rows > self._max_rows:
+                        self._end_part()
+                    self._part.append(piece)
                 self.count += batch.num_rows
                 self.errors += _errors(batch)
-                if rows >= _MAX_ROWS or size >= _MAX_BYTES or time.monotonic() - started >= _MAX_SECONDS:
-                    self._write(part)
-                    part, rows, size, started = [], 0, 0, time.monotonic()
+                full = self._rows() == self._max_rows or sum(piece.nbytes for piece in self._part) >= _MAX_BYTES
+                if full or time.monotonic() - self._part_started >= _MAX_SECONDS:
+                    self._end_part()
                 finished(self.count)
         finally:
-            if part:
-                self._write(part)
+            self._end_part()
 
     def complete(self) -> None:
         """Join the parts into the file, if `to` is one."""
@@ -119,31 +92,85 @@ class Parts:
                     writer.write_table(_parquet.read_table(part))
         shutil.rmtree(self._folder)
 
-    def _write(self, batches: Sequence[Any]) -> None:
-        path = self._folder / f"part-{self._next:06}.parquet"
-        with replacing_file(path) as file:
-            _parquet.write_table(_arrow.Table.from_batches(batches), file, compression="zstd")
-        self._finished.append(path)
-        self._next += 1
+    def _rows(self) -> int:
+        return sum(piece.num_rows for piece in self._part)
 
-    def _remove(self) -> None:
-        """Remove earlier results, and nothing else."""
-        if (self._folder / _HEADER).is_file():
-            for path in (*self._folder.glob("part-*.parquet"), self._folder / _HEADER):
-                path.unlink()
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+    def _end_part(self) -> None:
+        """Write the part, if it has rows, and begin the next one."""
+        if self._part:
+            path = self._folder / f"part-{self._next:06}.parquet"
+            with replacing_file(path) as file:
+                _parquet.write_table(_arrow.Table.from_batches(self._part), file, compression="zstd")
+            self._finished.append(path)
+            self._next += 1
+        self._part, self._part_started = [], time.monotonic()
+
+
+@contextmanager
+def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: bool) -> Generator[Parts]:
+    """Open the parts of an earlier run, or create their folder. No other run can open them meanwhile.
+
+    Args:
+        to: a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run.
+        header: everything that the results depend on.
+        max_rows: number of images in a part.
+        fresh: whether to remove earlier results.
+
+    Raises:
+        SettingsError: when `to` holds the results of another run, or other files.
+    """
+    file = to if to.suffix == ".parquet" and not to.is_dir() else None
+    folder = to.with_name(f"{to.name}.parts") if file else to
+    if fresh:
+        _remove(folder, file)
+    if file and file.exists():
+        raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
+    encoded = msgspec.json.encode(header)
+    if not (folder / _HEADER).is_file():
+        if folder.exists() and any(folder.iterdir()):
+            raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing_file(folder / _HEADER) as new:
+            new.write(encoded)
+    elif differences := _differences((folder / _HEADER).read_bytes(), encoded):
+        raise SettingsError(
+            f"--to: {folder} has the results of a run with another {' and '.join(differences)}; "
+            "choose another folder, or remove them with --fresh"
+        )
+    with (folder / _HEADER).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"--to: another run writes to {folder} now") from None
+        for unfinished in folder.glob(".charioteer-*.part"):
+            unfinished.unlink()
+        yield Parts(folder, file, max_rows)
+
+
+def _remove(folder: Path, file: Path | None) -> None:
+    """Remove earlier results, and nothing else."""
+    if (folder / _HEADER).is_file():
+        for path in (*folder.glob("part-*.parquet"), folder / _HEADER):
+            path.unlink()
+    if file is not None:
+        file.unlink(missing_ok=True)
 
 
 def to_batches(results: Iterable[Sequence[RecordedInference]]) -> Iterator[Any]:
     """Yield rows as record batches, of many rows because each batch costs as much as many rows."""
     group: list[RecordedInference] = []
     started = time.monotonic()
-    for rows in results:
-        group += rows
-        if len(group) >= _GROUP_ROWS or time.monotonic() - started >= _GROUP_SECONDS:
+    try:
+        for rows in results:
+            group += rows
+            if len(group) >= _GROUP_ROWS or time.monotonic() - started >= _GROUP_SECONDS:
+                yield to_arrow(group)
+                group, started = [], time.monotonic()
+    except InferenceClientError:
+        # Keep the answers from before the server stopped answering.
+        if group:
             yield to_arrow(group)
-            group, started = [], time.monotonic()
+        raise
     if group:
         yield to_arrow(group)
 

@@ -1,0 +1,210 @@
+"""``charioteer run``, run as a user runs it."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from tests.support.command_line import charioteer
+from tests.support.polling import wait_until
+from tests.support.servers.server_process import ROOT
+
+IMAGES = ROOT / "fixtures" / "images"
+DETECTOR = ROOT / "fixtures" / "models" / "detector"
+DETECTION = {"label": "cat", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 24.0}
+
+
+def write_images(folder: Path, count: int) -> Path:
+    """Write images in two folders, and a file that is no image."""
+    for index in range(count):
+        (folder / str(index % 2)).mkdir(parents=True, exist_ok=True)
+        shutil.copy(IMAGES / "scene.jpg", folder / str(index % 2) / f"{index:03}.jpg")
+    (folder / "0" / "bad.jpg").write_bytes(b"bad")
+    return folder
+
+
+def run(source: object, to: Path, *arguments: object) -> tuple[int, str]:
+    """Run the command with the detector, and return its exit status and its messages."""
+    model = () if "--url" in arguments else ("--model", DETECTOR)
+    done = charioteer("run", str(source), "--to", to, *map(str, model), *map(str, arguments))
+    return done.returncode, done.stderr
+
+
+def rows(to: Path) -> dict[str, dict[str, Any]]:
+    """Return the rows of the results by file. Every image occurs once."""
+    files = sorted(to.glob("part-*.parquet")) if to.is_dir() else [to]
+    found = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+    by_name = {row["metadata"][0]["text"]: row for row in found}
+    assert len(by_name) == len(found)
+    return by_name
+
+
+def answers(to: Path) -> Mapping[str, object]:
+    """Return what two runs over the same images have in common."""
+    return {name: (row["id"], row["records"], row["message"], row["image_digest"]) for name, row in rows(to).items()}
+
+
+def test_every_image_has_a_row_and_errors_are_rows(tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images", 5)
+    status, messages = run(images, tmp_path / "out", "--batch", 3, "--part-size", 2, "--concurrency", 2)
+    assert (status, messages) == (0, f"Wrote {tmp_path / 'out'}: 6 images, 1 without an answer\n")
+    found = rows(tmp_path / "out")
+    assert list(found) == ["0/000.jpg", "0/002.jpg", "0/004.jpg", "0/bad.jpg", "1/001.jpg", "1/003.jpg"]
+    bad = found.pop("0/bad.jpg")
+    assert (bad["error"], bad["records"], bad["image_digest"]) == ("invalid_request", None, None)
+    assert "image" in bad["message"]
+    for row in found.values():
+        assert row["labels"][:2] == ["yellow circle", "purple star"]
+        assert (row["model"], row["version"], row["task_type"], row["error"]) == (
+            "detector",
+            "1",
+            "OBJECT_DETECTION",
+            None,
+        )
+        assert (row["image_width"], row["image_height"]) == (640, 480)
+    run(images, tmp_path / "out.parquet")
+    assert answers(tmp_path / "out.parquet") == answers(tmp_path / "out")
+    assert not (tmp_path / "out.parquet.parts").exists()
+    assert run(images, tmp_path / "out.parquet")[1].endswith("out.parquet is complete; --fresh replaces it\n")
+
+
+def test_second_run_answers_only_images_without_a_row(tmp_path: Path) -> None:
+    images, out = write_images(tmp_path / "images", 6), tmp_path / "out"
+    assert run(images, out, "--limit", 2)[0] == 0
+    before = rows(out)
+    (images / "0" / "001.jpg").write_bytes((IMAGES / "photo.jpg").read_bytes())
+    status, messages = run(images, out)
+    assert (status, messages.splitlines()[0]) == (0, "2 images were finished before")
+    after = rows(out)
+    assert len(after) == 8
+    assert {name: after[name] for name in before} == before
+    assert list(before) == ["0/000.jpg", "0/002.jpg"]
+
+
+def test_sample_is_the_same_in_every_run(tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images", 20)
+    for number in (1, 2):
+        assert run(images, tmp_path / f"{number}.parquet", "--sample", 0.5)[0] == 0
+    assert rows(tmp_path / "1.parquet").keys() == rows(tmp_path / "2.parquet").keys()
+    assert 3 < len(rows(tmp_path / "1.parquet")) < 18
+
+
+def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
+    images, out = write_images(tmp_path / "images", 2), tmp_path / "out"
+    assert run(images, out)[0] == 0
+    status, messages = run(images, out, "--parameter", "score_threshold=0.99")
+    assert status == 2
+    assert "has the results of a run with another parameters; choose another folder, or remove them with" in messages
+    assert run(images, out, "--parameter", "score_threshold=0.99", "--fresh")[0] == 0
+    assert all(len(row["labels"] or ()) == 0 for row in rows(out).values())
+    assert "Expected a new folder, or that of an earlier run" in run(images, images)[1]
+    assert "score_thresh" in run(images, tmp_path / "new", "--parameter", "score_thresh=1")[1]
+    assert run(images / "1" / "*.png", tmp_path / "none") == (
+        2,
+        f"charioteer: There are no images in {images}/1/*.png\n",
+    )
+
+
+@contextmanager
+def fake_server(status_of: Callable[[int, bytes], int]) -> Generator[str]:
+    """Yield the URL of a fake chariot-v2 server, whose status is `status_of` the number of a request and its body."""
+    lock, count = threading.Lock(), [0]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received = self.rfile.read(int(self.headers["content-length"]))
+            with lock:
+                count[0] += 1
+                status = status_of(count[0], received)
+            body = json.dumps({"output": [DETECTION]} if status == 200 else {"detail": "no"}).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images", 6)
+    bad = b'"YmFk"'
+    with fake_server(lambda number, body: 503 if number == 2 else 400 if bad in body else 200) as url:
+        arguments = ("--url", url, "--protocol", "chariot-v2", "--concurrency", 3, "--score-threshold", 0.25)
+        assert run(images, tmp_path / "out", *arguments)[0] == 0
+    found = rows(tmp_path / "out")
+    refused = found.pop("0/bad.jpg")
+    assert (refused["error"], refused["message"]) == ("invalid_request", "HTTP 400: no")
+    assert {row["records"] for row in found.values()} == {json.dumps([DETECTION], separators=(",", ":"))}
+    assert {(row["task_type"], row["parameters"], row["image_width"]) for row in found.values()} == {
+        ("OBJECT_DETECTION", '{"score_threshold":0.25}', 640)
+    }
+
+
+def test_server_that_refuses_the_client_stops_the_run_and_the_same_command_continues_it(tmp_path: Path) -> None:
+    images, out = write_images(tmp_path / "images", 6), tmp_path / "out"
+    refused = True
+
+    def status_of(number: int, _: bytes) -> int:
+        return 401 if refused and number > 3 else 200
+
+    with fake_server(status_of) as url:
+        arguments = ("--url", url, "--protocol", "chariot-v2", "--concurrency", 1)
+        status, messages = run(images, out, *arguments)
+        assert (status, messages) == (2, "charioteer: HTTP 401: no; the same command continues the run\n")
+        refused = False
+        assert run(images, out, *arguments)[1].splitlines()[0] == "3 images were finished before"
+    assert len(rows(out)) == 7
+
+
+def test_evaluate_and_inferences_read_the_results(tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images", 4)
+    shutil.copy(IMAGES / "photo.jpg", images / "photo.jpg")
+    assert run(images, tmp_path / "out", "--part-size", 3)[0] == 0
+    out = tmp_path / "out"
+    done = charioteer("evaluate", IMAGES / "coco.json", "--recorded", out, "--json", tmp_path / "report.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "report.json").read_bytes())["measured"] >= 1
+    done = charioteer("inferences", out, "--error", "any", "--json")
+    assert [row["metadata"][0]["value"] for row in json.loads(done.stdout)["inferences"]] == ["0/bad.jpg"]
+
+
+@pytest.mark.slow
+def test_run_that_is_killed_again_and_again_ends_with_the_result_of_an_undisturbed_one(tmp_path: Path) -> None:
+    images, out = write_images(tmp_path / "images", 250), tmp_path / "out"
+    command = [sys.executable, "-m", "charioteer", "run", images, "--model", DETECTOR, "--to", out, "--part-size", "10"]
+
+    def parts() -> int:
+        return len(list(out.glob("part-*")))
+
+    for _ in range(3):
+        finished = parts()
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+        wait_until(lambda finished=finished: parts() > finished)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    assert run(images, out)[0] == 0
+    assert run(images, tmp_path / "undisturbed")[0] == 0
+    assert answers(out) == answers(tmp_path / "undisturbed")
+    assert len(answers(out)) == 251
