@@ -9,7 +9,7 @@ import pytest
 
 from app.plugins.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.plugins.evaluation.dataset import Item
-from app.plugins.evaluation.runner import InferenceClientError
+from app.plugins.evaluation.runner import InferenceClientError, ServerUnavailableError
 from tests.support.data.evaluation_samples import item
 from tests.support.servers.server_process import ROOT
 
@@ -158,3 +158,28 @@ def test_server_timeout_raises_an_error() -> None:
         pytest.raises(InferenceClientError, match="infer: ReadTimeout"),
     ):
         HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")
+
+
+def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+    monkeypatch.setattr("time.sleep", delays.append)
+    waits = ["", "7", "1000", "Fri, 31 Dec 1999 23:59:59 GMT"]
+    responses = [httpx.Response(503, headers={"Retry-After": wait}) for wait in waits]
+    responses.append(httpx.Response(200, content=json.dumps({"output": FOUND}).encode()))
+    with httpx.Client(transport=httpx.MockTransport(lambda _: responses.pop(0))) as client:
+        assert HttpInferenceClient(client, "http://engine", "chariot-v2", "m", {})(item(), b"image") == FOUND
+    assert delays == [0.2, 7.0, 60.0, 1.6]
+
+
+def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+    monkeypatch.setattr("time.sleep", delays.append)
+
+    def respond(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with httpx.Client(transport=httpx.MockTransport(respond)) as client:
+        asker = HttpInferenceClient(client, "http://engine", "chariot-v2", "m", {}, persistent=True)
+        with pytest.raises(ServerUnavailableError, match="refused"):
+            asker(item(), b"image")
+    assert 290 < sum(delays) < 310
