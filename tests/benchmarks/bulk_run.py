@@ -162,7 +162,8 @@ def ray_pipeline(model: Path, images: Path, output: Path) -> None:
         resized = cv2.resize(row["image"], (side, side))
         return {"path": row["path"], "image": resized.transpose(2, 0, 1).astype(np.float32) / 255}
 
-    ray.init(log_to_driver=False)
+    # With a CPU for each actor alone, none is left for the tasks that read images.
+    ray.init(num_cpus=2 * len(os.sched_getaffinity(0)), log_to_driver=False)
     dataset = data.read_images(str(images), mode="RGB", include_paths=True).map(preprocess)
     dataset.map_batches(Predictor, batch_size=16, compute=data.ActorPoolStrategy(size=2)).write_parquet(str(output))
     ray.shutdown()

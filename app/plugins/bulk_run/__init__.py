@@ -1,6 +1,6 @@
 """A model on many images, in one command that can be resumed."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
@@ -15,5 +15,6 @@ plugin = Plugin(
             help="Run a model on many images, and write its answers as Parquet.",
         ),
     ),
+    extends={"drift.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES")},
     public={"ray_map": "app.plugins.bulk_run.ray_map"},
 )

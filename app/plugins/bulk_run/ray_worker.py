@@ -72,7 +72,7 @@ def _image(row: dict[str, Any]) -> SourceImage:
     data, path = row.pop("bytes", None), row.pop("path", None)
     if data is None and path is None:
         raise SettingsError(f"ray_map: Expected a column bytes or path, got {', '.join(row) or 'no column'}")
-    name = hashlib.sha256(data).hexdigest() if path is None else str(path)
+    name = hashlib.sha256(data).hexdigest() if path is None and data is not None else str(path)
     # NumPy's numbers and texts are no metadata.
     plain = {key: value.item() if hasattr(value, "item") else value for key, value in row.items()}
     return SourceImage(name=name, location=name, data=data, metadata=metadata_entries(plain))

@@ -25,6 +25,9 @@ from metadata.request import MetadataEntry
 _MANIFESTS = (".jsonl", ".ndjson", ".parquet")
 _IMAGE_KEYS = ("image", "path", "url", "uri", "file_name", "file")
 """The column of a manifest with the image: the first of these that a row has."""
+_RECORDED = "protocol"
+"""A column of every recording."""
+_STORES = ("sqlite", "postgresql", "postgres", "postgresql+asyncpg")
 _SHARD = ".tar"
 _WILDCARD = re.compile(r"[*?\[]")
 _ROWS = 4096
@@ -91,9 +94,8 @@ class Source:
             raise SettingsError(f"{text}: there is no such file or folder; expected {_EXPECTED}")
 
     def __iter__(self) -> Iterator[SourceImage]:
-        suffix = PurePosixPath(self._text).suffix.lower()
-        if suffix in _MANIFESTS and not Path(self._text).is_dir():
-            yield from _unique(_in_manifest(self._text, suffix))
+        if self._text.endswith(_MANIFESTS) and not Path(self._text).is_dir():
+            yield from _unique(_in_manifest(self._text))
             return
         for name, location in self._listed():
             if location.endswith(_SHARD):
@@ -132,6 +134,21 @@ class Source:
         return [(name, filesystem.unstrip_protocol(path)) for name, path in zip(names, sorted(paths), strict=True)]
 
 
+def open_images(text: str) -> Source | None:
+    """Return the images that a command names beside folders and recordings; None for recordings and other files."""
+    scheme = text.partition("://")[0] if "://" in text else ""
+    if scheme in _STORES or not (scheme or _WILDCARD.search(text) or Path(text).is_file()):
+        return None
+    if text.endswith(_MANIFESTS):
+        row = next(_rows(text), "")
+        is_manifest = not isinstance(row, str) and _RECORDED not in row and any(key in row for key in _IMAGE_KEYS)
+        return Source(text) if is_manifest else None
+    return Source(text) if scheme or text.endswith(_SHARD) or _WILDCARD.search(text) else None
+
+
+IMAGE_SOURCES = (open_images,)
+
+
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
     with os.scandir(folder) as listed:
         visible = (entry for entry in listed if not entry.name.startswith("."))
@@ -151,11 +168,10 @@ def _is_image(path: str) -> bool:
     return ending in IMAGE_ENDINGS or ending == _SHARD or DIGEST.fullmatch(name) is not None
 
 
-def _in_manifest(location: str, suffix: str) -> Iterator[SourceImage]:
+def _in_manifest(location: str) -> Iterator[SourceImage]:
     """Yield the images of a manifest. Relative paths start at its folder."""
     folder = location.rpartition("/")[0] if "/" in location else "."
-    rows = _parquet_rows(location) if suffix == ".parquet" else _json_rows(location)
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(_rows(location), 1):
         if isinstance(row, str):
             yield SourceImage(name=f"{_printable(location)}:{number}", error=row)
             continue
@@ -167,6 +183,11 @@ def _in_manifest(location: str, suffix: str) -> Iterator[SourceImage]:
         name = str(row.pop(key))
         path = name if "://" in name or name.startswith("/") else f"{folder}/{name}"
         yield SourceImage(name=_printable(name), location=path, metadata=metadata_entries(row))
+
+
+def _rows(location: str) -> Iterator[dict[str, Any] | str]:
+    """Yield the rows of a manifest, or why a line is none."""
+    return _parquet_rows(location) if location.endswith(".parquet") else _json_rows(location)
 
 
 def _json_rows(location: str) -> Iterator[dict[str, Any] | str]:

@@ -176,9 +176,9 @@ def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSou
     Raises:
         SettingsError: when options of `images` do not apply to `source`.
     """
-    from app.plugins.drift.source import is_image_folder
+    from app.plugins.drift.source import has_images
 
-    of_images = is_image_folder(source)
+    of_images = has_images(source)
     if of_images:
         filters = {"--since": images.since, "--until": images.until, "--recorded-model": images.recorded_model}
         filters |= {"--where": images.where, "--images": images.images}

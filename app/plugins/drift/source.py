@@ -1,21 +1,23 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 
 from app.core.cli.inputs import list_images, predict_records
 from app.core.cli.terminal import Bar, counted, progress
+from app.core.plugins import registry
 from app.core.settings.model import ModelSource
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
+from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.header import image_size
@@ -48,10 +50,10 @@ def measure_source(
     model: ModelSource | None,
     embedder: Embedder | None,
 ) -> MeasuredImages:
-    """Measure the images of a folder, or of recordings.
+    """Measure the images of a folder, of a source that another plugin reads, or of recordings.
 
     Args:
-        source: a folder, or a recording store (the value of --record).
+        source: a folder, a source of another plugin, or a recording store (the value of --record).
         options: which images to read.
         model: runs on the images of a folder, if given; recordings already hold predictions.
         embedder: computes embeddings, if given.
@@ -64,8 +66,8 @@ def measure_source(
     skipped = Counter[str]()
     with progress("Measuring images") as bar:
         try:
-            if is_image_folder(source):
-                return _measure_folder(source, options.limit, model, embedder, bar, skipped)
+            if has_images(source):
+                return _measure_files(source, options.limit, model, embedder, bar, skipped)
             if "://" not in source and not Path(source).exists():
                 raise DriftError(f"There is no folder or file {source}")
             return _measure_recordings(source, options, embedder, bar, skipped)
@@ -74,14 +76,75 @@ def measure_source(
             raise DriftError("; ".join([str(error), *reasons])) from None
 
 
-def is_image_folder(source: str) -> bool:
-    """Return whether a source is a folder of images, and not of recordings in Parquet."""
+class ImageFile(Protocol):
+    """An image of a source of another plugin. `digest` is that of its name; `read` may raise `OSError`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def metadata(self) -> Sequence[MetadataEntry]: ...
+
+    def read(self) -> bytes: ...
+
+
+class _File(msgspec.Struct, frozen=True):
+    name: str
+    read: Callable[[], bytes]
+    metadata: Mapping[str, str]
+
+
+def has_images(source: str) -> bool:
+    """Return whether a source has images, and no recordings."""
+    return _is_image_folder(source) or _other_images(source) is not None
+
+
+def _is_image_folder(source: str) -> bool:
     from app.plugins.recording.query.reader import is_folder_of_parts
 
     return Path(source).is_dir() and not is_folder_of_parts(source)
 
 
-def _measure_folder(
+def _other_images(source: str) -> Iterable[ImageFile] | None:
+    """Return the images of a source that another plugin reads (``drift.sources``); None if none does."""
+    opened = (open_images(source) for open_images in registry().extensions("drift.sources"))
+    return next((images for images in opened if images is not None), None)
+
+
+def _choose_files(source: str, max_images: int, skipped: Counter[str]) -> Sequence[_File]:
+    """Return the images of a source, or a random choice of them that is the same in every run."""
+    if not _is_image_folder(source):
+        digests: list[str] = []
+
+        def noted() -> Iterator[ImageFile]:
+            for image in _other_images(source) or ():
+                digests.append(image.digest)
+                yield image
+
+        # Digests are in random order.
+        chosen = nsmallest(max_images, noted(), key=lambda image: image.digest)
+        files, count = [_File(image.name, image.read, metadata_texts(image.metadata)) for image in chosen], len(digests)
+    else:
+        folder = Path(source)
+        paths = list_images(folder)
+        count = len(paths)
+        if count > max_images:
+            rows: list[int] = np.sort(np.random.default_rng(_SEED).choice(count, max_images, replace=False)).tolist()
+            paths = [paths[row] for row in rows]
+        names = [(path, path.relative_to(folder)) for path in paths]
+        files = [
+            _File(str(name), path.read_bytes, {"folder": str(name.parent)} if len(name.parts) > 1 else {})
+            for path, name in names
+        ]
+    if not files:
+        raise DriftError(f"There are no images in {source}")
+    if count > max_images:
+        skipped["left out, because there are more than --limit"] = count - max_images
+    return files
+
+
+def _measure_files(
     source: str,
     max_images: int,
     model: ModelSource | None,
@@ -89,24 +152,17 @@ def _measure_folder(
     bar: Bar,
     skipped: Counter[str],
 ) -> MeasuredImages:
-    """Measure the image files below a folder; their metadata is the path of their folder."""
+    """Measure image files; their metadata is the path of their folder, or what the source says about them."""
     from app.core.assembly.models import load
 
-    folder = Path(source)
-    files = list_images(folder)
-    if not files:
-        raise DriftError(f"There are no images in {folder}")
-    if len(files) > max_images:
-        rows: list[int] = np.sort(np.random.default_rng(_SEED).choice(len(files), max_images, replace=False)).tolist()
-        skipped["left out, because there are more than --limit"] = len(files) - max_images
-        files = [files[row] for row in rows]
+    files = _choose_files(source, max_images, skipped)
     servable = load(model) if model else None
 
     def samples() -> Iterator[DriftInput]:
         for file in files:
             bar.advance(total=len(files))
             try:
-                data = file.read_bytes()
+                data = file.read()
             except OSError:
                 skipped[_UNREADABLE] += 1
                 continue
@@ -117,16 +173,20 @@ def _measure_folder(
             except InferenceError as error:
                 skipped[f"without an answer of the model: {error}"] += 1
                 continue
-            relative_path = file.relative_to(folder)
             yield DriftInput(
-                id=str(relative_path),
+                id=file.name,
                 image=image,
                 records=None if records is None else [msgspec.structs.asdict(record) for record in records],
-                metadata={"folder": str(relative_path.parent)} if len(relative_path.parts) > 1 else {},
+                metadata=file.metadata,
             )
 
+    by_name = {file.name: file for file in files}
+
     def image_bytes(name: str) -> bytes | None:
-        return (folder / name).read_bytes() if (folder / name).is_file() else None
+        try:
+            return by_name[name].read()
+        except OSError:
+            return None
 
     task_type = servable.description.task_type if servable else ""
     sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)

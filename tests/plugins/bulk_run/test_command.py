@@ -1,5 +1,6 @@
 """``charioteer run``, run as a user runs it."""
 
+import importlib
 import json
 import shutil
 import signal
@@ -12,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
 import pytest
 
 from tests.support.command_line import charioteer
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT
 
+PARQUET: Any = importlib.import_module("pyarrow.parquet")
 IMAGES = ROOT / "fixtures" / "images"
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 DETECTION = {"label": "cat", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 24.0}
@@ -43,7 +44,7 @@ def run(source: object, to: Path, *arguments: object) -> tuple[int, str]:
 def rows(to: Path) -> dict[str, dict[str, Any]]:
     """Return the rows of the results by file. Every image occurs once."""
     files = sorted(to.glob("part-*.parquet")) if to.is_dir() else [to]
-    found = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+    found: list[dict[str, Any]] = [row for file in files for row in PARQUET.read_table(file).to_pylist()]
     by_name = {row["metadata"][0]["text"]: row for row in found}
     assert len(by_name) == len(found)
     return by_name

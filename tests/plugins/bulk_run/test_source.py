@@ -1,5 +1,6 @@
 """Images of every kind of source."""
 
+import importlib
 import io
 import json
 import os
@@ -8,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import fsspec
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from app.core.settings.server import SettingsError
-from app.plugins.bulk_run.source import Source
+from app.plugins.bulk_run.source import Source, open_images
+
+ARROW: Any = importlib.import_module("pyarrow")
+PARQUET: Any = importlib.import_module("pyarrow.parquet")
+FSSPEC: Any = importlib.import_module("fsspec")
 
 
 def names(source: object) -> list[str]:
@@ -67,9 +69,9 @@ def test_manifest_has_paths_beside_it_urls_and_metadata(tmp_path: Path) -> None:
     lines = tmp_path / "list.jsonl"
     lines.write_text("\n".join([*map(json.dumps, rows), "no JSON", ""]))
     table = tmp_path / "list.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(
-        {"image": pyarrow.string(), "url": pyarrow.string(), "camera": pyarrow.string(), "altitude": pyarrow.float64(),
-         "night": pyarrow.bool_(), "frame": pyarrow.int64()}
+    PARQUET.write_table(ARROW.Table.from_pylist(rows, ARROW.schema(
+        {"image": ARROW.string(), "url": ARROW.string(), "camera": ARROW.string(), "altitude": ARROW.float64(),
+         "night": ARROW.bool_(), "frame": ARROW.int64()}
     )), table)  # fmt: skip
     for manifest in (lines, table):
         first, second, *faulty = Source(str(manifest))
@@ -98,7 +100,7 @@ def test_tar_has_images_with_the_values_beside_them_and_an_error_at_its_damaged_
 
 
 def test_url_of_fsspec_is_a_folder_a_glob_a_manifest_or_a_tar(tmp_path: Path) -> None:
-    memory: Any = fsspec.filesystem("memory")
+    memory = FSSPEC.filesystem("memory")
     tar = write_tar(tmp_path / "s.tar", {"1.jpg": b"in tar"})
     contents = {"a/1.jpg": b"one", "a/b/2.jpg": b"two", "a/x.txt": b"", "list.jsonl": b'{"path": "a/1.jpg"}'}
     for name, content in {**contents, "s.tar": tar.read_bytes()}.items():
@@ -115,3 +117,13 @@ def test_source_that_does_not_exist_is_rejected_with_what_is_expected(tmp_path: 
         Source(str(tmp_path / "missing"))
     with pytest.raises(SettingsError, match=r"nothing://x/\*: "):
         names("nothing://x/*")
+
+
+def test_recordings_and_other_files_are_no_sources_of_images(tmp_path: Path) -> None:
+    manifest, recordings = tmp_path / "list.jsonl", tmp_path / "recorded.jsonl"
+    manifest.write_text('{"image": "1.jpg"}')
+    recordings.write_text('{"id": "1-0-0", "protocol": "run", "image": {}}')
+    for text in (recordings, tmp_path / "new.db", tmp_path / "new.jsonl", "sqlite:///a.db", "postgresql://a/b"):
+        assert open_images(str(text)) is None
+    for text in (manifest, tmp_path / "*.jpg", "s3://bucket/folder"):
+        assert open_images(str(text)) is not None

@@ -11,7 +11,7 @@ import msgspec
 import PIL.Image
 import pytest
 
-from app.plugins.drift.baseline import Baseline, write_baseline
+from app.plugins.drift.baseline import Baseline, read_baseline, write_baseline
 from app.plugins.drift.command import drift
 from app.plugins.drift.measurement import BUNDLED
 from app.plugins.drift.service import load_embedder
@@ -144,6 +144,25 @@ def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.Cap
     assert "40 images, 3 numbers, 0 of an embedding" in captured.out
     assert "1 image of no image, or explanations" in captured.err
     assert "40 images without their pixels" in captured.err
+
+
+def test_glob_and_manifest_are_measured_with_their_metadata(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = write_images(tmp_path / "images", WORLD.camera_images(1, 40))
+    files = sorted(path.relative_to(tmp_path) for path in images.rglob("*.png"))
+    manifest = tmp_path / "list.jsonl"
+    lines = [{"image": str(file), "camera": file.parent.name} for file in [*files, Path("missing.png")]]
+    manifest.write_text("\n".join(map(json.dumps, lines)))
+    assert run("baseline", manifest, "--out", tmp_path / "b.npz", "--no-embeddings") == 0
+    captured = capsys.readouterr()
+    assert "40 images, 14 numbers" in captured.out
+    assert "1 image not readable as images" in captured.err
+    assert {values["camera"] for values in read_baseline(tmp_path / "b.npz").sample.metadata} == {
+        path.name for path in images.iterdir()
+    }
+    assert run("check", tmp_path / "b.npz", images / "*" / "*.png", "--limit", "35") == 0
+    captured = capsys.readouterr()
+    assert "No drift was found" in captured.out
+    assert "5 images left out, because there are more than --limit" in captured.err
 
 
 def test_folder_of_parquet_parts_is_measured_as_recordings_by_a_random_choice(
