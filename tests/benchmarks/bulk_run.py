@@ -82,6 +82,7 @@ def measure(folder: Path, images: int, rounds: int, ray: str) -> Section:
             (cpu, seconds), (more_cpu, more_seconds) = (
                 cost(program, folder / str(count), folder / "output") for count in (_START, _START + images)
             )
+            print(f"{name}: {cpu:.1f} and {more_cpu:.1f} s of CPU, {seconds:.1f} and {more_seconds:.1f} s", flush=True)
             costs[name].append((1000 * (more_cpu - cpu) / images, images / (more_seconds - seconds)))
     floor = statistics.median(cpu for cpu, _ in costs["bare loop in threads"])
     rows = [

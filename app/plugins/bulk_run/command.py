@@ -116,10 +116,10 @@ def run(
             model = served_model(url, protocol, name, parameters, headers, timeout, tls, persistent=True)
             job = served_job(model, protocol, name or "", parameters, concurrency or _REQUESTS)
         results = {"charioteer": __version__, "source": source, **job.identity}
+        total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
+        if total == 0:
+            raise SettingsError(f"There are no images in {source}")
         with open_parts(to, results, part_size, fresh=fresh) as parts:
-            total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
-            if total == 0:
-                raise SettingsError(f"There are no images in {source}")
             if parts.count:
                 error_console().print(f"{counted(parts.count, 'image')} were finished before")
             with progress("Running", total) as bar, job.open() as answer:

@@ -81,20 +81,28 @@ class Source:
 
     Args:
         text: the source, as the user names it.
-
-    Attributes:
-        countable: whether the images can be counted quickly. Those in tar files can not.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text.removesuffix("/") if len(text) > 1 else text
         self._remote = "://" in text
-        self.countable = not text.endswith(_SHARD)
-        if not self._remote and not _WILDCARD.search(text) and not Path(text).exists():
+        exists = not self._remote and Path(text).exists()
+        # A name may contain brackets.
+        self._is_glob = bool(_WILDCARD.search(text)) and not exists
+        if not self._remote and not self._is_glob and not exists:
             raise SettingsError(f"{text}: there is no such file or folder; expected {_EXPECTED}")
 
+    @property
+    def countable(self) -> bool:
+        """Return whether the images can be counted without reading them, as those in tar files cannot."""
+        return self._is_manifest or not any(location.endswith(_SHARD) for _, location in self._listed())
+
+    @property
+    def _is_manifest(self) -> bool:
+        return self._text.endswith(_MANIFESTS) and not Path(self._text).is_dir()
+
     def __iter__(self) -> Iterator[SourceImage]:
-        if self._text.endswith(_MANIFESTS) and not Path(self._text).is_dir():
+        if self._is_manifest:
             yield from _unique(_in_manifest(self._text))
             return
         for name, location in self._listed():
@@ -107,7 +115,7 @@ class Source:
         """Yield the name and the location of each file."""
         if self._remote:
             yield from self._remote_files
-        elif _WILDCARD.search(self._text):
+        elif self._is_glob:
             root = str(Path(_WILDCARD.split(self._text)[0] + "x").parent)
             for path in sorted(glob.iglob(self._text, recursive=True)):  # noqa: PTH207  Path.glob takes no absolute pattern
                 if Path(path).is_file():

@@ -48,8 +48,10 @@ def test_folder_has_its_images_in_order_without_other_and_hidden_files(tmp_path:
 
 def test_glob_has_the_files_that_it_matches(tmp_path: Path) -> None:
     write_files(tmp_path, "a/1.jpg", "b/1.jpg", "b/c/2.jpg", "b/2.bin")
+    write_files(tmp_path, "c[d]/3.jpg")
+    assert names(f"{tmp_path}/c[d]") == ["3.jpg"]
     assert names(f"{tmp_path}/b/*") == ["1.jpg", "2.bin"]
-    assert names(f"{tmp_path}/**/*.jpg") == ["a/1.jpg", "b/1.jpg", "b/c/2.jpg"]
+    assert names(f"{tmp_path}/**/*.jpg") == ["a/1.jpg", "b/1.jpg", "b/c/2.jpg", "c[d]/3.jpg"]
 
 
 def test_file_name_that_is_no_unicode_is_read_and_has_a_printable_name(tmp_path: Path) -> None:
@@ -93,6 +95,7 @@ def test_tar_has_images_with_the_values_beside_them_and_an_error_at_its_damaged_
     assert (first.name, first.read(), second.name) == ("shard.tar/a/1.jpg", b"one", "shard.tar/a/2.png")
     assert {entry.key: entry.value for entry in first.metadata} == {"camera": "north", "cls": "7"}
     assert second.metadata == ()
+    assert not Source(str(tmp_path)).countable
     path.write_bytes(path.read_bytes()[:3000])
     *images, fault = Source(str(tmp_path))
     assert [image.name for image in images] == ["shard.tar/a/1.jpg"]
