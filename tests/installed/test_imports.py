@@ -10,7 +10,7 @@ from tests.support.servers.server_process import ROOT
 MISSING_PACKAGE: Mapping[str, str] = {
     "app.plugins.bulk_run.job": "pyarrow",
     "app.plugins.bulk_run.parts": "pyarrow",
-    "app.plugins.bulk_run.ray_job": "ray",
+    "app.plugins.bulk_run.ray_job": "pyarrow",
     "app.plugins.bulk_run.ray_worker": "pyarrow",
     "app.plugins.ray.ingress": "ray",
     "app.plugins.ray.remote": "ray",
