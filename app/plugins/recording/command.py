@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -41,6 +41,7 @@ def inferences(
     json: Annotated[bool, Parameter(negative="")] = False,
     to: Path | None = None,
     format: Format | None = None,  # noqa: A002
+    content: Annotated[Literal["records", "truth"], Parameter(name="--with")] = "records",
     images: Annotated[Path | None, Parameter(env_var="CHARIOTEER_RECORD_IMAGES")] = None,
 ) -> None:
     """Search recorded inferences, or export them.
@@ -57,6 +58,8 @@ def inferences(
         to: Export to this file: .parquet, .jsonl, .json for COCO, or .csv, which no command reads back; with --format
             yolo, to this new folder.
         format: Format of the export, if the file name does not show it.
+        content: What COCO and YOLO have as objects: the records of the answer, or the truth, for training. Without the
+            right records as its truth, an inference is left out.
         images: Folder of recorded images (--record-images), for --format yolo.
     """
     if to is not None and (json or id is not None or after is not None):
@@ -64,14 +67,20 @@ def inferences(
     if sql is not None and (query != _NO_FILTER or id is not None or after is not None):
         raise SettingsError("--sql cannot be combined with filters, --id or --after; put them into its WHERE")
     if to is None:
-        reject_unused("without --to, the file to export to", {"--format": format})
+        reject_unused("without --to, the file to export to", {"--format": format, "--with": content != "records"})
     if id is not None and (query != _NO_FILTER or limit is not None or after is not None):
         raise SettingsError("--id prints one inference and cannot be combined with filters, --limit or --after")
     reader = open_recordings(store)
     if id is not None:
         _print_one(reader, id)
     elif to is not None:
-        _export(reader.batches(query, limit) if sql is None else _chosen(reader, sql, limit), to, format, images)
+        export_format = format or format_of(to)
+        batches = reader.batches(query, limit) if sql is None else _chosen(reader, sql, limit)
+        if content == "truth":
+            if export_format not in _SKIPPED:
+                raise SettingsError("--with truth is for COCO and YOLO; the other formats always have the truth")
+            batches = map(_with_truth, batches)
+        _export(batches, to, export_format, images)
     elif sql is not None:
         _print_result(reader.sql(sql, limit), json=json)
     else:
@@ -97,6 +106,17 @@ def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Se
         found += len(batch)
     if found < len(ids):
         error_console().print(f"No inference has {counted(len(ids) - found, 'value')} of the column id")
+
+
+def _with_truth(batch: Sequence[RecordedInference]) -> Sequence[RecordedInference]:
+    """Replace the records by those of the truth, with a score of 1; by None without them, which are left out."""
+
+    def replaced(inference: RecordedInference) -> RecordedInference:
+        records = inference.truth.records if inference.truth and inference.truth.complete else None
+        scored = None if records is None else [{**record, "score": 1.0} for record in records]
+        return msgspec.structs.replace(inference, records=scored)
+
+    return [replaced(inference) for inference in batch]
 
 
 def _print_result(result: SqlResult, *, json: bool) -> None:
@@ -158,8 +178,9 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Format | None, images: Path | None) -> None:
-    export_format = name or format_of(to)
+def _export(
+    batches: Iterable[Sequence[RecordedInference]], to: Path, export_format: Format, images: Path | None
+) -> None:
     stderr = error_console()
     with stderr.status("Exporting ...") as status:
         result = export(

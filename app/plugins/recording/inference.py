@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -36,6 +36,30 @@ class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = False
 
 
+class Truth(msgspec.Struct, frozen=True, kw_only=True):
+    """The truth of one inference: the right answer, or only whether its answer was right.
+
+    Attributes:
+        verdict: whether the answer was right.
+        records: the right answer, in the form of the inference's records, without scores; None for a verdict alone.
+        complete: whether `records` has every object of the image.
+        source: what it comes from, such as ``api`` or ``coco``.
+        author: the client that wrote it; empty without authentication.
+        comment: a remark for people.
+        time: when it was written, in microseconds since 1970 (UTC).
+        revision: 1 for the first truth of an inference; each correction has the next number.
+    """
+
+    verdict: Literal["right", "wrong"]
+    records: Sequence[Mapping[str, object]] | None = None
+    complete: bool = False
+    source: str = ""
+    author: str = ""
+    comment: str = ""
+    time: _Time = 0
+    revision: _Count = 1
+
+
 class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     """One sample of one request with its answer, or a rejected request.
 
@@ -59,6 +83,9 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
         error: the `ErrorKind` value of the error, None for an answer.
         message: the error message that the client received.
         explanation: whether the client requested an explanation.
+        reason: the name of the rule that selected it; None for the random sample (``--record-sample``).
+        probability: the probability, 0..1, with which requests like this one are recorded; None if it is unknown.
+        truth: its truth, if it has one.
     """
 
     id: str
@@ -79,6 +106,9 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     message: str = ""
     explanation: bool = False
+    reason: str | None = None
+    probability: float | None = None
+    truth: Truth | None = None
 
 
 def check_numbers(inference: RecordedInference) -> RecordedInference:
@@ -90,10 +120,12 @@ def check_numbers(inference: RecordedInference) -> RecordedInference:
     for index, entry in enumerate(inference.metadata):
         if isinstance(entry.value, float) and not math.isfinite(entry.value):
             raise ValueError(f"Expected a finite number - at `$.metadata[{index}].value`")
-    for index, record in enumerate(inference.records or ()):
-        for name, value in record.items():
-            if isinstance(value, int | float) and abs(value) > _MAX_NUMBER:
-                raise ValueError(f"Expected a number within {_MAX_NUMBER:g} of 0 - at `$.records[{index}].{name}`")
+    truth = inference.truth.records if inference.truth else None
+    for field, records in (("records", inference.records), ("truth.records", truth)):
+        for index, record in enumerate(records or ()):
+            for name, value in record.items():
+                if isinstance(value, int | float) and abs(value) > _MAX_NUMBER:
+                    raise ValueError(f"Expected a number within {_MAX_NUMBER:g} of 0 - at `$.{field}[{index}].{name}`")
     return inference
 
 

@@ -1,12 +1,13 @@
 """Record the inferences of the engine."""
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from app.core.engine.request_context import RequestContext
 from app.plugins.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
-from app.plugins.recording.row_converter import RowConverter
+from app.plugins.recording.row_converter import RowConverter, Selection
 from app.plugins.recording.writer import Writer
 
 _logger = logging.getLogger(__name__)
@@ -18,6 +19,16 @@ def is_sampled(event_id: str, fraction: float) -> bool:
     return int(event_id[-_SAMPLING_DIGITS:], 16) < fraction * 16**_SAMPLING_DIGITS
 
 
+Selector = Callable[[RequestContext], Selection | None]
+"""Returns why to record an event, and with which probability; None if it is not recorded."""
+
+
+def random_sample(fraction: float) -> Selector:
+    """Return a selector of a share of all events, 0..1."""
+    selection = Selection(None, fraction)
+    return lambda event: selection if is_sampled(event.id, fraction) else None
+
+
 @dataclass(frozen=True, eq=False)
 class Recorder:
     """Record every inference once, for every protocol and outcome.
@@ -26,13 +37,13 @@ class Recorder:
         row_converter: converts an inference into rows.
         writer: writes the rows, and decides whether answers wait for it.
         metrics: counts requests that are not recorded.
-        fraction: share of requests to record, 0..1.
+        select: selects the requests to record.
     """
 
     row_converter: RowConverter
     writer: Writer
     metrics: RecordingMetrics
-    fraction: float
+    select: Selector
 
     def start(self) -> None:
         """Open the store.
@@ -50,11 +61,11 @@ class Recorder:
         return "" if fault is None else str(not_recorded(fault))
 
     def record(self, event: RequestContext, /) -> "Future[None] | None":
-        if not is_sampled(event.id, self.fraction):
+        if (selection := self.select(event)) is None:
             return None
         recorded: Future[None] | None = Future() if self.writer.acknowledge else None
         try:
-            request = self.row_converter(event)
+            request = self.row_converter(event, selection)
         except Exception:
             _logger.exception("an inference cannot be recorded")
             reason = UNWRITABLE

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import cast
+from typing import NamedTuple, cast
 
 import cv2
 import msgspec
@@ -74,6 +74,16 @@ class Redaction:
         return REDACTED if any(key in folded for key in self._keys) else message
 
 
+class Selection(NamedTuple):
+    """Why an event is recorded, and how likely that was: fields of `RecordedInference`."""
+
+    reason: str | None = None
+    probability: float | None = None
+
+
+_ALL = Selection(probability=1.0)
+
+
 class PendingRequest(msgspec.Struct, kw_only=True):
     """A request that waits to be written: one row for each sample with a result, or a single row if there is none.
 
@@ -113,26 +123,27 @@ class RowConverter:
         self._redaction = redaction
         self._keep_images = keep_images
 
-    def __call__(self, event: RequestContext) -> PendingRequest:
+    def __call__(self, event: RequestContext, selection: Selection = _ALL) -> PendingRequest:
         """Return the rows and images of `event`, which no client waits for yet."""
         samples = event.result.samples if event.result else ()
         images: dict[str, ImageFile] = {}
         metadata_by_input: Mapping[int, Metadata] = {}
         if event.request and samples:
             metadata_by_input = metadata_of_inputs(event.request, event.metadata)
-        rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
-        return PendingRequest(rows=rows or [self._convert_request(event)], images=list(images.values()))
+        rows = [self._convert_sample(event, selection, sample, metadata_by_input, images) for sample in samples]
+        return PendingRequest(rows=rows or [self._convert_request(event, selection)], images=list(images.values()))
 
-    def _convert_request(self, event: RequestContext) -> Rows:
+    def _convert_request(self, event: RequestContext, selection: Selection) -> Rows:
         records = None if event.outcome or event.result is None else ()
         entries = [entry for metadata in event.metadata for entry in metadata.entries]
         request_parameters = event.request.parameters if event.request else _NO_PARAMETERS
         parameters = {key: value for key, value in request_parameters.items() if key != METADATA_PARAMETER}
-        return to_rows(self._convert(event, (0, 0), parameters, entries, records))
+        return to_rows(self._convert(event, selection, (0, 0), parameters, entries, records))
 
     def _convert_sample(
         self,
         event: RequestContext,
+        selection: Selection,
         sample: SampleResult,
         metadata_by_input: Mapping[int, Metadata],
         images: dict[str, ImageFile],
@@ -154,11 +165,12 @@ class RowConverter:
         unique = {id(metadata): metadata for metadata in of_inputs}
         entries = [entry for metadata in unique.values() for entry in metadata.entries]
         indexes = sample.input, sample.index
-        return to_rows(self._convert(event, indexes, parameters, entries, records, image), labels)
+        return to_rows(self._convert(event, selection, indexes, parameters, entries, records, image), labels)
 
     def _convert(
         self,
         event: RequestContext,
+        selection: Selection,
         indexes: tuple[int, int],
         parameters: Mapping[str, object],
         entries: Sequence[MetadataEntry],
@@ -190,6 +202,8 @@ class RowConverter:
             error=event.outcome.value if event.outcome else None,
             message=message,
             explanation=event.explanation,
+            reason=selection.reason,
+            probability=selection.probability,
         )
 
     def _read_image(

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.error_text import needs_extra
 from app.core.hooks import Host, Parts
+from app.core.plugins import registry
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.recording.inference import RecordedInference
@@ -14,7 +15,7 @@ from app.plugins.recording.query_limiter import QueryLimiter
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
-    from app.plugins.recording.recorder import Recorder
+    from app.plugins.recording.recorder import Recorder, Selector
     from app.plugins.recording.stores.store import Store, StoreDsn
 
 _DAY = 24 * 60 * 60
@@ -29,7 +30,10 @@ def start(host: Host) -> Parts:
     Raises:
         SettingsError: when settings contradict each other, or the store cannot be used as configured.
     """
-    recorder = open_recorder(host.settings.of(RecordingSettings), host.metrics)
+    settings = host.settings.of(RecordingSettings)
+    # A plugin may select by rules. It returns None unless the operator asks for them.
+    selectors: list[Selector | None] = [create(host) for create in registry().extensions("recording.selector")]
+    recorder = open_recorder(settings, host.metrics, next(filter(None, selectors), None))
     inferences = recording_routes(host.settings, QueryLimiter(host.metrics))
 
     def close(seconds: float) -> None:
@@ -47,8 +51,10 @@ def start(host: Host) -> Parts:
     )
 
 
-def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "Recorder | None":
-    """Start and return a recorder; None if recording is off.
+def open_recorder(
+    settings: RecordingSettings, metrics: CollectorRegistry, select: "Selector | None" = None
+) -> "Recorder | None":
+    """Start and return a recorder, with another selection than the random sample if there is one; None if it is off.
 
     Raises:
         SettingsError: when settings contradict each other, or the store cannot be used as configured.
@@ -57,7 +63,7 @@ def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "R
         _check_unused_options(settings)
         return None
     from app.plugins.recording.images import ImageFolder
-    from app.plugins.recording.recorder import Recorder
+    from app.plugins.recording.recorder import Recorder, random_sample
     from app.plugins.recording.recording_metrics import RecordingMetrics
     from app.plugins.recording.retention import Retention
     from app.plugins.recording.row_converter import Redaction, RowConverter
@@ -67,7 +73,7 @@ def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "R
     keep_records, keep_images = _retention_seconds(settings)
     acknowledging = settings.record_mode == "acknowledge"
     dsn = parse_dsn(settings.record)
-    store = _store(dsn)
+    store = store_at(dsn)
     folder = ImageFolder(settings.record_images, durable=acknowledging) if settings.record_images else None
     recording_metrics = RecordingMetrics(metrics, dsn.display_name)
     retention = Retention(store, folder, keep_records, keep_images)
@@ -76,7 +82,7 @@ def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "R
     )
     redacted_keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
     converter = RowConverter(Redaction(redacted_keys), keep_images=folder is not None)
-    recorder = Recorder(converter, writer, recording_metrics, settings.record_sample)
+    recorder = Recorder(converter, writer, recording_metrics, select or random_sample(settings.record_sample))
     try:
         recorder.start()
     except StoreError as error:
@@ -84,14 +90,19 @@ def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "R
     return recorder
 
 
-def _store(dsn: "StoreDsn") -> "Store":
+def store_at(dsn: "StoreDsn") -> "Store":
+    """Return the store at an address, not yet opened.
+
+    Raises:
+        SettingsError: when the driver of the store is not installed.
+    """
     if dsn.dialect == "sqlite":
         from app.plugins.recording.stores.sqlite_store import SqliteStore
 
         return SqliteStore(dsn.file)
     from app.plugins.recording.stores.postgres_store import PostgresStore
 
-    with needs_extra("--record in PostgreSQL", "postgres", SettingsError):
+    with needs_extra("PostgreSQL", "postgres", SettingsError):
         return PostgresStore(dsn)
 
 

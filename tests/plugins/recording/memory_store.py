@@ -78,7 +78,7 @@ class MemoryStore(Store):
     def _number(self, connection: Connection, rows: Sequence[Rows]) -> NoReturn:
         raise NotImplementedError
 
-    def _transaction(self, work: Callable[[Connection], ResultT]) -> NoReturn:
+    def transaction(self, work: Callable[[Connection], ResultT]) -> NoReturn:
         raise NotImplementedError
 
     def _check(self) -> None:

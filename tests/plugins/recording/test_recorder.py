@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import ImageFolder, image_path
-from app.plugins.recording.recorder import Recorder, is_sampled
+from app.plugins.recording.recorder import Recorder, is_sampled, random_sample
 from app.plugins.recording.recording_metrics import RecordingMetrics
 from app.plugins.recording.retention import Retention
 from app.plugins.recording.row_converter import Redaction, RowConverter
@@ -50,7 +50,7 @@ class Recording:
             write_timeout=longest_write,
         )
         conversion = RowConverter(Redaction(()), keep_images=images is not None)
-        self.recorder = Recorder(conversion, writer, report, fraction)
+        self.recorder = Recorder(conversion, writer, report, random_sample(fraction))
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.get_sample_value(f"charioteer_recording_{name}", labels)

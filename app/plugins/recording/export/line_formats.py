@@ -24,6 +24,8 @@ COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
     "found": lambda inference: None if inference.records is None else len(inference.records),
     "label": lambda inference: best_prediction(inference.records)[0],
     "score": lambda inference: best_prediction(inference.records)[1],
+    "verdict": lambda inference: inference.truth and inference.truth.verdict,
+    "reason": attrgetter("reason"),
     "error": attrgetter("error"),
     "message": attrgetter("message"),
     "image_digest": lambda inference: inference.image and inference.image.digest,

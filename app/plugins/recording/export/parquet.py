@@ -51,9 +51,15 @@ SCHEMA: Any = _arrow.schema(
         ("records", _STRING),
         ("parameters", _STRING),
         ("metadata", _arrow.list_(_arrow.struct(_ENTRY))),
+        ("reason", _STRING),
+        ("probability", _FLOAT),
+        ("truth", _STRING),
     ]
 )
-"""`records` and `parameters` are JSON. `text` of a metadata entry has values other than 64-bit ints and floats."""
+"""`records`, `parameters` and `truth` are JSON. `text` of an entry has values that are no 64-bit ints or floats."""
+
+_ADDED = ("reason", "probability", "truth")
+"""Columns that exports of earlier versions lack."""
 
 _EXPECTED = "Expected the values of an export of inferences"
 _INT64 = range(-(2**63), 2**63)
@@ -84,6 +90,9 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
         table = _parquet.read_table(file)
     except (_arrow.ArrowException, OSError) as error:
         raise SettingsError(f"{file} is not a Parquet file: {error}") from None
+    for name in _ADDED:
+        if name not in table.schema.names:
+            table = table.append_column(SCHEMA.field(name), _arrow.nulls(len(table), SCHEMA.field(name).type))
     if missing := sorted(set(SCHEMA.names) - set(table.schema.names)):
         raise SettingsError(f"{file}: Expected the columns of an export of inferences, without {', '.join(missing)}")
     columns = {field.name: _cast(file, table.column(field.name), field) for field in SCHEMA}
@@ -120,6 +129,7 @@ def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:
         "records": None if row["records"] is None else _decode(row["records"], "records"),
         "parameters": _decode(row["parameters"], "parameters"),
         "metadata": row["metadata"] and [entry and _entry(entry) for entry in row["metadata"]],
+        "truth": None if row["truth"] is None else _decode(row["truth"], "truth"),
     }
 
 
@@ -148,6 +158,7 @@ def _row(inference: RecordedInference) -> dict[str, Any]:
         "scores": None if records is None else [_value_or_none(record.get("score"), float) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),
+        "truth": None if inference.truth is None else msgspec.json.encode(inference.truth).decode(),
         "metadata": [{"key": entry.key, "type": entry.type, **_value(entry.value)} for entry in inference.metadata],
     }
 

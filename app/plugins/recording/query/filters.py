@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from sqlalchemy import ColumnElement, Table, and_, false, or_
 
-from app.plugins.recording.inference_query import ANY_ERROR, NO_ERROR, InferenceQuery
-from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata
+from app.plugins.recording.inference_query import ANY_ERROR, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
+from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata, truths
 from tasks.inference.error import ErrorKind, invalid, quote_value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,6 +68,10 @@ def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[Q
             filters.append(QueryFilter(alternatives=[equal], indexed=name in _EQUAL, ordered=True))
     if query.error is not None:
         filters.append(_error_filter(query.error))
+    if query.truth is not None:
+        filters.append(_truth_filter(query.truth))
+    if query.reason is not None:
+        filters.append(_reason_filter(query.reason))
     if query.since is not None or query.until is not None:
         filters.append(_time_filter(query, time.time() if now is None else now))
     return filters
@@ -82,6 +86,20 @@ def _error_filter(error: str) -> QueryFilter:
     if error == ANY_ERROR:
         return QueryFilter(alternatives=[inferences.c.error.is_not(None)])
     return QueryFilter(alternatives=[inferences.c.error == error], ordered=True)
+
+
+def _truth_filter(truth: str) -> QueryFilter:
+    if truth not in ("yes", "no", "wrong"):
+        raise invalid(f"Expected yes, no or wrong, got {quote_value(truth)}", "truth")
+    wrong = (truths.c.verdict == "wrong",) if truth == "wrong" else ()
+    present = and_(truths.c.current, *wrong)
+    return QueryFilter(table=truths, alternatives=[present], indexed=truth != "no", ordered=True, negated=truth == "no")
+
+
+def _reason_filter(reason: str) -> QueryFilter:
+    if reason == RANDOM_SAMPLE:
+        return QueryFilter(alternatives=[inferences.c.reason.is_(None)], indexed=False)
+    return QueryFilter(alternatives=[inferences.c.reason == _indexed_text(reason, "reason")], ordered=True)
 
 
 def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:

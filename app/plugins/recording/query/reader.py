@@ -14,7 +14,7 @@ from sqlalchemy.engine import RowMapping
 from app.core.engine.error_text import needs_extra
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import read_image
-from app.plugins.recording.inference import RecordedInference, check_numbers, image_from_columns
+from app.plugins.recording.inference import RecordedInference, Truth, check_numbers, image_from_columns
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.connection import QueryRunner
 from app.plugins.recording.query.filters import query_filters
@@ -23,7 +23,7 @@ from app.plugins.recording.stores.migrations import MIGRATIONS
 from app.plugins.recording.stores.rows import to_rows
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import ResultT, StoreDsn, StoreError, parse_dsn
-from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version
+from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version, truths
 from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -38,13 +38,17 @@ _DIALECTS = {
 _STATEMENT = """
 WITH recorded AS NOT MATERIALIZED (
   SELECT number, id, {time} AS time, started, duration / 1000.0 AS milliseconds, model, version, task_type, protocol,
-    request_id, base_id, error, message, explanation, image_digest, image_width, image_height, latitude, longitude,
+    request_id, base_id, error, message, explanation, reason, probability, image_digest, image_width, image_height,
+    latitude, longitude,
     CAST(parameters AS {json}) AS parameters, CAST(metadata AS {json}) AS metadata, CAST(records AS {json}) AS records
   FROM inferences
 ), recorded_labels AS NOT MATERIALIZED (
   SELECT number, label, score, count FROM inference_labels
 ), recorded_metadata AS NOT MATERIALIZED (
   SELECT number, key, iv AS int_value, fv AS float_value, tv AS text_value, jv AS dict_value FROM inference_metadata
+), recorded_truths AS NOT MATERIALIZED (
+  SELECT number, verdict, complete, source, author, comment, CAST(records AS {json}) AS records
+  FROM inference_truths WHERE current
 )
 SELECT * FROM (
 {sql}
@@ -94,8 +98,8 @@ class RecordingReader:
             InferenceError: also for an invalid filter, with its name.
         """
         filters = query_filters(query)
-        numbers = self._run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
-        matches = self._fetch(inferences.c.number, numbers[:limit])
+        numbers = self.run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
+        matches = self._fetch(inferences.c.number.in_(numbers[:limit]))
         return ResultPage(matches, numbers[limit - 1] if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
@@ -107,7 +111,7 @@ class RecordingReader:
             InferenceError: as `page`.
         """
         filters = query_filters(query)
-        numbers = self._run(lambda connection: newest_numbers(connection, filters, limit=limit))
+        numbers = self.run(lambda connection: newest_numbers(connection, filters, limit=limit))
         yield from self._batches(inferences.c.number, numbers)
 
     def batches_of(self, ids: Sequence[str]) -> Iterator[Sequence[RecordedInference]]:
@@ -117,9 +121,14 @@ class RecordingReader:
         """
         yield from self._batches(inferences.c.id, ids)
 
+    def find(self, condition: ColumnElement[bool], limit: int) -> Sequence[RecordedInference]:
+        """Return the newest `limit` inferences that meet a condition on the columns of `tables.inferences`."""
+        return self._fetch(condition, limit)
+
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""
-        found = self._fetch(inferences.c.id, [inference_id[:INDEXED_CHARACTERS]]) if inference_id.isprintable() else ()
+        is_id = inferences.c.id == inference_id[:INDEXED_CHARACTERS]
+        found = self._fetch(is_id) if inference_id.isprintable() else ()
         return found[0] if found else None
 
     def image(self, inference: RecordedInference) -> bytes | None:
@@ -134,17 +143,26 @@ class RecordingReader:
             result = connection.exec_driver_sql(statement)
             return SqlResult(list(result.keys()), result.fetchall() if limit is None else result.fetchmany(limit))
 
-        return self._run(query)
+        return self.run(query)
 
     def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
         for start in range(0, len(values), _BATCH_SIZE):
-            yield self._fetch(column, values[start : start + _BATCH_SIZE])
+            yield self._fetch(column.in_(values[start : start + _BATCH_SIZE]))
 
-    def _fetch(self, column: ColumnElement[Any], values: Sequence[Any]) -> Sequence[RecordedInference]:
-        statement = select(inferences).where(column.in_(values)).order_by(inferences.c.number.desc())
-        return [_inference(row) for row in self._run(lambda connection: connection.execute(statement).mappings().all())]
+    def _fetch(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
+        statement = select(inferences).where(condition).order_by(inferences.c.number.desc()).limit(limit)
 
-    def _run(self, query: Callable[[Connection], ResultT]) -> ResultT:
+        def fetch(connection: Connection) -> Sequence[RecordedInference]:
+            rows = connection.execute(statement).mappings().all()
+            numbers = [row["number"] for row in rows]
+            current = select(truths).where(truths.c.current, truths.c.number.in_(numbers))
+            found = {row["number"]: _truth(row) for row in connection.execute(current).mappings()}
+            return [_inference(row, found.get(row["number"])) for row in rows]
+
+        return self.run(fetch)
+
+    def run(self, query: Callable[[Connection], ResultT]) -> ResultT:
+        """Return the result of a query with a read-only connection."""
         if not self._checked:
             self._runner(_check_version)
             self._checked = True
@@ -208,11 +226,18 @@ _DECODERS = {
 }
 
 
-def _inference(row: RowMapping) -> RecordedInference:
-    values = {name: row[name] for name in RecordedInference.__struct_fields__ if name != "image"}
+def _truth(row: RowMapping) -> Truth:
+    values: dict[str, Any] = {name: row[name] for name in Truth.__struct_fields__}
+    if values["records"] is not None:
+        values["records"] = _DECODERS["records"].decode(values["records"])
+    return Truth(**values)
+
+
+def _inference(row: RowMapping, truth: Truth | None) -> RecordedInference:
+    values = {name: row[name] for name in RecordedInference.__struct_fields__ if name not in ("image", "truth")}
     for name, decoder in _DECODERS.items():
         values[name] = None if values[name] is None else decoder.decode(values[name])
-    return RecordedInference(**values, image=image_from_columns(row))
+    return RecordedInference(**values, image=image_from_columns(row), truth=truth)
 
 
 def _read_lines(file: Path) -> Sequence[RecordedInference]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, func, insert, inspect, select, update
+from sqlalchemy import Connection, func, insert, inspect, select, text, update
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.stores.tables import SCHEMA, schema_version
@@ -10,7 +10,27 @@ from app.plugins.recording.stores.tables import SCHEMA, schema_version
 Migration = Callable[[Connection], None]
 """Changes the tables and their contents from one version to the next."""
 
-MIGRATIONS: Sequence[Migration] = ()
+_TRUTHS = (
+    "ALTER TABLE inferences ADD COLUMN reason TEXT {collation}",
+    "ALTER TABLE inferences ADD COLUMN probability {double}",
+    "CREATE INDEX inferences_reason ON inferences (reason, number) WHERE reason IS NOT NULL",
+    """CREATE TABLE inference_truths (
+        number {number} NOT NULL, revision INTEGER NOT NULL, current BOOLEAN NOT NULL, verdict TEXT NOT NULL,
+        complete BOOLEAN NOT NULL, source TEXT NOT NULL, author TEXT NOT NULL, time BIGINT NOT NULL,
+        comment TEXT NOT NULL, records TEXT, PRIMARY KEY (number, revision)
+    ) {options}""",
+)
+
+
+def _add_truths(connection: Connection) -> None:
+    sqlite = {"number": "INTEGER", "double": "DOUBLE", "collation": "", "options": "WITHOUT ROWID"}
+    postgresql = {"number": "BIGINT", "double": "DOUBLE PRECISION", "collation": 'COLLATE "C"', "options": ""}
+    types = sqlite if connection.dialect.name == "sqlite" else postgresql
+    for statement in _TRUTHS:
+        connection.execute(text(statement.format(**types)))
+
+
+MIGRATIONS: Sequence[Migration] = (_add_truths,)
 """The first leads from version 1 to version 2. A migration must not import `tables`, which change later."""
 
 

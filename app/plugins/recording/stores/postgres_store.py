@@ -85,7 +85,7 @@ class PostgresStore(Store):
             self._numbers.update(zip(new, sorted(connection.execute(next_numbers).scalars()), strict=True))
         return [(self._numbers[row.inference["id"]], row) for row in rows]
 
-    def _transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
+    def transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
         if not self._upgraded:
             self.open()
         was_connected, self._connected = self._connected, False

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from app.plugins.recording.inference import RecordedInference, image_columns
+from app.plugins.recording.inference import RecordedInference, Truth, image_columns
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS
 from metadata.request import MetadataEntry
 
@@ -39,18 +39,34 @@ class LabelRow(NamedTuple):
     times: int
 
 
+class TruthRow(NamedTuple):
+    """The columns of `tables.truths` in order, without the number."""
+
+    revision: int
+    current: bool
+    verdict: str
+    complete: bool
+    source: str
+    author: str
+    time: int
+    comment: str
+    records: str | None
+
+
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rows of one sample, or of one rejected request, in the three tables.
+    """The rows of one sample, or of one rejected request, in all tables.
 
     Attributes:
         inference: the columns of `tables.inferences` by name, without the number.
         metadata: the rows of `tables.metadata`.
         labels: the rows of `tables.labels`.
+        truth: the row of `tables.truths`; None without a truth.
     """
 
     inference: Mapping[str, Any]
     metadata: Sequence[MetadataRow]
     labels: Sequence[LabelRow]
+    truth: TruthRow | None = None
 
     @property
     def size(self) -> int:
@@ -68,7 +84,7 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
     entries, records, image = inference.metadata, inference.records, inference.image
     latitude, longitude = position(entries)
     columns = msgspec.structs.asdict(inference) | image_columns(image)
-    del columns["image"]
+    del columns["image"], columns["truth"]
     columns |= {
         "base_id": None if inference.base_id is None else _indexed_text(inference.base_id),
         "request_id": _indexed_text(inference.request_id),
@@ -83,7 +99,16 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
         "records": None if records is None else _json(records),
     }
     labels = label_rows(records or ()) if labels is None else labels
-    return Rows(inference=columns, metadata=metadata_rows(entries), labels=labels)
+    truth = None if inference.truth is None else truth_row(inference.truth)
+    return Rows(inference=columns, metadata=metadata_rows(entries), labels=labels, truth=truth)
+
+
+def truth_row(truth: Truth) -> TruthRow:
+    """Return the row of the current truth of an inference."""
+    texts = [_indexed_text(text, len(text)) for text in (truth.source, truth.author, truth.comment)]
+    source, author, comment = texts
+    records = None if truth.records is None else _json(truth.records)
+    return TruthRow(truth.revision, True, truth.verdict, truth.complete, source, author, truth.time, comment, records)
 
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:

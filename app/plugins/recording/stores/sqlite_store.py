@@ -85,7 +85,7 @@ class SqliteStore(Store):
         (last_number,) = connection.connection.cursor().execute("SELECT max(number) FROM inferences").fetchone()
         return list(enumerate(rows, (last_number or 0) + 1))
 
-    def _transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
+    def transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
         with self._converted_errors():
             connection = self._get_connection()
             with connection.begin():
@@ -136,7 +136,7 @@ class SqliteStore(Store):
     def _analyse(self) -> None:
         """Update the statistics of the planner. Without them, a query with two filters may take minutes."""
         self._next_analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MAX_BETWEEN_ANALYSES)
-        self._transaction(lambda connection: connection.exec_driver_sql("ANALYZE"))
+        self.transaction(lambda connection: connection.exec_driver_sql("ANALYZE"))
 
     @contextmanager
     def _converted_errors(self) -> Generator[None]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.stores.rows import Rows
-from app.plugins.recording.stores.tables import inferences, labels, metadata
+from app.plugins.recording.stores.tables import OF_INFERENCE, inferences, labels, metadata, truths
 
 ResultT = TypeVar("ResultT")
 
@@ -55,7 +55,7 @@ class Store(ABC):
         # The driver's cursor takes text and tuples, which halves the CPU time of a commit.
         self._inserts = {
             table: str(insert(table).compile(dialect=dialect, column_keys=[column.name for column in table.columns]))
-            for table in (inferences, metadata, labels)
+            for table in (inferences, *OF_INFERENCE)
         }
 
     @abstractmethod
@@ -75,13 +75,14 @@ class Store(ABC):
                 inferences: [(number, *_inference_values(row.inference)) for number, row in numbered],
                 metadata: [(number, *entry) for number, row in numbered for entry in row.metadata],
                 labels: [(number, *label) for number, row in numbered for label in row.labels],
+                truths: [(number, *row.truth) for number, row in numbered if row.truth is not None],
             }
             cursor = connection.connection.cursor()
             for table, table_rows in values.items():
                 if table_rows:
                     cursor.executemany(self._inserts[table], table_rows)
 
-        self._transaction(insert_rows)
+        self.transaction(insert_rows)
 
     def delete_before(self, started: int, limit: int) -> int:
         """Delete at most `limit` inferences that began before `started`, in microseconds since 1970; return how many.
@@ -93,23 +94,23 @@ class Store(ABC):
         def delete_rows(connection: Connection) -> int:
             statement = oldest.limit(limit).with_for_update(skip_locked=True)
             numbers = connection.execute(statement).scalars().all()
-            for table in (metadata, labels, inferences):
+            for table in (*OF_INFERENCE, inferences):
                 connection.execute(delete(table).where(table.c.number.in_(numbers)))
             return len(numbers)
 
-        return self._transaction(delete_rows)
+        return self.transaction(delete_rows)
 
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
         """Return the `digests` that belong to an inference which began at `started` or later."""
         digest = inferences.c.image_digest
         in_use = inferences.c.image_kept & digest.in_(digests) & (inferences.c.started >= started)
         statement = select(digest).where(in_use).distinct()
-        return set(self._transaction(lambda connection: connection.execute(statement).scalars().all()))
+        return set(self.transaction(lambda connection: connection.execute(statement).scalars().all()))
 
     def mark_images_deleted(self, digests: Collection[str]) -> None:
         kept = inferences.c.image_kept & inferences.c.image_digest.in_(digests)
         statement = update(inferences).where(kept).values(image_kept=False)
-        self._transaction(lambda connection: connection.execute(statement))
+        self.transaction(lambda connection: connection.execute(statement))
 
     @abstractmethod
     def close(self) -> None:
@@ -129,7 +130,7 @@ class Store(ABC):
         """Return rows with their numbers. Rows exist already if the previous write failed after its commit."""
 
     @abstractmethod
-    def _transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
+    def transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """Return the result of `work` in a transaction."""
 
 

@@ -1,7 +1,8 @@
 """The tables of a store, the same in SQLite and in PostgreSQL.
 
-`inferences` contains every inference completely. The other two repeat the parts that filters search.
-`number` joins the rows of all three tables. It grows in the order of recording: the newest rows have the largest.
+`inferences` contains every inference completely. `metadata` and `labels` repeat the parts that filters search, and
+`truths` holds what people say of it later. `number` joins the rows of all these tables. It grows in the order of
+recording: the newest rows have the largest.
 """
 
 from typing import Any
@@ -62,6 +63,8 @@ inferences = Table(
     Column("explanation", Boolean, nullable=False),
     Column("latitude", Double),
     Column("longitude", Double),
+    Column("reason", _SORTABLE),
+    Column("probability", Double),
     # Long texts come last: in a scan of many rows, columns after a long text are slow to read.
     Column("message", Text, nullable=False),
     Column("parameters", Text, nullable=False),
@@ -107,6 +110,29 @@ For an inference with very many labels, only those with the best scores have row
 `INDEXED_CHARACTERS`.
 """
 
+truths = Table(
+    "inference_truths",
+    SCHEMA,
+    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("current", Boolean, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("complete", Boolean, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("records", Text),
+    sqlite_with_rowid=False,
+)
+"""One row for each revision of a `Truth`, with the same names and units; `records` is JSON.
+
+At most one revision of an inference is `current`. None is after the truth was withdrawn.
+"""
+
+OF_INFERENCE = (metadata, labels, truths)
+"""The tables whose rows belong to an inference, and are deleted with it."""
+
 
 def _index_present(name: str, value: Column[Any], *columns: Column[Any]) -> None:
     """Define an index over `columns` of the rows that have a `value`."""
@@ -122,6 +148,7 @@ Index("inferences_model", _columns.model, _columns.number)
 _index_present("inferences_base_id", _columns.base_id, _columns.base_id)
 _index_present("inferences_error", _columns.error, _columns.error, _columns.number)
 _index_present("inferences_position", _columns.latitude, _columns.latitude, _columns.longitude, _columns.number)
+_index_present("inferences_reason", _columns.reason, _columns.reason, _columns.number)
 _index_present("inferences_image", _columns.image_digest, _columns.image_digest, _columns.started)
 for _value in (metadata.c.iv, metadata.c.fv, metadata.c.tv):
     _index_present(f"inference_metadata_{_value.name}", _value, metadata.c.key, _value, metadata.c.number)

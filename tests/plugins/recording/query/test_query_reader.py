@@ -194,7 +194,7 @@ def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
         connection.execute("UPDATE inference_schema SET version = 99")
     connection.close()
     reader = RecordingReader(parse_dsn(str(file)))
-    with pytest.raises(InferenceError, match="version 99, this Charioteer reads 1: a later Charioteer wrote them"):
+    with pytest.raises(InferenceError, match="version 99, this Charioteer reads 2: a later Charioteer wrote them"):
         reader.page(InferenceQuery(), 1)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
@@ -9,11 +10,15 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.core.settings.server import SettingsError
+from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.migrations import MIGRATIONS, Migration, upgrade
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.recording.stores.tables import SCHEMA
 from tests.plugins.recording.conftest import open_store
 from tests.plugins.recording.contents import execute, select
+
+VERSION_1 = Path(__file__).with_name("version1")
+"""Stores as the version without truths wrote them."""
 
 
 @pytest.fixture
@@ -111,3 +116,57 @@ def test_store_of_later_version_is_not_opened(url: str) -> None:
         later.open()
     later.close()
     store.close()
+
+
+def schema(connection: Connection) -> dict[str, object]:
+    found = inspect(connection)
+    return {
+        name: (
+            {column["name"]: (str(column["type"]), column["nullable"]) for column in found.get_columns(name)},
+            found.get_pk_constraint(name)["constrained_columns"],
+            sorted((index["name"], index["column_names"], index["unique"]) for index in found.get_indexes(name)),
+        )
+        for name in SCHEMA.tables
+    }
+
+
+def schema_at(url: str) -> dict[str, object]:
+    if not url.startswith("postgresql"):
+        engine = create_engine(f"sqlite:///{url}")
+        with engine.connect() as connection:
+            found = schema(connection)
+        engine.dispose()
+        return found
+
+    async def read() -> dict[str, object]:
+        engine = create_async_engine(parse_dsn(url).url, poolclass=NullPool)
+        async with engine.connect() as connection:
+            return await connection.run_sync(schema)
+
+    return asyncio.run(read())
+
+
+def test_store_of_version_1_gets_truths_and_keeps_its_inferences(
+    url: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    dialect = "postgresql" if url.startswith("postgresql") else "sqlite"
+    for statement in (VERSION_1 / f"{dialect}.sql").read_text().split(";\n"):
+        if statement:
+            execute(url, statement)
+    store = open_store(url)
+    store.open()
+    store.close()
+    new_file = str(tmp_path / "fresh.db")
+    fresh_url = request.getfixturevalue("postgres").create_database() if dialect == "postgresql" else new_file
+    fresh = open_store(fresh_url)
+    fresh.open()
+    fresh.close()
+    assert schema_at(url) == schema_at(fresh_url)
+    inference = RecordingReader(parse_dsn(url)).get("0193-0-0")
+    assert inference is not None
+    assert (inference.records, inference.reason, inference.probability, inference.truth) == (
+        [{"label": "car", "score": 0.75, "xmin": 1.0, "ymin": 2.0, "xmax": 30.0, "ymax": 40.0}],
+        None,
+        None,
+        None,
+    )
