@@ -35,7 +35,7 @@ def add(
     Args:
         name: Name of the key's owner, as shown in logs.
         file: Key file, the value of `charioteer serve --api-keys`; created if it does not exist.
-        permissions: What the key permits: infer, read, admin, separated by commas.
+        permissions: What the key permits: infer, read, label, admin, separated by commas.
         requests_per_second: Maximum request rate.
         burst: Maximum number of requests in a burst; by default, the requests of one second.
         days: Days until the key expires; never by default.

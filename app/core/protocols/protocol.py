@@ -14,17 +14,17 @@ from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import HttpAnswer, InferenceHead, StartedCall
 from tasks.inference.error import ErrorKind, InferenceError
 
-Permission = Literal["open", "infer", "read", "admin"]
-"""``infer``: run models and read their metadata. ``read``: see recordings and other server data. ``admin``: change
-what is served. ``open``: no permission, for health probes. None of them includes another."""
+Permission = Literal["open", "infer", "read", "label", "admin"]
+"""``infer``: run models and read their metadata. ``read``: see recordings and other server data. ``label``: write their
+truths. ``admin``: change what is served. ``open``: none, for health probes. None of them includes another."""
 
-PERMISSIONS: tuple[Permission, ...] = ("infer", "read", "admin")
+PERMISSIONS: tuple[Permission, ...] = ("infer", "read", "label", "admin")
 """The permissions that can be granted to a client."""
 
 
 HttpRequest = Request[Any, Any, Any]
 
-Method = Literal["GET", "POST"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 
 INFER_FAILURES = (400, 404, 413, 429, 500, 503)

@@ -1,5 +1,6 @@
 """Record the inferences of a server, and serve its recordings, as its settings describe."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -80,8 +81,7 @@ def open_recorder(
     writer = Writer(
         store, folder, retention, recording_metrics, acknowledge=acknowledging, max_queued=settings.record_queue
     )
-    redacted_keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
-    converter = RowConverter(Redaction(redacted_keys), keep_images=folder is not None)
+    converter = RowConverter(Redaction(redacted_keys(settings)), keep_images=folder is not None)
     recorder = Recorder(converter, writer, recording_metrics, select or random_sample(settings.record_sample))
     try:
         recorder.start()
@@ -104,6 +104,11 @@ def store_at(dsn: "StoreDsn") -> "Store":
 
     with needs_extra("PostgreSQL", "postgres", SettingsError):
         return PostgresStore(dsn)
+
+
+def redacted_keys(settings: RecordingSettings) -> Sequence[str]:
+    """Return the keys whose values are not recorded."""
+    return [key for part in settings.record_redact.split(",") if (key := part.strip())]
 
 
 def _retention_seconds(settings: RecordingSettings) -> tuple[float | None, float | None]:

@@ -31,9 +31,10 @@ from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
 from tests.support.servers.plugin_apps import app_with_parts
 
-INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY = (
+INFER_KEY, READ_KEY, LABEL_KEY, ADMIN_KEY, OWNER_KEY = (
     "key-of-the-camera",
     "key-of-the-screen",
+    "key-of-the-annotator",
     "key-of-the-operator",
     "key-of-the-owner",
 )
@@ -42,6 +43,7 @@ INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY = (
 KEYS = {
     INFER_KEY: ApiKey(name="camera", sha256="0" * 64, permissions=("infer",)),
     READ_KEY: ApiKey(name="screen", sha256="0" * 64, permissions=("read",)),
+    LABEL_KEY: ApiKey(name="annotator", sha256="0" * 64, permissions=("label",)),
     ADMIN_KEY: ApiKey(name="operator", sha256="0" * 64, permissions=("admin",)),
     OWNER_KEY: ApiKey(name="owner", sha256="0" * 64, permissions=("infer", "read", "admin")),
 }

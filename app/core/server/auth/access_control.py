@@ -16,7 +16,7 @@ from app.core.settings.network import AccessSettings
 from app.core.settings.server import SettingsError
 from tasks.inference.error import ErrorKind
 
-_RATE_LIMITED_PERMISSIONS = frozenset({"infer", "admin"})
+_RATE_LIMITED_PERMISSIONS = frozenset({"infer", "label", "admin"})
 """Permissions whose requests count against the rate. Reading does not: the page alone loads forty files."""
 
 

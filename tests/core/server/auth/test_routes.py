@@ -25,6 +25,7 @@ from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.auth_apps import ADMIN_KEY as ADMIN_KEY
 from tests.support.servers.auth_apps import INFER_KEY as INFER_KEY
+from tests.support.servers.auth_apps import LABEL_KEY as LABEL_KEY
 from tests.support.servers.auth_apps import READ_KEY as READ_KEY
 from tests.support.servers.auth_apps import access_with_keys, authenticated_app, bearer_header, http_client
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
@@ -101,7 +102,7 @@ CALLS = {
 }
 
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "admin": ADMIN_KEY}
+KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "label": LABEL_KEY, "admin": ADMIN_KEY}
 TABLES = {"open": OPEN, "read": READ, "admin": ADMIN, "infer": INFER}
 PERMISSION_OF = {route: permission for permission, table in TABLES.items() for route in table} | {
     route: permission for case in PROTOCOL_CASES.values() for route, permission in case.permissions.items()

@@ -1,0 +1,64 @@
+"""Add truths to a server, and select what it records."""
+
+from typing import TYPE_CHECKING
+
+from app.core.hooks import Host, Parts
+from app.core.settings.server import SettingsError
+from app.plugins.feedback.settings import FeedbackSettings
+from app.plugins.recording.settings import RecordingSettings
+
+if TYPE_CHECKING:
+    from app.plugins.recording.recorder import Selector
+
+
+def start(host: Host) -> Parts:
+    """Return the routes and the gauges of truths, if they are enabled.
+
+    Raises:
+        SettingsError: when settings contradict each other.
+    """
+    if not host.settings.of(FeedbackSettings).serve_truth:
+        return Parts()
+    recording = host.settings.of(RecordingSettings)
+    if recording.record is None:
+        raise SettingsError("--serve-truth needs --record")
+    # Import late: servers without truths start faster.
+    from app.plugins.feedback.truths.gauges import TruthGauges
+    from app.plugins.feedback.truths.routes import Truths
+    from app.plugins.feedback.truths.truth_store import TruthStore
+    from app.plugins.recording.row_converter import Redaction
+    from app.plugins.recording.service import redacted_keys
+    from app.plugins.recording.stores.store import parse_dsn
+
+    truths = Truths(TruthStore(parse_dsn(recording.record), Redaction(redacted_keys(recording))))
+    gauges = TruthGauges(host.metrics)
+    return Parts(
+        handlers=truths.handlers,
+        operations=truths.operations,
+        lifespan=lambda: gauges.updating(lambda: truths.run(gauges.read)),
+        close=truths.close,
+    )
+
+
+def create_selector(host: Host) -> "Selector | None":
+    """Return the selector of a server with rules; None without rules.
+
+    Raises:
+        SettingsError: when a rule cannot be read, or has no effect.
+    """
+    text, recording = host.settings.of(FeedbackSettings).record_when, host.settings.of(RecordingSettings)
+    if not text.strip():
+        return None
+    from app.plugins.feedback.selection.rules import parse_rules
+    from app.plugins.feedback.selection.selector import RuleSelector
+
+    rules = parse_rules(text)
+    if recording.record is None:
+        raise SettingsError("--record-when needs --record")
+    if recording.record_sample == 1:
+        message = "--record-when has no effect if everything is recorded; add --record-sample, such as 0.05"
+        raise SettingsError(message)
+    return RuleSelector(rules, recording.record_sample, host.metrics)
+
+
+SELECTORS = (create_selector,)

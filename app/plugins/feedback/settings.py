@@ -1,0 +1,23 @@
+"""Options of `serve` for truths and for rules of recording."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from app.core.settings.environment import environment
+
+_RECORDING = Group("Recording", sort_key=6)
+
+
+@Parameter(name="*", group=_RECORDING)
+@dataclass(frozen=True, kw_only=True)
+class FeedbackSettings:
+    """Truths of recorded inferences, and rules that select what to record."""
+
+    serve_truth: Annotated[bool, environment("CHARIOTEER_SERVE_TRUTH")] = False
+    """Whether clients with the permission label may send truths of recorded inferences."""
+
+    record_when: Annotated[str, environment("CHARIOTEER_RECORD_WHEN", show=True)] = ""
+    """Rules of what to record beside the random sample, separated by semicolons, such as 'unsure: score > 0.3 and
+    score < 0.6 limit 100/hour'."""

@@ -1,0 +1,1 @@
+"""Truths: check, store, match, import, measure."""

@@ -1,0 +1,140 @@
+"""Right answers as users send them: check them, and compare them with the recorded answer."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from app.plugins.evaluation.agreement import compare_answers
+from app.plugins.evaluation.answers import infer_task, parse_records
+from app.plugins.evaluation.dataset import EvaluationError, Item
+from app.plugins.evaluation.metrics.texts import exact_match
+from app.plugins.recording.inference import RecordedInference, Truth, check_numbers
+from tasks.inference.error import invalid
+from tasks.task import TaskType
+
+MAX_OBJECTS = 10_000
+
+Records = Sequence[Mapping[str, object]]
+
+Kind = str
+"""What an answer consists of: the geometry of objects, or else what the task returns."""
+
+_OBJECTS: Sequence[Kind] = ("box", "oriented", "contour")
+_Name = Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class RightAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a user knows of an inference: the right records, or only whether its answer was right.
+
+    Attributes:
+        verdict: whether the answer was right; not together with `records`.
+        records: the right answer in the form of the inference's records. Scores are ignored.
+        complete: whether `records` has every object of the image.
+        source: what it comes from, such as the name of a tool.
+        comment: a remark for people.
+    """
+
+    verdict: Literal["right", "wrong"] | None = None
+    records: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_OBJECTS)] | None = None
+    complete: bool = True
+    source: _Name = "api"
+    comment: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+def kind_of(task_type: str) -> Kind:
+    """Return the kind of the answers of a task type; "" for a request that no model answered."""
+    if not task_type:
+        return ""
+    task = TaskType(task_type)
+    return task.geometry or task.returns
+
+
+def records_by_kind(answer: RightAnswer) -> Mapping[Kind, Records]:
+    """Return the records by the kind of answers that they can correct; empty for a verdict.
+
+    Raises:
+        InferenceError: INVALID_REQUEST if there are both or neither, or if the records are of no known form.
+    """
+    if (answer.records is None) == (answer.verdict is None):
+        raise invalid("Expected either records or a verdict")
+    if answer.records is None:
+        return {}
+    if not answer.records:
+        return dict.fromkeys(_OBJECTS, ())
+    try:
+        task = infer_task(answer.records)
+    except ValueError as error:
+        raise invalid(str(error), "records") from None
+    assert task is not None  # noqa: S101  there are records
+    return {task.geometry or task.returns: answer.records}
+
+
+def make_truth(
+    inference: RecordedInference, answer: RightAnswer, records: Records | None, author: str, now: int
+) -> Truth:
+    """Return the truth of an inference, with a verdict on its answer.
+
+    Args:
+        inference: what it is about.
+        answer: its verdict counts without `records`.
+        records: the right records, of the kind of the inference's answer.
+        author: the client that sends it.
+        now: microseconds since 1970.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, naming the field.
+    """
+    verdict = answer.verdict or "right"
+    truth = Truth(verdict=verdict, source=answer.source, author=author, comment=answer.comment, time=now)
+    if records is None:
+        return truth
+    stored = [{name: value for name, value in record.items() if name != "score"} for record in records]
+    try:
+        verdict = "right" if _is_right(inference, stored, complete=answer.complete) else "wrong"
+        truth = msgspec.structs.replace(truth, verdict=verdict, records=stored, complete=answer.complete)
+        check_numbers(msgspec.structs.replace(inference, truth=truth))
+    except (EvaluationError, ValueError) as error:
+        raise invalid(str(error), "records") from None
+    return truth
+
+
+def item_of(inference: RecordedInference, images: Path = Path()) -> Item:
+    """Return the image of an inference as an item of a dataset; its file is in the folder of recorded images."""
+    image = inference.image
+    metadata = {entry.key: str(entry.value) for entry in inference.metadata}
+    if image is None:
+        return Item(id=inference.id, image=Path(), metadata=metadata)
+    file = images / image.digest[:2] / image.digest
+    return Item(id=inference.id, image=file, width=image.width, height=image.height, metadata=metadata)
+
+
+def _is_right(inference: RecordedInference, right: Records, *, complete: bool) -> bool:
+    """Return whether the answer is right: the same class or text; for objects, one of the same label at IoU >= 0.5.
+
+    Raises:
+        ValueError: when the right answer cannot be read.
+        EvaluationError: when the answer cannot be compared, such as a redacted one.
+    """
+    answer, kind = inference.records or (), kind_of(inference.task_type)
+    if kind == "texts":
+        texts = [record.get("answer") for record in right]
+        if len(answer) != 1 or not isinstance(answer[0].get("answer"), str):
+            raise ValueError("Expected a verdict, because the inference has no single answer to one question")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("Expected the text of each right answer as answer")
+        return exact_match(str(answer[0]["answer"]), [str(text) for text in texts]) == 1
+    if kind == "classes" and len(right) != 1:
+        raise ValueError(f"Expected one record with the right label, got {len(right)}")
+    if not complete and not right:
+        raise ValueError("Expected at least one object, unless complete is true")
+    scored = [{**record, "score": 1.0} for record in right]
+    item = item_of(inference)
+    task = infer_task(scored)
+    if task is not None:
+        parse_records(scored, item, task)
+    agreement = compare_answers([item], {item.id: scored}, {item.id: answer})
+    if agreement.matched is None:
+        return agreement.labels == 1
+    return agreement.matched == agreement.objects and (not complete or agreement.matched == len(answer))

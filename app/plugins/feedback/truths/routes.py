@@ -1,0 +1,207 @@
+"""Serve the truths of recorded inferences over HTTP."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Response, delete, get, post, put
+from litestar.handlers import HTTPRouteHandler
+
+from app.core.engine.scheduling.thread_pool import lower_priority
+from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, json_response
+from app.core.protocols.request_info import CLIENT
+from app.core.server.auth.http_access import requires
+from app.plugins.feedback.truths.matching import Label
+from app.plugins.feedback.truths.right_answer import RightAnswer, records_by_kind
+from app.plugins.feedback.truths.truth_store import Outcome, TruthStore
+from app.plugins.recording.inference import Truth
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.limits import too_large
+
+T = TypeVar("T")
+
+MAX_BYTES = 1_000_000
+"""Maximum size of one truth."""
+_MAX_LINES_BYTES = 16_000_000
+_MAX_LINES = 1000
+_MAX_WAITING = 16
+_ONE, _MANY = "/inferences/{id:str}/truth", "/inferences/truths"
+_FAILURES = (400, 404, 413, 429, 503)
+
+
+class LabelLine(RightAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of ``POST /inferences/truths``: a right answer, and one or more ways to find its inference.
+
+    Attributes:
+        id: id of the inference.
+        request_id: X-Request-ID of a request with a single sample.
+        digest: SHA-256 of the image file.
+        metadata: ``{"file_name": ...}``, the name of the image in the metadata of its request.
+    """
+
+    id: str | None = None
+    request_id: str | None = None
+    digest: str | None = None
+    metadata: Mapping[str, str] = {}
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of truths that were stored, and one outcome for each line that is not blank."""
+
+    matched: int
+    results: Sequence[Outcome]
+
+
+_ANSWERS = msgspec.json.Decoder(RightAnswer)
+_LINES = msgspec.json.Decoder(LabelLine)
+
+
+class Truths:
+    """Provide the routes of truths, and run all work on the store in one thread."""
+
+    def __init__(self, store: TruthStore) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truths", initializer=lower_priority)
+        self._waiting = 0
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler]:
+        """Return the handlers of ``/inferences/<id>/truth`` and ``/inferences/truths``."""
+
+        @get(_ONE, opt=requires("read"))
+        async def show(request: HttpRequest) -> Response[bytes]:
+            name = request.path_params["id"]
+            return _answer(await self.run(lambda store: store.get(name)))
+
+        @put(_ONE, status_code=200, opt=requires("label"))
+        async def store_one(request: HttpRequest) -> Response[bytes]:
+            name, author, body = request.path_params["id"], CLIENT.get(), await _body(request, MAX_BYTES)
+            return _answer(await self.run(lambda store: store.put(name, _decode(_ANSWERS, body), author)))
+
+        @delete(_ONE, status_code=200, opt=requires("label"))
+        async def withdraw(request: HttpRequest) -> Response[bytes]:
+            name = request.path_params["id"]
+            await self.run(lambda store: store.withdraw(name))
+            return _answer({})
+
+        @post(_MANY, status_code=200, opt=requires("label"))
+        async def store_many(request: HttpRequest) -> Response[bytes]:
+            author, body = CLIENT.get(), await _body(request, _MAX_LINES_BYTES)
+            spread = _spread(request)
+            return _answer(await self.run(lambda store: add_lines(store, body, author, spread=spread)))
+
+        return [show, store_one, withdraw, store_many]
+
+    @property
+    def operations(self) -> Sequence[Endpoint]:
+        """Return the OpenAPI operations of the handlers."""
+        spread = QueryParameter(
+            name="spread",
+            summary="Whether a truth of an image belongs to all its inferences",
+            schema={"type": "boolean", "default": False},
+        )
+        common: Any = {"failures": _FAILURES, "permission": "label"}
+        return (
+            Endpoint(_ONE, "The truth of one inference", answer=Truth, failures=_FAILURES, permission="read"),
+            Endpoint(_ONE, "Store the truth of one inference", method="PUT", body=RightAnswer, answer=Truth, **common),
+            Endpoint(_ONE, "Withdraw the truth of one inference", method="DELETE", **common),
+            Endpoint(
+                _MANY,
+                "Store truths, one a line, as JSON lines",
+                method="POST",
+                query=[spread],
+                body=LabelLine,
+                media_types=["application/x-ndjson"],
+                answer=Outcomes,
+                **common,
+            ),
+        )
+
+    async def run(self, work: Callable[[TruthStore], T]) -> T:
+        """Return the result of `work` with the store.
+
+        Raises:
+            InferenceError: OVERLOADED if too much work waits; also as `work`.
+        """
+        if self._waiting >= _MAX_WAITING:
+            raise InferenceError(ErrorKind.OVERLOADED, f"{self._waiting} requests for truths wait; try again later")
+        self._waiting += 1
+        try:
+            return await asyncio.wrap_future(self._thread.submit(work, self._store))
+        finally:
+            self._waiting -= 1
+
+    def close(self, seconds: float) -> None:
+        """Finish the current work, for at most some seconds, and close the store."""
+        self._thread.submit(self._store.close)
+        self._thread.shutdown(wait=seconds > 0)
+
+
+def add_lines(store: TruthStore, body: bytes, author: str, *, spread: bool = False) -> Outcomes:
+    """Store the truths in JSON lines. A line that cannot be used does not affect the others.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for too many lines, or if the store cannot be used.
+    """
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if len(lines) > _MAX_LINES:
+        raise too_large(_MAX_LINES, "lines", len(lines), "body")
+    labels: dict[int, Label] = {}
+    outcomes: dict[int, Outcome] = {}
+    for number, line in enumerate(lines):
+        try:
+            labels[number] = read_line(line)
+        except InferenceError as error:
+            outcomes[number] = Outcome(result="invalid", error=str(error))
+    outcomes |= dict(zip(labels, store.add(list(labels.values()), author, spread=spread), strict=True))
+    results = [outcomes[number] for number in range(len(lines))]
+    return Outcomes(matched=sum(outcome.result == "matched" for outcome in results), results=results)
+
+
+def read_line(line: bytes) -> Label:
+    """Return the label in one line.
+
+    Raises:
+        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
+    """
+    if len(line) > MAX_BYTES:
+        raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
+    answer = _decode(_LINES, line)
+    name = answer.metadata.get("file_name")
+    if not (answer.id or answer.request_id or answer.digest or name):
+        raise invalid('Expected id, request_id, digest or metadata {"file_name": ...}')
+    return Label(
+        id=answer.id,
+        request_id=answer.request_id,
+        digest=answer.digest,
+        name=name,
+        answer=answer,
+        records=records_by_kind(answer),
+    )
+
+
+def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise invalid(str(error)) from None
+
+
+async def _body(request: HttpRequest, max_bytes: int) -> bytes:
+    body = await request.body()
+    if len(body) > max_bytes:
+        raise too_large(max_bytes, "bytes in a body", len(body), "body")
+    return body
+
+
+def _spread(request: HttpRequest) -> bool:
+    value = request.query_params.get("spread", "false")
+    if value not in ("true", "false"):
+        raise invalid(f"Expected true or false, got {quote_value(value)}", "spread")
+    return value == "true"
+
+
+def _answer(content: object) -> Response[bytes]:
+    return json_response(msgspec.json.encode(content))

@@ -1,0 +1,32 @@
+"""Recorded inferences for tests of truths."""
+
+from typing import Any
+
+from app.plugins.recording.inference import RecordedImage, RecordedInference
+from metadata.request import MetadataEntry
+
+CAR: dict[str, object] = {"label": "car", "xmin": 10.0, "ymin": 10.0, "xmax": 30.0, "ymax": 30.0}
+DOG: dict[str, object] = {"label": "dog", "xmin": 40.0, "ymin": 10.0, "xmax": 60.0, "ymax": 40.0}
+
+
+def found(*records: dict[str, object]) -> list[dict[str, object]]:
+    """Return the records of an answer, with scores."""
+    return [{**record, "score": 0.75} for record in records]
+
+
+def detection(name: str, *records: dict[str, object], digest: str = "", **fields: Any) -> RecordedInference:
+    """Return an inference of a detector, for an image with this name."""
+    values: dict[str, Any] = {
+        "id": f"{name}-0-0",
+        "request_id": f"r-{name}",
+        "protocol": "kserve-v2",
+        "model": "detector",
+        "version": "1",
+        "task_type": "OBJECT_DETECTION",
+        "started": 1_700_000_000_000_000,
+        "duration": 1,
+        "metadata": [MetadataEntry("file_name", "str", f"{name}.jpg")],
+        "image": RecordedImage(digest=digest or name.encode().hex().zfill(64), width=64, height=48, size=10),
+        "records": found(*records),
+    }
+    return RecordedInference(**values | fields)

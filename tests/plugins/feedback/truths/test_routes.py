@@ -1,0 +1,97 @@
+"""Truths over HTTP, by a whole application."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.server.http.errors import create_error_handlers
+from app.plugins.feedback.truths.routes import MAX_BYTES, Truths
+from app.plugins.feedback.truths.truth_store import TruthStore
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from app.plugins.recording.stores.store import parse_dsn
+from tests.plugins.feedback.truths.recorded import CAR, detection
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient[Litestar]]:
+    file = tmp_path / "store.db"
+    store = SqliteStore(file)
+    store.open()
+    store.write([to_rows(detection("a", CAR))])
+    store.close()
+    truths = Truths(TruthStore(parse_dsn(str(file))))
+    app = Litestar(
+        truths.handlers,
+        exception_handlers=create_error_handlers(),
+        openapi_config=None,
+        logging_config=None,
+        on_shutdown=[lambda: truths.close(1)],
+    )
+    with TestClient(app) as client:
+        yield client
+
+
+def test_truth_is_stored_shown_and_withdrawn(client: TestClient[Litestar]) -> None:
+    path = "/inferences/a-0-0/truth"
+    assert client.get(path).status_code == 404
+    stored = client.put(path, json={"records": [CAR], "source": "me"})
+    assert (stored.status_code, stored.json()["verdict"], stored.json()["revision"]) == (200, "right", 1)
+    assert client.get(path).json() == stored.json()
+    assert client.put(path, json={"verdict": "wrong"}).json()["revision"] == 2
+    assert client.delete(path).json() == {}
+    assert client.get(path).json() == {"error": "The inference 'a-0-0' has no truth"}
+
+
+def test_lines_have_one_result_each(client: TestClient[Litestar]) -> None:
+    lines = '{"id": "a-0-0", "verdict": "right"}\n\n{"id": "x", "verdict": "right"}\n'
+    answer = client.post("/inferences/truths", content=lines).json()
+    assert answer == {"matched": 1, "results": [{"result": "matched", "ids": ["a-0-0"]}, {"result": "unknown"}]}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("PUT", "/inferences/x/truth", {"verdict": "right"}, 404, "There is no inference 'x'"),
+        ("DELETE", "/inferences/x/truth", None, 404, "There is no inference 'x'"),
+        ("PUT", "/inferences/a-0-0/truth", {"verdict": "maybe"}, 400, "verdict"),
+        ("PUT", "/inferences/a-0-0/truth", {"verdicts": "right"}, 400, "verdicts"),
+        ("PUT", "/inferences/a-0-0/truth", {"records": [{"label": "cat"}]}, 400, "Expected records of OBJECT"),
+        ("PUT", "/inferences/a-0-0/truth", {"records": [{"label": "a"}] * 10_001}, 400, "10000"),
+        ("PUT", "/inferences/a-0-0/truth", {"verdict": "right", "comment": "x" * MAX_BYTES}, 413, "bytes in a body"),
+        ("POST", "/inferences/truths?spread=yes", None, 400, "spread: Expected true or false, got 'yes'"),
+    ],
+)  # fmt: skip
+def test_invalid_request_names_the_field(
+    client: TestClient[Litestar], method: str, path: str, body: object, status: int, message: str
+) -> None:
+    response = client.request(method, path, content=b"" if body is None else json.dumps(body).encode())
+    assert response.status_code == status
+    assert message in response.json()["error"]
+
+
+def test_too_many_lines_are_refused(client: TestClient[Litestar]) -> None:
+    response = client.post("/inferences/truths", content=b"{}\n" * 1001)
+    assert (response.status_code, "lines" in response.json()["error"]) == (413, True)
+
+
+def test_writing_needs_the_permission_label(tmp_path: Path) -> None:
+    truths = Truths(TruthStore(parse_dsn(str(tmp_path / "store.db"))))
+    needed = {
+        (method, path): handler.opt["permission"]
+        for handler in truths.handlers
+        for path in handler.paths
+        for method in handler.http_methods
+    }
+    assert needed == {
+        ("GET", "/inferences/{id:str}/truth"): "read",
+        ("PUT", "/inferences/{id:str}/truth"): "label",
+        ("DELETE", "/inferences/{id:str}/truth"): "label",
+        ("POST", "/inferences/truths"): "label",
+    }
+    assert {(item.method, item.path): item.permission for item in truths.operations} == needed
+    truths.close(1)

@@ -1,0 +1,194 @@
+"""Truths in stores of both kinds: revisions, verdicts, and the inferences that labels belong to."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from app.plugins.feedback.truths.gauges import TruthGauges
+from app.plugins.feedback.truths.right_answer import RightAnswer, make_truth, records_by_kind
+from app.plugins.feedback.truths.routes import add_lines
+from app.plugins.feedback.truths.truth_store import TruthStore
+from app.plugins.recording.inference import RecordedInference, Truth
+from app.plugins.recording.row_converter import REDACTED, Redaction
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.store import Store, parse_dsn
+from tasks.inference.error import InferenceError
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+from tests.plugins.recording.contents import contents
+
+RECORDED = [
+    detection("a", CAR),
+    detection("b", CAR, DOG),
+    detection("again", CAR, digest="d" * 64),
+    detection("twice", CAR, digest="d" * 64),
+    detection(
+        "class",
+        records=[{"label": "cat", "score": 0.9}, {"label": "dog", "score": 0.1}],
+        task_type="IMAGE_CLASSIFICATION",
+    ),
+    detection("failed", records=None, error="model_failed", task_type=""),
+]
+
+
+@pytest.fixture
+def truths(store: Store, url: str) -> Iterator[TruthStore]:
+    store.write([to_rows(inference) for inference in RECORDED])
+    truths = TruthStore(parse_dsn(url))
+    yield truths
+    truths.close()
+
+
+def test_corrections_are_revisions_and_the_same_truth_again_is_not(truths: TruthStore, url: str) -> None:
+    first = truths.put("a-0-0", RightAnswer(records=found(CAR)), "ann")
+    assert (first.verdict, first.records, first.complete, first.revision, first.author) == (
+        "right",
+        [CAR],
+        True,
+        1,
+        "ann",
+    )
+    assert truths.put("a-0-0", RightAnswer(records=[CAR]), "bob") == first
+    assert truths.put("a-0-0", RightAnswer(records=[CAR, DOG]), "bob").verdict == "wrong"
+    truths.put("a-0-0", RightAnswer(verdict="right"), "bob")
+    assert truths.get("a-0-0").revision == 3
+    truths.withdraw("a-0-0")
+    with pytest.raises(InferenceError, match="The inference 'a-0-0' has no truth"):
+        truths.get("a-0-0")
+    rows = contents(url, "inference_truths")
+    assert [(row["revision"], row["verdict"], bool(row["current"])) for row in rows] == [
+        (1, "right", False),
+        (2, "wrong", False),
+        (3, "right", False),
+    ]
+    assert truths.put("a-0-0", RightAnswer(verdict="right"), "bob").revision == 4
+
+
+def test_concurrent_writers_number_their_revisions(truths: TruthStore, url: str) -> None:
+    def write(author: str) -> None:
+        writer = TruthStore(parse_dsn(url))
+        for number in range(5):
+            writer.put("b-0-0", RightAnswer(verdict="wrong", comment=f"{author} {number}"), author)
+        writer.close()
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(write, ["a", "b", "c"]))
+    rows = contents(url, "inference_truths")
+    assert [row["revision"] for row in rows] == list(range(1, 16))
+    assert [row["revision"] for row in rows if row["current"]] == [15]
+
+
+def test_each_line_finds_its_inference_or_says_why_not(truths: TruthStore) -> None:
+    lines = b"""
+        {"id": "a-0-0", "records": [{"label": "car", "xmin": 10, "ymin": 10, "xmax": 30, "ymax": 30}]}
+        {"request_id": "r-b", "verdict": "wrong"}
+        {"digest": "%s", "verdict": "right"}
+        {"id": "gone", "metadata": {"file_name": "class.jpg"}, "records": [{"label": "cat"}]}
+        {"metadata": {"file_name": "a.jpg"}, "records": [{"label": "cat"}]}
+        {"id": "gone", "verdict": "right"}
+        {"id": "a-0-0", "verdict": "perhaps"}
+        {"verdict": "right"}
+        {"id": "failed-0-0", "verdict": "right"}
+    """ % (b"d" * 64)
+    outcomes = add_lines(truths, lines, "ann").results
+    assert [(outcome.result, list(outcome.ids)) for outcome in outcomes] == [
+        ("matched", ["a-0-0"]),
+        ("matched", ["b-0-0"]),
+        ("ambiguous", ["twice-0-0", "again-0-0"]),
+        ("matched", ["class-0-0"]),
+        ("unknown", []),
+        ("unknown", []),
+        ("invalid", []),
+        ("invalid", []),
+        ("unknown", []),
+    ]
+    assert "verdict" in outcomes[6].error
+    assert outcomes[7].error == 'Expected id, request_id, digest or metadata {"file_name": ...}'
+    assert truths.get("class-0-0").verdict == "right"
+    spread = add_lines(truths, b'{"digest": "%s", "verdict": "right"}' % (b"d" * 64), "", spread=True)
+    assert (spread.matched, [truths.get(name).verdict for name in spread.results[0].ids]) == (1, ["right", "right"])
+
+
+def test_redacted_keys_of_truths_are_not_stored(store: Store, url: str) -> None:
+    store.write([to_rows(detection("a", CAR))])
+    truths = TruthStore(parse_dsn(url), Redaction(["plate"]))
+    truths.put("a-0-0", RightAnswer(records=[{**CAR, "plate": "M-AB 1"}]), "")
+    assert truths.get("a-0-0").records == [{**CAR, "plate": REDACTED}]
+    truths.close()
+
+
+def test_gauges_count_verdicts_of_the_random_sample(store: Store, url: str) -> None:
+    right, wrong = Truth(verdict="right"), Truth(verdict="wrong")
+    rows = [
+        detection("a", truth=right),
+        detection("b", truth=wrong),
+        detection("c", truth=wrong, reason="unsure"),
+        detection("d"),
+        detection("e", truth=wrong, version="2"),
+    ]
+    store.write([to_rows(row) for row in rows])
+    truths = TruthStore(parse_dsn(url))
+    assert TruthGauges.read(truths) == {("detector", "1"): {"right": 1, "wrong": 1}, ("detector", "2"): {"wrong": 1}}
+    truths.close()
+
+
+ORIENTED: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
+RING = [{"x": 5.0, "y": 5.0}, {"x": 25.0, "y": 5.0}, {"x": 25.0, "y": 25.0}]
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "right", "verdict"),
+    [
+        ("OBJECT_DETECTION", found(CAR), [CAR], "right"),
+        ("OBJECT_DETECTION", found(CAR), [{**CAR, "xmax": 51.0}], "wrong"),
+        ("OBJECT_DETECTION", found(CAR), [{**CAR, "label": "dog"}], "wrong"),
+        ("OBJECT_DETECTION", found(CAR, DOG), [CAR], "wrong"),
+        ("OBJECT_DETECTION", [], [], "right"),
+        ("OBJECT_DETECTION", found(CAR), [], "wrong"),
+        ("ORIENTED_OBJECT_DETECTION", found(ORIENTED), [ORIENTED], "right"),
+        ("ORIENTED_OBJECT_DETECTION", found(ORIENTED), [{**ORIENTED, "r": 1.9}], "wrong"),
+        ("IMAGE_SEGMENTATION", found({"label": "a", "contour": [RING]}), [{"label": "a", "contour": [RING]}], "right"),
+        ("IMAGE_CLASSIFICATION", [{"label": "a", "score": 1}, {"label": "b", "score": 0}], [{"label": "b"}], "wrong"),
+        ("TEXT_CLASSIFICATION", [{"label": "a", "score": 0.6}], [{"label": "a"}], "right"),
+        ("IMAGE_TEXT_TO_TEXT", [{"prompt": "", "answer": "The cat."}], [{"answer": "a"}, {"answer": "cat"}], "right"),
+    ],
+)  # fmt: skip
+def test_verdict_follows_from_the_right_records(task: str, answer: Any, right: Any, verdict: str) -> None:
+    inference = detection("a", records=answer, task_type=task)
+    assert truth_of(inference, records=right).verdict == verdict
+
+
+def test_missing_objects_of_an_incomplete_truth_are_not_extra() -> None:
+    inference = detection("a", CAR, DOG)
+    assert truth_of(inference, records=[CAR], complete=False).verdict == "right"
+    assert truth_of(inference, records=[{**CAR, "xmin": 29.0}], complete=False).verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "message"),
+    [
+        ("OBJECT_DETECTION", {}, "Expected either records or a verdict"),
+        ("OBJECT_DETECTION", {"verdict": "right", "records": [CAR]}, "Expected either records or a verdict"),
+        ("OBJECT_DETECTION", {"records": [{"name": "car"}]}, "records: Expected answers of"),
+        ("OBJECT_DETECTION", {"records": [{**CAR, "xmin": "a"}]}, "records: xmin: Expected a finite number"),
+        ("OBJECT_DETECTION", {"records": [{**CAR, "label": 1}]}, "records: label: Expected a text"),
+        ("OBJECT_DETECTION", {"records": [], "complete": False}, "records: Expected at least one object"),
+        ("OBJECT_DETECTION", {"records": [{**CAR, "size": 1e200}]}, "Expected a number within"),
+        ("IMAGE_CLASSIFICATION", {"records": [{"label": "a"}] * 2}, "Expected one record with the right label, got 2"),
+    ],
+)
+def test_answer_that_cannot_be_right_is_refused(task: str, answer: dict[str, Any], message: str) -> None:
+    inference = detection(
+        "a", records=[{"label": "a", "score": 1.0}] if task != "OBJECT_DETECTION" else [], task_type=task
+    )
+    with pytest.raises(InferenceError) as raised:
+        truth_of(inference, **answer)
+    assert message in str(raised.value)
+
+
+def truth_of(inference: RecordedInference, **fields: Any) -> Truth:
+    answer = RightAnswer(**fields)
+    by_kind = records_by_kind(answer)
+    kinds: Sequence[str] = list(by_kind)
+    return make_truth(inference, answer, by_kind[kinds[0]] if kinds else None, "", 0)
