@@ -4,8 +4,9 @@ import math
 import operator
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Table, and_, false, or_
@@ -20,14 +21,20 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MAX_CHARACTERS = 20_000
 _MAX_CONDITIONS = 32
 _INT64 = 2**63
-_COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _EQUAL = {"request_id": "request_id", "base_id": "base_id", "digest": "image_digest", "model": "model"}
 _EQUAL_WITHOUT_INDEX = {"model_version": "version", "protocol": "protocol", "task_type": "task_type"}
-_CONDITION = re.compile(
-    r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|>=|[=<>])\s*
-    (?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|-?[0-9][\w.+-]*)\s*(?:\Z|(?<!\w)and\b(?=.))""",
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
+CONDITION = r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|>=|[=<>])\s*
+    (?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|-?[0-9][\w.+-]*)\s*"""
+"""Verbose pattern of a condition such as ``altitude > 100``. Key and value may be in quotes (`unquote`)."""
+
+_CONDITION = re.compile(rf"{CONDITION}(?:\Z|(?<!\w)and\b(?=.))", re.VERBOSE | re.DOTALL | re.IGNORECASE)
 
 
 class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,12 +171,12 @@ def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
                 got = quote_value(text[position:].strip())
                 raise invalid(f"Expected {expected}, got {got}; use charioteer inferences --sql for others", "where")
             position = match.end()
-            yield _metadata_filter(_unquote(match["key"]), match["comparison"], _unquote(match["value"]))
+            yield _metadata_filter(unquote(match["key"]), match["comparison"], unquote(match["value"]))
 
 
 def _metadata_filter(key: object, comparison: str, value: str | float) -> QueryFilter:
     """Compare text with text, and numbers with integers and floats alike."""
-    compare = _COMPARISONS[comparison]
+    compare = COMPARISONS[comparison]
     if isinstance(value, str):
         parts = [compare(metadata.c.tv, _indexed_text(value, "where"))]
     else:
@@ -189,11 +196,15 @@ def _integer_comparison(comparison: str, value: float) -> ColumnElement[bool]:
     else:
         bound = max(math.floor(value) + 1 if comparison == ">" else math.ceil(value), -_INT64)
         comparison, possible = ">=", bound < _INT64
-    return _COMPARISONS[comparison](metadata.c.iv, bound) if possible else false()
+    return COMPARISONS[comparison](metadata.c.iv, bound) if possible else false()
 
 
-def _unquote(text: str) -> str | float:
-    """Return a number, or text without its quotes; numbers and text in double quotes are JSON."""
+def unquote(text: str) -> str | float:
+    """Return a number, or text without its quotes; numbers and text in double quotes are JSON.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, with the path ``where``.
+    """
     if text[0] not in '"-0123456789':
         return text.strip("'")
     try:

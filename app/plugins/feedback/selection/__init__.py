@@ -1,0 +1,1 @@
+"""Select what to record and what to label."""
