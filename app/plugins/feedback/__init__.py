@@ -1,6 +1,6 @@
 """The truth of recorded inferences, and which of them to label."""
 
-from app.core.hooks import Plugin, Ref
+from app.core.hooks import Command, Plugin, Ref
 from app.plugins.feedback.settings import FeedbackSettings
 
 plugin = Plugin(
@@ -10,5 +10,12 @@ plugin = Plugin(
     requires=("recording", "evaluation"),
     settings=(FeedbackSettings,),
     extends={"recording.selector": Ref("app.plugins.feedback.service:SELECTORS")},
+    commands=(
+        Command(
+            name="truth",
+            run="app.plugins.feedback.truths.command:truth",
+            help="Import labels as the truth of recorded inferences.",
+        ),
+    ),
     start=Ref("app.plugins.feedback.service:start"),
 )

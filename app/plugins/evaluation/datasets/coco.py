@@ -73,7 +73,7 @@ def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
                 if labelled := _object(annotation, labels[category], sizes[image_id], location, errors):
                     objects[image_id].append(labelled)
         seen.add(annotation_id)
-    items = _items(path, file, objects, options.images or _folder(path, file), errors)
+    items = _items(path, file, objects, options, errors)
     crowds = sum(label.ignored for item in items for label in item.objects)
     notes = (f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find",) if crowds else ()
     tasks = (TaskType.OBJECT_DETECTION,)
@@ -105,11 +105,15 @@ def _labels(path: Path, file: _File, errors: LabelErrors) -> dict[object, str]:
 
 
 def _items(
-    path: Path, file: _File, objects: Mapping[object, list[LabelledObject]], folder: Path, errors: LabelErrors
+    path: Path,
+    file: _File,
+    objects: Mapping[object, list[LabelledObject]],
+    options: DatasetOptions,
+    errors: LabelErrors,
 ) -> list[Item]:
     """Return the images by id, the order in which COCO's tools rank predictions of equal scores."""
     items: dict[int | str, Item] = {}
-    metadata = read_sidecar(path.parent, errors)
+    metadata, folder = read_sidecar(path.parent, errors), options.images or _folder(path, file)
     seen: set[object] = set()
     for index, image in enumerate(file.images):
         location, number, name = f"{path}: images[{index}]", image.get("id"), image.get("file_name")
@@ -123,8 +127,13 @@ def _items(
             continue
         seen.update((number, name))
         row = {**scalar_values(image, _RESERVED_KEYS), **metadata.get(name, {})}
-        item = read_item(name, folder / name, errors, objects=tuple(objects[number]), metadata=row)
         declared = image.get("width"), image.get("height")
+        fields: dict[str, Any] = {"objects": tuple(objects[number]), "metadata": row}
+        if options.needs_images or _is_file(folder / name):
+            item = read_item(name, folder / name, errors, **fields)
+        else:
+            width, height = (side if isinstance(side, int) else 0 for side in declared)
+            item = Item(id=name, image=folder / name, width=width, height=height, **fields)
         if item and None not in declared and declared != (item.width, item.height):
             got = " and ".join(quote_value(value) for value in declared)
             expected = f"width and height of {name}, upright, {item.width} and {item.height}"

@@ -40,6 +40,7 @@ class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
         split: the split (YOLO); by default the first of ``val``, ``test`` and ``train``.
         task: the task to measure, if labels allow several.
         skip_bad: skip labels and images that cannot be used.
+        needs_images: whether a missing image is an error, although the labels have its size (COCO).
     """
 
     format: DatasetFormat | None = None
@@ -47,6 +48,7 @@ class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
     split: str | None = None
     task: TaskType | None = None
     skip_bad: bool = False
+    needs_images: bool = True
 
 
 def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Serve the truths of recorded inferences over HTTP."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -13,8 +13,9 @@ from app.core.engine.scheduling.thread_pool import lower_priority
 from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, json_response
 from app.core.protocols.request_info import CLIENT
 from app.core.server.auth.http_access import requires
+from app.plugins.feedback.truths.label_lines import MAX_BYTES, LabelLine, decode, read_line
 from app.plugins.feedback.truths.matching import Label
-from app.plugins.feedback.truths.right_answer import RightAnswer, records_by_kind
+from app.plugins.feedback.truths.right_answer import RightAnswer
 from app.plugins.feedback.truths.truth_store import Outcome, TruthStore
 from app.plugins.recording.inference import Truth
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
@@ -22,29 +23,11 @@ from tasks.inference.limits import too_large
 
 T = TypeVar("T")
 
-MAX_BYTES = 1_000_000
-"""Maximum size of one truth."""
 _MAX_LINES_BYTES = 16_000_000
 _MAX_LINES = 1000
 _MAX_WAITING = 16
 _ONE, _MANY = "/inferences/{id:str}/truth", "/inferences/truths"
 _FAILURES = (400, 404, 413, 429, 503)
-
-
-class LabelLine(RightAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of ``POST /inferences/truths``: a right answer, and one or more ways to find its inference.
-
-    Attributes:
-        id: id of the inference.
-        request_id: X-Request-ID of a request with a single sample.
-        digest: SHA-256 of the image file.
-        metadata: ``{"file_name": ...}``, the name of the image in the metadata of its request.
-    """
-
-    id: str | None = None
-    request_id: str | None = None
-    digest: str | None = None
-    metadata: Mapping[str, str] = {}
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +38,6 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ANSWERS = msgspec.json.Decoder(RightAnswer)
-_LINES = msgspec.json.Decoder(LabelLine)
 
 
 class Truths:
@@ -78,7 +60,7 @@ class Truths:
         @put(_ONE, status_code=200, opt=requires("label"))
         async def store_one(request: HttpRequest) -> Response[bytes]:
             name, author, body = request.path_params["id"], CLIENT.get(), await _body(request, MAX_BYTES)
-            return _answer(await self.run(lambda store: store.put(name, _decode(_ANSWERS, body), author)))
+            return _answer(await self.run(lambda store: store.put(name, decode(_ANSWERS, body), author)))
 
         @delete(_ONE, status_code=200, opt=requires("label"))
         async def withdraw(request: HttpRequest) -> Response[bytes]:
@@ -158,35 +140,6 @@ def add_lines(store: TruthStore, body: bytes, author: str, *, spread: bool = Fal
     outcomes |= dict(zip(labels, store.add(list(labels.values()), author, spread=spread), strict=True))
     results = [outcomes[number] for number in range(len(lines))]
     return Outcomes(matched=sum(outcome.result == "matched" for outcome in results), results=results)
-
-
-def read_line(line: bytes) -> Label:
-    """Return the label in one line.
-
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
-    """
-    if len(line) > MAX_BYTES:
-        raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
-    answer = _decode(_LINES, line)
-    name = answer.metadata.get("file_name")
-    if not (answer.id or answer.request_id or answer.digest or name):
-        raise invalid('Expected id, request_id, digest or metadata {"file_name": ...}')
-    return Label(
-        id=answer.id,
-        request_id=answer.request_id,
-        digest=answer.digest,
-        name=name,
-        answer=answer,
-        records=records_by_kind(answer),
-    )
-
-
-def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise invalid(str(error)) from None
 
 
 async def _body(request: HttpRequest, max_bytes: int) -> bytes:

@@ -1,0 +1,75 @@
+"""``charioteer truth``."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from app.core.cli.terminal import counted, error_console, printable, stop
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.files import DatasetOptions
+from app.plugins.feedback.truths.importing import LabelFormat, read_labels
+from app.plugins.feedback.truths.truth_store import TruthStore
+from app.plugins.recording.stores.store import parse_dsn
+
+_MAX_SHOWN = 10
+_REASONS = {
+    "unknown": "no inference fits, by id, request id, SHA-256 or file name of the image",
+    "ambiguous": "several inferences fit; --spread stores the truth for all of one image",
+}
+
+
+def truth(
+    store: Annotated[str, Parameter(env_var="CHARIOTEER_RECORD")],
+    action: Literal["import"],
+    file: Path,
+    *,
+    format: LabelFormat | None = None,  # noqa: A002
+    images: Path | None = None,
+    split: str | None = None,
+    spread: Annotated[bool, Parameter(negative="")] = False,
+    skip_bad: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Import labels as the truth of recorded inferences.
+
+    Exits with 0 if at least one label was stored, with 1 if none was, and with 2 if the labels cannot be read.
+
+    Args:
+        store: Recording store (the value of --record): a file, or postgresql://USER@HOST/DATABASE.
+        action: What to do: import.
+        file: COCO, JSON of Label Studio, JSON lines, or a folder: YOLO, DOTA, or one folder of images for each class.
+        format: Format of the labels; detected by default.
+        images: Folder of the images, if they are not at the format's usual location. COCO also works without images.
+        split: Split of a YOLO data set; the first of val, test and train by default.
+        spread: Store the truth of an image for all its inferences with answers of the same kind.
+        skip_bad: Skip labels that cannot be used.
+    """
+    del action  # There is only one so far.
+    truths = TruthStore(parse_dsn(store))
+    try:
+        source, labels = read_labels(file, format, DatasetOptions(images=images, split=split, skip_bad=skip_bad))
+        outcomes = truths.add(labels, spread=spread)
+    except EvaluationError as error:
+        stop(str(error))
+    finally:
+        truths.close()
+    stderr = error_console()
+    stored = sum(len(outcome.ids) for outcome in outcomes if outcome.result == "matched")
+    counts = Counter(outcome.result for outcome in outcomes)
+    stderr.print(f"Stored the truth of {counted(stored, 'inference')}, from {counted(len(labels), source + ' label')}")
+    for result, reason in _REASONS.items():
+        if counts[result]:
+            names = [
+                label.name or label.id or label.request_id or label.digest
+                for label in (
+                    label for label, outcome in zip(labels, outcomes, strict=True) if outcome.result == result
+                )
+            ]
+            shown = ", ".join(map(str, names[:_MAX_SHOWN])) + (" ..." if len(names) > _MAX_SHOWN else "")
+            stderr.print(f"{counted(counts[result], 'label')} left out, because {reason}: {printable(shown)}")
+    for label, outcome in zip(labels, outcomes, strict=True):
+        if outcome.error:
+            stderr.print(f"Left out: {printable(label.name or label.id)}: {printable(outcome.error)}")
+    if not stored:
+        stop("no truth was stored", 1)

@@ -1,0 +1,148 @@
+"""Read labels of data sets and of annotation tools as right answers of recorded inferences."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal, cast, get_args
+
+import numpy as np
+
+from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, LabelledObject, Ring
+from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_json
+from app.plugins.evaluation.datasets.read import read_dataset
+from app.plugins.evaluation.masks import decode_mask
+from app.plugins.feedback.truths.label_lines import read_line
+from app.plugins.feedback.truths.label_studio import read_label_studio
+from app.plugins.feedback.truths.matching import Label, digest_in
+from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer
+from tasks.inference.error import InferenceError
+from tasks.vision.contours import contours_of_mask
+
+LabelFormat = Literal["jsonl", "label-studio", "coco", "yolo", "dota", "image-folder"]
+
+_HALF_PIXEL = 0.5
+"""Offset: labels measure from the edge of the first pixel, contours from its centre."""
+_TOLERANCE = 1e-3
+"""Difference of the diagonals of a rectangle, as a share of their length."""
+
+
+def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOptions) -> tuple[str, Sequence[Label]]:
+    """Return the format and the labels of a file or folder.
+
+    Images are not needed, except by formats that measure in fractions of them.
+
+    Raises:
+        EvaluationError: when it cannot be read; lists each label that cannot be used, unless `options` skip them.
+    """
+    if not path.exists():
+        raise EvaluationError(f"{path}: there is no such file or folder")
+    found = label_format or _format_of(path)
+    errors = LabelErrors(lenient=options.skip_bad)
+    if found == "jsonl":
+        labels = _read_lines(path, errors)
+    elif found == "label-studio":
+        items = read_label_studio(path, errors)
+        labels = [_label(item, found) for item in items]
+    else:
+        dataset = read_dataset(path, _with_format(options, found))
+        if dataset.format == "vqa":
+            raise EvaluationError(f"{path}: Expected labels of images, got questions; use JSON lines with answers")
+        found, labels = dataset.format, [_label(item, dataset.format) for item in dataset.items]
+    errors.notes()
+    return found, labels
+
+
+def kinds_of(item: Item) -> Mapping[Kind, Records]:
+    """Return the labels of an image as records, for each kind of answers that they can correct."""
+    if item.label:
+        return {"classes": [{"label": item.label}]}
+    objects = [label for label in item.objects if not label.ignored]
+    kinds: dict[Kind, Records] = {}
+    if all(label.box for label in objects):
+        names = ("xmin", "ymin", "xmax", "ymax")
+        kinds["box"] = [{"label": label.label} | dict(zip(names, label.box or (), strict=True)) for label in objects]
+    if item.width and all(label.rings and _is_rectangle(label.rings) for label in objects):
+        kinds["oriented"] = [_oriented(label, item.width, item.height) for label in objects]
+    if all(label.rings or label.mask for label in objects):
+        kinds["contour"] = [{"label": label.label, "contour": _contour(label)} for label in objects]
+    return kinds
+
+
+def _format_of(path: Path) -> LabelFormat | None:
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return "jsonl"
+    if path.suffix.lower() == ".json" and path.is_file() and isinstance(read_json(path), list):
+        return "label-studio"
+    return None
+
+
+def _with_format(options: DatasetOptions, label_format: LabelFormat | None) -> DatasetOptions:
+    known = label_format if label_format in get_args(DatasetFormat) else None
+    return DatasetOptions(
+        format=cast("DatasetFormat | None", known),
+        images=options.images,
+        split=options.split,
+        skip_bad=options.skip_bad,
+        needs_images=False,
+    )
+
+
+def _read_lines(path: Path, errors: LabelErrors) -> Sequence[Label]:
+    labels: list[Label] = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            try:
+                labels.append(read_line(line))
+            except InferenceError as error:
+                errors.add(f"{path}:{number}", str(error))
+    return labels
+
+
+def _label(item: Item, source: str) -> Label:
+    name = PurePosixPath(item.id).name
+    # Exports name images by their digest. For raw pixels it is not that of the file.
+    digest = digest_in(name)
+    if digest is None and item.image.is_file():
+        digest = hashlib.sha256(item.image.read_bytes()).hexdigest()
+    complete = not any(label.ignored for label in item.objects)
+    return Label(
+        id=item.metadata.get("inference"),
+        digest=digest,
+        name=name,
+        answer=RightAnswer(complete=complete, source=source),
+        records=kinds_of(item),
+    )
+
+
+def _is_rectangle(rings: Sequence[Ring]) -> bool:
+    if len(rings) != 1 or len(rings[0]) != 4:
+        return False
+    first, second, third, fourth = np.array(rings[0])
+    # The diagonals of a rectangle are equally long and have the same middle.
+    diagonal, other = third - first, fourth - second
+    length = float(np.hypot(*diagonal))
+    middles = np.abs(first + third - second - fourth).max() / 2
+    return max(abs(length - float(np.hypot(*other))), float(middles)) <= _TOLERANCE * length
+
+
+def _oriented(label: LabelledObject, width: int, height: int) -> Mapping[str, object]:
+    corners = np.array(label.outlines[0])
+    along, across = corners[1] - corners[0], corners[2] - corners[1]
+    if along[0] * across[1] < along[1] * across[0]:
+        # These corners are listed anticlockwise; the rotation is that of a side with the other one to its right.
+        along, across = across, along
+    (cx, cy), angle = corners.mean(axis=0).tolist(), float(np.arctan2(along[1], along[0]))
+    return {
+        "label": label.label,
+        "cx": cx / width,
+        "cy": cy / height,
+        "w": float(np.hypot(*along)) / width,
+        "h": float(np.hypot(*across)) / height,
+        "r": angle,
+    }
+
+
+def _contour(label: LabelledObject) -> list[list[Mapping[str, float]]]:
+    if label.mask is not None:
+        return [[{"x": x, "y": y} for x, y in ring.tolist()] for ring in contours_of_mask(decode_mask(label.mask))]
+    return [[{"x": x - _HALF_PIXEL, "y": y - _HALF_PIXEL} for x, y in ring] for ring in label.rings or ()]

@@ -1,0 +1,138 @@
+"""Read the JSON export of Label Studio: tasks with annotations, whose numbers are percent of the image."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, LabelledObject, Ring
+from app.plugins.evaluation.datasets.files import as_list, parse_number, read_json
+from tasks.inference.error import quote_value
+
+_INFERENCE = re.compile(r"/inferences/([^/]+)/image")
+_UPLOADED = re.compile(r"[0-9a-f]{8}-(?=.)")
+"""Label Studio puts this before the names of uploaded files."""
+
+
+class _Annotation(msgspec.Struct):
+    result: list[dict[str, Any]] = []
+    was_cancelled: bool = False
+    ground_truth: bool = False
+    updated_at: str = ""
+
+
+class _Task(msgspec.Struct):
+    data: dict[str, Any]
+    annotations: list[_Annotation] = []
+
+
+def read_label_studio(path: Path, errors: LabelErrors) -> Sequence[Item]:
+    """Return the annotated images of an export. Of several annotations, the ground truth counts, or else the latest.
+
+    Raises:
+        EvaluationError: when the file is no such export.
+    """
+    try:
+        tasks = msgspec.convert(read_json(path), list[_Task])
+    except msgspec.ValidationError as error:
+        raise EvaluationError(
+            f"{path}: Expected the tasks of Label Studio with data and annotations: {error}"
+        ) from None
+    items: list[Item] = []
+    for number, task in enumerate(tasks):
+        made = [annotation for annotation in task.annotations if not annotation.was_cancelled]
+        if made:
+            chosen = max(made, key=lambda annotation: (annotation.ground_truth, annotation.updated_at))
+            if (item := _item(task, chosen, f"{path}: [{number}]", errors)) is not None:
+                items.append(item)
+    return items
+
+
+def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErrors) -> Item | None:
+    name, inference = _reference(task.data)
+    if not name:
+        errors.add(f"{location}.data", "Expected the name or the URL of an image")
+        return None
+    before = len(errors.messages)
+    label = ""
+    objects: list[LabelledObject] = []
+    width = height = 0
+    for index, region in enumerate(annotation.result):
+        place = f"{location}.annotations.result[{index}]"
+        with errors.collected(place):
+            kind, value = region.get("type"), cast("dict[str, Any]", region.get("value") or {})
+            if kind == "choices":
+                label = _single_label(value, "choices")
+                continue
+            if kind not in ("rectanglelabels", "polygonlabels"):
+                raise ValueError(f"type: Expected rectanglelabels, polygonlabels or choices, got {quote_value(kind)}")
+            width, height = (_side(region, f"original_{side}") for side in ("width", "height"))
+            objects.append(_object(kind, value, width, height, place))
+    if len(errors.messages) > before:
+        return None
+    metadata = {"inference": inference} if inference else {}
+    return Item(
+        id=name, image=Path(), width=width, height=height, label=label, objects=tuple(objects), metadata=metadata
+    )
+
+
+def _reference(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of the image, and the id of its inference; "" if it is not known."""
+    inference = data.get("inference")
+    for value in data.values():
+        if not isinstance(value, str) or value == inference:
+            continue
+        parts = urlsplit(value)
+        # Local files are a parameter: /data/local-files/?d=folder/name.jpg
+        path = (parse_qs(parts.query).get("d") or [unquote(parts.path)])[0]
+        if match := _INFERENCE.search(path):
+            return match[1], match[1]
+        if PurePosixPath(path).suffix or "/" in path:
+            name = _UPLOADED.sub("", PurePosixPath(path).name, count=1)
+            return name, inference if isinstance(inference, str) else ""
+    return (inference, inference) if isinstance(inference, str) else ("", "")
+
+
+def _object(kind: str, value: Mapping[str, Any], width: int, height: int, location: str) -> LabelledObject:
+    """Return one region in pixels.
+
+    Raises:
+        ValueError: when it cannot be read.
+    """
+    label = _single_label(value, kind)
+    if kind == "polygonlabels":
+        points = [tuple(map(parse_number, as_list(point) or ())) for point in as_list(value.get("points")) or ()]
+        if len(points) < 3 or any(len(point) != 2 for point in points):
+            raise ValueError(f"points: Expected three or more points, got {quote_value(value.get('points'))}")
+        ring: Ring = tuple((point[0] * width / 100, point[1] * height / 100) for point in points)
+        xs, ys = zip(*ring, strict=True)
+        return LabelledObject(label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), location=location)
+    names = ("x", "y", "width", "height")
+    x, y, w, h = (
+        parse_number(value.get(name)) * side / 100 for name, side in zip(names, (width, height) * 2, strict=True)
+    )
+    # The rectangle turns around its corner (x, y), clockwise, in pixels.
+    angle = math.radians(parse_number(value.get("rotation") or 0))
+    cos, sin = math.cos(angle), math.sin(angle)
+    corners = ((0.0, 0.0), (w, 0.0), (w, h), (0.0, h))
+    ring = tuple((x + right * cos - down * sin, y + right * sin + down * cos) for right, down in corners)
+    box = (x, y, x + w, y + h) if angle == 0 else None
+    return LabelledObject(label=label, box=box, rings=(ring,), location=location)
+
+
+def _side(region: Mapping[str, Any], name: str) -> int:
+    value = region.get(name)
+    if not isinstance(value, int) or value <= 0:
+        raise ValueError(f"{name}: Expected a number of pixels, got {quote_value(value)}")
+    return value
+
+
+def _single_label(value: Mapping[str, Any], name: str) -> str:
+    labels = as_list(value.get(name)) or ()
+    if len(labels) != 1 or not isinstance(labels[0], str):
+        raise ValueError(f"{name}: Expected one label, got {quote_value(value.get(name))}")
+    return labels[0]

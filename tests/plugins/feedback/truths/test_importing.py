@@ -1,0 +1,203 @@
+"""Labels of data sets and tools become truths of the inferences of their images."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.files import DatasetOptions
+from app.plugins.feedback.truths.command import truth
+from app.plugins.feedback.truths.importing import read_labels
+from app.plugins.recording.command import inferences
+from app.plugins.recording.export.writing import Format, export
+from app.plugins.recording.images import ImageFile, ImageFolder
+from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.reader import open_recordings
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+
+DIGEST = "4f" * 32
+STAMP = (DIGEST, 64, 48)
+SHIP: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
+PART: dict[str, object] = {
+    "label": "part",
+    "contour": [[{"x": 4.0, "y": 4.0}, {"x": 24.0, "y": 4.0}, {"x": 24.0, "y": 24.0}, {"x": 4.0, "y": 24.0}]],
+}
+
+
+def write_store(folder: Path, *recorded: RecordedInference) -> str:
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    store.write([to_rows(inference) for inference in recorded])
+    store.close()
+    return str(folder / "store.db")
+
+
+def truths_in(store: str) -> Mapping[str, Sequence[Mapping[str, Any]] | None]:
+    page = open_recordings(store).page(InferenceQuery(truth="yes"), 100)
+    return {inference.id: inference.truth and inference.truth.records for inference in page.inferences}
+
+
+def rounded(records: object) -> object:
+    """Return records with few digits, because files have few."""
+    return json.loads(json.dumps(records), parse_float=lambda text: round(float(text), 3))
+
+
+@pytest.mark.parametrize(
+    ("task", "records"),
+    [("OBJECT_DETECTION", [CAR, DOG]), ("ORIENTED_OBJECT_DETECTION", [SHIP]), ("IMAGE_SEGMENTATION", [PART])],
+)
+@pytest.mark.parametrize("file_format", ["coco", "yolo"])
+def test_exported_answers_return_as_truths(
+    tmp_path: Path, task: str, records: list[dict[str, object]], file_format: Format
+) -> None:
+    png = cv2.imencode(".png", np.zeros((48, 64, 3), np.uint8))[1].tobytes()
+    folder = ImageFolder(tmp_path / "images", durable=False)
+    folder.open()
+    digest = ImageFile("ab" * 32, png).digest
+    folder.write([ImageFile(digest, png)])
+    inference = detection("a", records=found(*records), task_type=task, metadata=[], digest=digest)
+    image = RecordedImage(digest=digest, width=64, height=48, size=len(png), kept=True)
+    store = write_store(tmp_path, detection("a", records=found(*records), task_type=task, metadata=[], image=image))
+    labels = tmp_path / ("labels.json" if file_format == "coco" else "labels")
+    export(
+        [open_recordings(store).page(InferenceQuery(), 1).inferences], labels, file_format, images=tmp_path / "images"
+    )
+    truth(store, "import", labels)
+    assert rounded(truths_in(store)[inference.id]) == rounded(records)
+    assert [item.id for item in open_recordings(store).page(InferenceQuery(truth="wrong"), 10).inferences] == []
+
+
+def coco(*images: Mapping[str, Any], **annotation: Any) -> Mapping[str, Any]:
+    box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20], "iscrowd": 0}
+    categories = [{"id": 1, "name": "car"}]
+    return {"images": images, "annotations": [box | annotation], "categories": categories}
+
+
+def test_images_of_coco_are_found_by_name_or_digest_without_their_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = write_store(tmp_path, detection("a", CAR), detection("b", CAR, metadata=[], digest=DIGEST), detection("c"))
+    images = [
+        {"id": 1, "file_name": "day/a.jpg", "width": 64, "height": 48},
+        {"id": 2, "file_name": f"4f/{DIGEST}.jpg", "width": 64, "height": 48},
+        {"id": 3, "file_name": "gone.jpg", "width": 64, "height": 48},
+    ]
+    (tmp_path / "labels.json").write_text(json.dumps(coco(*images)))
+    truth(store, "import", tmp_path / "labels.json")
+    assert truths_in(store) == {"a-0-0": [CAR], "b-0-0": []}
+    error = capsys.readouterr().err
+    assert "Stored the truth of 2 inferences, from 3 coco labels" in error
+    assert "1 label left out, because no inference fits, by id, request id, SHA-256 or file name" in error
+    assert "gone.jpg" in error
+
+
+def test_crowds_make_a_truth_incomplete_and_repeated_images_need_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same: dict[str, Any] = {"digest": DIGEST, "metadata": []}
+    store = write_store(tmp_path, detection("a", CAR, **same), detection("b", CAR, **same))
+    images = {"id": 1, "file_name": f"{DIGEST}.jpg", "width": 64, "height": 48}
+    both = coco(images, iscrowd=1)
+    both["annotations"].append({"id": 2, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20]})
+    (tmp_path / "labels.json").write_text(json.dumps(both))
+    with pytest.raises(SystemExit) as exited:
+        truth(store, "import", tmp_path / "labels.json")
+    assert exited.value.code == 1
+    assert "several inferences fit; --spread" in capsys.readouterr().err
+    truth(store, "import", tmp_path / "labels.json", spread=True)
+    stored = [item.truth for item in open_recordings(store).page(InferenceQuery(truth="yes"), 9).inferences]
+    assert [item and (item.records, item.complete, item.verdict) for item in stored] == [([CAR], False, "right")] * 2
+
+
+def test_image_folder_is_matched_by_the_content_of_its_files(tmp_path: Path) -> None:
+    image = tmp_path / "labels" / "cat" / "x.png"
+    image.parent.mkdir(parents=True)
+    cv2.imwrite(str(image), np.zeros((48, 64, 3), np.uint8))
+    _, labels = read_labels(tmp_path / "labels", None, DatasetOptions())
+    classes = [{"label": "dog", "score": 0.75}]
+    digest = str(labels[0].digest)
+    fields: dict[str, Any] = {"records": classes, "task_type": "IMAGE_CLASSIFICATION", "metadata": []}
+    store = write_store(tmp_path, detection("a", digest=digest, **fields), detection("b", CAR, digest=digest))
+    truth(store, "import", tmp_path / "labels")
+    assert truths_in(store) == {"a-0-0": [{"label": "cat"}]}
+
+
+def region(kind: str, **value: Any) -> Mapping[str, Any]:
+    return {"type": kind, "value": value, "original_width": 64, "original_height": 48}
+
+
+def rectangle(label: str, x: float, y: float, width: float, height: float, rotation: float = 0) -> Mapping[str, Any]:
+    """Return a region in percent for pixels."""
+    place = {"x": x / 0.64, "y": y / 0.48, "width": width / 0.64, "height": height / 0.48, "rotation": rotation}
+    return region("rectanglelabels", rectanglelabels=[label], **place)
+
+
+def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
+    # The corner (x, y) of a box of 32 x 12 pixels around the centre of 64 x 48, turned by 0.3 radians.
+    x, y = 32 - 16 * np.cos(0.3) + 6 * np.sin(0.3), 24 - 16 * np.sin(0.3) - 6 * np.cos(0.3)
+    ship = rectangle("ship", float(x), float(y), 32, 12, float(np.degrees(0.3)))
+    triangle = region("polygonlabels", polygonlabels=["part"], points=[[0, 0], [50, 0], [50, 50]])
+    tasks: list[dict[str, Any]] = [
+        {
+            "data": {"image": "/data/upload/3/1a2b3c4d-a.jpg"},
+            "annotations": [
+                {"result": [rectangle("cow", 0, 0, 9, 9)], "updated_at": "2026-01-03", "was_cancelled": True},
+                {"result": [rectangle("car", 10, 10, 20, 20)], "updated_at": "2026-01-02"},
+                {"result": [rectangle("dog", 0, 0, 9, 9)], "updated_at": "2026-01-01"},
+            ],
+        },
+        {"data": {"image": "http://host:8080/inferences/b-0-0/image"}, "annotations": [{"result": [ship]}]},
+        {"data": {"image": "/data/local-files/?d=day/c.jpg"}, "annotations": [{"result": [triangle]}]},
+        {
+            "data": {"image": "x", "inference": "d-0-0"},
+            "annotations": [{"result": [region("choices", choices=["cat"])]}],
+        },
+        {"data": {"image": "none.jpg"}, "annotations": []},
+    ]
+    (tmp_path / "labels.json").write_text(json.dumps(tasks))
+    store = write_store(
+        tmp_path,
+        detection("a", CAR),
+        detection("b", task_type="ORIENTED_OBJECT_DETECTION"),
+        detection("c", task_type="IMAGE_SEGMENTATION"),
+        detection("d", records=[{"label": "dog", "score": 0.5}], task_type="IMAGE_CLASSIFICATION"),
+    )
+    truth(store, "import", tmp_path / "labels.json")
+    points = [{"x": -0.5, "y": -0.5}, {"x": 31.5, "y": -0.5}, {"x": 31.5, "y": 23.5}]
+    assert rounded(list(truths_in(store).values())) == rounded(
+        [[{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"records": []}', "labels.jsonl:1: Expected id, request_id, digest"),
+        ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "brushlabels"}]}]}]', "got 'brushlabels'"),
+        ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "polygonlabels"}]}]}]', "original_width"),
+        ('[{"data": {"text": "a"}, "annotations": [{"result": []}]}]', "Expected the name or the URL of an image"),
+        ('[{"tasks": 1}]', "Expected the tasks of Label Studio"),
+    ],
+)
+def test_label_that_cannot_be_used_is_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / ("labels.json" if content.startswith("[") else "labels.jsonl")
+    path.write_text(content)
+    with pytest.raises(EvaluationError, match=message.replace("[", r"\[")):
+        read_labels(path, None, DatasetOptions())
+
+
+def test_truths_replace_answers_in_a_data_set_for_training(tmp_path: Path) -> None:
+    store = write_store(tmp_path, detection("a", DOG), detection("b", DOG))
+    (tmp_path / "labels.jsonl").write_text(json.dumps({"id": "a-0-0", "records": [CAR]}))
+    truth(store, "import", tmp_path / "labels.jsonl")
+    inferences(store, query=InferenceQuery(truth="yes"), to=tmp_path / "next.json", content="truth")
+    written = json.loads((tmp_path / "next.json").read_text())
+    assert [item["bbox"] for item in written["annotations"]] == [[10, 10, 20, 20]]
