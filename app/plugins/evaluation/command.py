@@ -4,7 +4,7 @@ import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -42,6 +42,9 @@ from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answ
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 
+if TYPE_CHECKING:
+    from app.plugins.evaluation.recorded_answers import RecordedTruths
+
 _PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
 _TOO_LOW = 1
 _MAX_CURVE_THRESHOLD = 0.05
@@ -50,7 +53,7 @@ _MAX_CURVE_THRESHOLD = 0.05
 
 @takes_models
 def evaluate(
-    dataset: Path,
+    dataset: Path | None = None,
     *,
     name: str | None = None,
     url: str | None = None,
@@ -87,7 +90,8 @@ def evaluate(
     130 when it was interrupted.
 
     Args:
-        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl.
+        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl. Without
+            it, --recorded measures inferences by their truths.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         url: Evaluate the model of this server instead of a local one; host:port for gRPC.
         protocol: Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc,
@@ -136,8 +140,16 @@ def evaluate(
         if task not in (None, *TaskType):
             raise EvaluationError(f"--task: Expected one of {', '.join(TaskType)}, got {task}")
         task_type = TaskType(task) if task else None
-        dataset_options = DatasetOptions(format=format, images=images, split=split, task=task_type, skip_bad=skip_bad)
-        all_items = read_dataset(dataset, dataset_options)
+        truths: RecordedTruths | None = None
+        if dataset is None:
+            truths = _read_truths(recorded, name, images)
+            reject_unused("without a data set", {"--format": format, "--split": split, "--task": task})
+            all_items = truths.dataset
+        else:
+            options_of_dataset = DatasetOptions(
+                format=format, images=images, split=split, task=task_type, skip_bad=skip_bad
+            )
+            all_items = read_dataset(dataset, options_of_dataset)
         selected = _limited(all_items, limit)
         if selected.tasks[0].returns != "objects":
             reject_unused("on these labels, which are no objects", {"--top-k": top_k != DEFAULT_TOP_K})
@@ -145,9 +157,11 @@ def evaluate(
         if selected.tasks[0].returns != "texts":
             import_optional("valor_lite")
         if minima:
-            check_figures(selected, minima)
+            check_figures(selected, minima, truths.figures if truths else ())
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
-        if recorded is not None:
+        if truths is not None:
+            label, collected, notes = truths.source, truths.collected, ()
+        elif recorded is not None:
             from app.plugins.evaluation.recorded_answers import read_recorded
 
             label, collected, notes = read_recorded(selected, recorded, name)
@@ -177,6 +191,7 @@ def evaluate(
                 label_map=label_mapping,
                 notes=notes,
                 progress=bar.show,
+                figures=truths.figures if truths else (),
             )
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
@@ -193,6 +208,14 @@ def evaluate(
     except OSError as error:
         stop(f"the report cannot be written: {error}")
     _check_minima(report, minima)
+
+
+def _read_truths(recorded: str | None, name: str | None, images: Path | None) -> "RecordedTruths":
+    from app.plugins.evaluation.recorded_answers import read_truths
+
+    if recorded is None:
+        raise EvaluationError("Expected a data set, or --recorded with a store whose inferences have truths")
+    return read_truths(recorded, name, images)
 
 
 def _limited(dataset: Dataset, limit: int | None) -> Dataset:

@@ -13,7 +13,7 @@ from app.plugins.evaluation.metrics.classes import measure_classes
 from app.plugins.evaluation.metrics.objects import measure_objects
 from app.plugins.evaluation.metrics.pixels import measure_pixels
 from app.plugins.evaluation.metrics.texts import measure_texts
-from app.plugins.evaluation.report import EvaluationReport, Measures
+from app.plugins.evaluation.report import EvaluationReport, Figure, Measures
 from app.plugins.evaluation.runner import InferenceClient, Records
 from tasks.task import TaskType
 from tasks.vision.contours import MAX_PIXELS
@@ -69,6 +69,7 @@ def evaluate_records(
     label_map: LabelMap | None = None,
     notes: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
+    figures: tuple[Figure, ...] = (),
 ) -> EvaluationReport:
     """Measure `records` against `dataset`.
 
@@ -82,6 +83,7 @@ def evaluate_records(
         label_map: the dataset's labels by the model's labels.
         notes: additional notes for the report.
         progress: called with the number of compared items.
+        figures: further figures for the report.
 
     Raises:
         EvaluationError: when answers or slices do not match the dataset, or the extra is not installed.
@@ -102,6 +104,7 @@ def evaluate_records(
         best = [_best_only(result) for result in results] if task.returns == "classes" else results
         remarks += _label_remarks(best, dataset.labels, task)
     measures = _measure(results, dataset, task, confidence, slices, progress)
+    measures = msgspec.structs.replace(measures, figures=(*measures.figures, *figures))
     return EvaluationReport(
         task=task,
         dataset=str(dataset.path),
@@ -115,8 +118,8 @@ def evaluate_records(
     )
 
 
-def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
-    """Check before the first request that the figures `names` exist.
+def check_figures(dataset: Dataset, names: Iterable[str], added: Sequence[Figure] = ()) -> None:
+    """Check before the first request that the figures `names` exist, those of the dataset's tasks or `added` ones.
 
     Raises:
         EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
@@ -124,7 +127,7 @@ def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
     figures = [
         figure for task in dataset.tasks for figure in _measure((), dataset, task, 0.5, (), lambda _: None).figures
     ]
-    known = [*(figure.name for figure in figures), ANSWERED]
+    known = [*(figure.name for figure in (*figures, *added)), ANSWERED]
     for name in names:
         if name not in known:
             raise EvaluationError(

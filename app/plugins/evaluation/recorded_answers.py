@@ -3,9 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+import msgspec
+
+from app.core.plugins import registry
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
+from app.plugins.evaluation.report import Figure
 from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
@@ -13,9 +17,39 @@ from app.plugins.recording.query.reader import open_recordings
 from app.plugins.recording.stores.store import parse_dsn
 
 _Index = Mapping[str, Sequence[Item]]
-_CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
+CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
 """Metadata keys that clients use for the name of an image."""
+
+
+class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
+    """Recorded answers whose labels are in the store, too.
+
+    Attributes:
+        dataset: the labels.
+        source: a label of the model for the report.
+        collected: the answers.
+        figures: further figures.
+    """
+
+    dataset: Dataset
+    source: str
+    collected: CollectedAnswers
+    figures: tuple[Figure, ...]
+
+
+def read_truths(store: str, model: str | None, images: Path | None) -> RecordedTruths:
+    """Return the labelled inferences of a store, which the plugin of truths reads.
+
+    Raises:
+        EvaluationError: when there are none, or no such plugin is loaded.
+        InferenceError: when the store cannot be read.
+        SettingsError: when the address of the store is invalid.
+    """
+    readers = registry().extensions("evaluation.truths")
+    if not readers:
+        raise EvaluationError("Expected a data set: the plugin feedback, which reads truths of recordings, is missing")
+    return readers[0](store, model, images)
 
 
 def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
@@ -76,7 +110,7 @@ def match_recorded(
         reason = f"None of the {len(dataset.items)} images was recorded{of_model}"
         raise EvaluationError(f"{reason}, by file or by name in the metadata{way_on}")
     if len(models) > 1:
-        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else _CHOOSE_VERSION
+        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else CHOOSE_VERSION
         raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")
     records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
     reasons = {True: "was not recorded", False: "was not recorded by file, or by name with folder"}

@@ -1,7 +1,7 @@
 """The truth of recorded inferences, and which of them to label."""
 
 from app.core.hooks import Command, Plugin, Ref
-from app.plugins.feedback.settings import FeedbackSettings
+from app.plugins.feedback.settings import FeedbackSettings, TruthOptions
 
 plugin = Plugin(
     api=1,
@@ -9,7 +9,11 @@ plugin = Plugin(
     summary="The truth of recorded inferences, and which of them to label.",
     requires=("recording", "evaluation"),
     settings=(FeedbackSettings,),
-    extends={"recording.selector": Ref("app.plugins.feedback.service:SELECTORS")},
+    command_options={"evaluate": TruthOptions},
+    extends={
+        "evaluation.truths": Ref("app.plugins.feedback.truths.evaluated:READERS"),
+        "recording.selector": Ref("app.plugins.feedback.service:SELECTORS"),
+    },
     commands=(
         Command(
             name="truth",

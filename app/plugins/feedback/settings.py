@@ -1,4 +1,4 @@
-"""Options of `serve` for truths and for rules of recording."""
+"""Options of `serve` for truths and for rules of recording, and options of other commands."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from app.core.settings.environment import environment
+from app.plugins.recording.inference_query import RANDOM_SAMPLE
 
 _RECORDING = Group("Recording", sort_key=6)
 
@@ -21,3 +22,13 @@ class FeedbackSettings:
     record_when: Annotated[str, environment("CHARIOTEER_RECORD_WHEN", show=True)] = ""
     """Rules of what to record beside the random sample, separated by semicolons, such as 'unsure: score > 0.3 and
     score < 0.6 limit 100/hour'."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TruthOptions:
+    """Which inferences to measure by the truths of --recorded."""
+
+    reason: Annotated[
+        str, Parameter(help="Without a data set: inferences of the random sample, of a rule by its name, or any.")
+    ] = RANDOM_SAMPLE

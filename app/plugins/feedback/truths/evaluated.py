@@ -1,0 +1,119 @@
+"""Measure recorded answers by the truths in their store, without another data set."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from app.core.settings.command_options import command_options
+from app.plugins.evaluation.answers import parse_records
+from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
+from app.plugins.evaluation.masks import predicted_mask
+from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION, RecordedTruths
+from app.plugins.evaluation.report import Figure
+from app.plugins.evaluation.runner import CollectedAnswers
+from app.plugins.feedback.settings import TruthOptions
+from app.plugins.feedback.truths.right_answer import Records, item_of
+from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.inference_query import NO_ERROR, RANDOM_SAMPLE, InferenceQuery
+from app.plugins.recording.query.reader import open_recordings
+from app.plugins.recording.stores.store import parse_dsn
+from tasks.task import TaskType
+
+_ANY = "any"
+_Z = 1.959964
+"""The normal quantile of a two-sided interval of 95 %."""
+
+
+def read_truths(store: str, model: str | None, images: Path | None) -> RecordedTruths:
+    """Return the inferences of a store that have a truth, as a data set with answers.
+
+    Raises:
+        EvaluationError: when there are none, or those of several models.
+        InferenceError: when the store cannot be read.
+        SettingsError: when the address of the store is invalid.
+    """
+    reason = command_options(TruthOptions).reason
+    query = InferenceQuery(model=model, truth="yes", error=NO_ERROR, reason=None if reason == _ANY else reason)
+    found = [item for batch in open_recordings(store).batches(query) for item in batch if not item.explanation]
+    if not found:
+        way_on = "; --reason any measures those of all rules" if reason == RANDOM_SAMPLE else ""
+        raise EvaluationError(f"No inference with --reason {reason} has a truth{way_on}")
+    models = sorted({f"{item.model}:{item.version}" for item in found})
+    if len(models) > 1:
+        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else CHOOSE_VERSION
+        raise EvaluationError(f"Expected truths of one model, got {', '.join(models)}; {way_on}")
+    task = TaskType(found[0].task_type)
+    # Recall and average precision would be too low if labels were missing, so other truths are left out.
+    complete = [item for item in found if item.truth and item.truth.complete and item.truth.records is not None]
+    items = tuple(_labelled(item, item.truth.records or (), task, images or Path()) for item in complete if item.truth)
+    value, note = _right_answers(found, weighted=reason == _ANY)
+    left_out = len(found) - len(complete)
+    notes = [note, "Recorded answers have the score threshold of their requests, which lowers average precision."]
+    if left_out:
+        notes.append(f"{left_out} truths without complete records count only for the right answers.")
+    names = {name for item in items for name in (item.label, *(labelled.label for labelled in item.objects)) if name}
+    dataset = Dataset(
+        path=Path(parse_dsn(store).display_name),
+        format="truths",
+        tasks=(task,),
+        labels=tuple(sorted(names)),
+        items=items,
+        notes=tuple(notes),
+    )
+    answers = CollectedAnswers({item.id: item.records or () for item in complete})
+    figure = Figure(name="right", title="right answers, by the verdicts of all truths", value=value)
+    return RecordedTruths(dataset=dataset, source=f"{models[0]}, as recorded", collected=answers, figures=(figure,))
+
+
+def _labelled(inference: RecordedInference, right: Records, task: TaskType, images: Path) -> Item:
+    item = item_of(inference, images)
+    if task.returns == "classes":
+        return msgspec.structs.replace(item, label=str(right[0]["label"]))
+    if task.returns == "texts":
+        question = str((inference.records or [{}])[0].get("prompt", ""))
+        return msgspec.structs.replace(item, question=question, answers=tuple(str(text["answer"]) for text in right))
+    shapes = parse_records([{**record, "score": 1.0} for record in right], item, task).predictions
+    objects = tuple(
+        LabelledObject(
+            label=shape.label,
+            box=shape.box,
+            rings=shape.rings if task.geometry == "oriented" else None,
+            mask=predicted_mask(shape, item.width, item.height) if task.geometry == "contour" else None,
+        )
+        for shape in shapes
+    )
+    return msgspec.structs.replace(item, objects=objects)
+
+
+def _right_answers(found: Sequence[RecordedInference], *, weighted: bool) -> tuple[float, str]:
+    """Return the share of right answers, and a sentence with its interval.
+
+    Weights are those of Horvitz and Thompson: an inference that is recorded with probability p stands for 1/p requests.
+    """
+    right = [float(item.truth is not None and item.truth.verdict == "right") for item in found]
+    weights = [1 / item.probability for item in found if item.probability] if weighted else [1.0] * len(found)
+    unweighted = ""
+    if len(weights) < len(found):
+        count, weights = len(found) - len(weights), [1.0] * len(found)
+        unweighted = (
+            f" They are not weighted, because the probability of {count} is unknown: rules with limits select difficult"
+            " images, so that the model seems worse than it is."
+        )
+    total = sum(weights)
+    share = sum(weight * value for weight, value in zip(weights, right, strict=True)) / total
+    size = total**2 / sum(weight**2 for weight in weights)
+    low, high = wilson_interval(share, size)
+    counted = f"{len(found)} truths" if size == len(found) else f"{len(found)} truths, as good as {size:.0f} unweighted"
+    return share, f"Right answers: {share:.4f}, 95 % interval {low:.4f} to {high:.4f} ({counted}).{unweighted}"
+
+
+def wilson_interval(share: float, size: float) -> tuple[float, float]:
+    """Return the interval of 95 % of a share of `size` independent values (Wilson 1927)."""
+    centre = share + _Z**2 / (2 * size)
+    spread = _Z * math.sqrt(share * (1 - share) / size + _Z**2 / (4 * size**2))
+    return (centre - spread) / (1 + _Z**2 / size), (centre + spread) / (1 + _Z**2 / size)
+
+
+READERS = (read_truths,)

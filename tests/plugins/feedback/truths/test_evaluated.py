@@ -1,0 +1,129 @@
+"""Evaluation of recorded answers by their truths, without another data set."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.core.settings.command_options import VALUES
+from app.plugins.evaluation.command import evaluate
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.files import DatasetOptions
+from app.plugins.evaluation.datasets.read import read_dataset
+from app.plugins.evaluation.evaluation import evaluate_records
+from app.plugins.feedback.settings import TruthOptions
+from app.plugins.feedback.truths.evaluated import read_truths, wilson_interval
+from app.plugins.recording.command import inferences
+from app.plugins.recording.inference import Truth
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+from tests.plugins.feedback.truths.test_importing import PART, SHIP, write_store
+
+FAR: dict[str, object] = {**CAR, "xmin": 40.0, "xmax": 60.0}
+
+
+def truth(verdict: Any, *records: dict[str, object], complete: bool = True) -> Truth:
+    return Truth(verdict=verdict, records=records or None, complete=complete)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return write_store(
+        tmp_path,
+        detection("a", CAR, truth=truth("right", CAR), probability=0.25),
+        detection("b", CAR, truth=truth("wrong", FAR), probability=0.25),
+        detection("c", CAR, truth=truth("right"), probability=0.5),
+        detection("d", CAR, truth=truth("right", CAR, complete=False), probability=0.5),
+        detection("e", CAR, truth=truth("wrong", DOG), probability=0.5, reason="unsure"),
+        detection("f", CAR),
+    )
+
+
+def test_report_has_the_metrics_of_complete_truths_and_the_share_of_right_answers(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(recorded=store, json=tmp_path / "report.json", fail_under=["right=0.75"])
+    report = json.loads((tmp_path / "report.json").read_text())
+    figures = report["figures"]
+    assert (report["images"], report["source"]) == (2, "detector:1, as recorded")
+    assert (figures["right"], figures["recall"], figures["precision"]) == (0.75, 0.5, 0.5)
+    assert "2 truths without complete records count only for the right answers." in report["notes"]
+    with pytest.raises(SystemExit) as exited:
+        evaluate(recorded=store, fail_under=["right=0.8"])
+    assert exited.value.code == 1
+    assert "right is 0.7500, below the minimum 0.8" in capsys.readouterr().err
+
+
+def test_inferences_of_all_reasons_are_weighted_by_their_probability(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VALUES, TruthOptions, TruthOptions(reason="any"))
+    truths = read_truths(store, None, None)
+    # Weights are 4, 4, 2, 2 and 2: 4 + 2 + 2 of 14 are right, as good as 14 * 14 / 44 values.
+    assert truths.figures[0].value == pytest.approx(8 / 14)
+    assert "(5 truths, as good as 4 unweighted)" in truths.dataset.notes[0]
+    monkeypatch.setitem(VALUES, TruthOptions, TruthOptions(reason="unsure"))
+    assert read_truths(store, None, None).figures[0].value == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "right"),
+    [
+        ("OBJECT_DETECTION", [CAR, FAR], [CAR, DOG]),
+        ("ORIENTED_OBJECT_DETECTION", [SHIP], [{**SHIP, "cx": 0.6}]),
+    ],
+)
+def test_figures_equal_those_of_the_exported_labels(
+    tmp_path: Path, task: str, answer: list[dict[str, object]], right: list[dict[str, object]]
+) -> None:
+    recorded = detection("a", records=found(*answer), task_type=task, truth=truth("wrong", *right))
+    store = write_store(tmp_path, recorded)
+    truths = read_truths(store, None, None)
+    own = evaluate_records(truths.dataset, truths.collected.records, {}, "", confidence=0.1)
+    inferences(store, to=tmp_path / "labels.json", content="truth")
+    labels = read_dataset(tmp_path / "labels.json", DatasetOptions(needs_images=False))
+    if task == "ORIENTED_OBJECT_DETECTION":
+        rings = [msgspec.structs.replace(labels.items[0].objects[0], box=None)]
+        labels = msgspec.structs.replace(
+            labels, tasks=truths.dataset.tasks, items=(msgspec.structs.replace(labels.items[0], objects=tuple(rings)),)
+        )
+    exported = evaluate_records(labels, {labels.items[0].id: recorded.records or ()}, {}, "", confidence=0.1)
+    for figure, expected in zip(own.measures.figures, exported.measures.figures, strict=True):
+        assert figure.value == pytest.approx(expected.value, abs=0.02), figure.name
+
+
+def test_classes_contours_and_answers_to_questions_are_measured(tmp_path: Path) -> None:
+    classes = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
+    cases: list[tuple[str, Any, dict[str, object], str, float]] = [
+        ("IMAGE_SEGMENTATION", found(PART), PART, "map_coco", 1),
+        ("IMAGE_CLASSIFICATION", classes, {"label": "dog"}, "accuracy", 0),
+        ("IMAGE_TEXT_TO_TEXT", [{"prompt": "Which?", "answer": "cat"}], {"answer": "dog"}, "exact_match", 0),
+    ]
+    for task, records, right, figure, expected in cases:
+        folder = tmp_path / task
+        folder.mkdir()
+        wrong = detection("a", records=records, task_type=task, truth=truth("wrong", right))
+        truths = read_truths(write_store(folder, wrong), None, None)
+        report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
+        assert {item.name: item.value for item in report.measures.figures}[figure] == expected
+
+
+def test_missing_truths_and_several_models_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = detection("b", CAR, truth=truth("right"), version="2")
+    store = write_store(tmp_path, detection("a", CAR, truth=truth("right")), other)
+    with pytest.raises(EvaluationError, match="Expected truths of one model, got detector:1, detector:2; export one"):
+        read_truths(store, None, None)
+    with pytest.raises(EvaluationError, match="No inference with --reason sample has a truth; --reason any"):
+        read_truths(store, "ship", None)
+    with pytest.raises(SystemExit):
+        evaluate()
+    assert "Expected a data set, or --recorded with a store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("share", "size", "expected"), [(0.5, 10, (0.2366, 0.7634)), (1.0, 20, (0.8389, 1.0)), (0.0, 1, (0.0, 0.7935))]
+)
+def test_interval_is_that_of_wilson(share: float, size: float, expected: tuple[float, float]) -> None:
+    # Values of statsmodels.stats.proportion.proportion_confint(method="wilson").
+    assert wilson_interval(share, size) == pytest.approx(expected, abs=1e-4)
