@@ -12,6 +12,7 @@ plugin = Plugin(
     requires=("recording",),
     extra="drift",
     settings=(DriftSettings,),
+    extends={"feedback.embedder": Ref("app.plugins.drift.service:EMBEDDERS")},
     start=Ref("app.plugins.drift.service:start"),
     commands=(
         Command(

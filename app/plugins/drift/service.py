@@ -48,6 +48,14 @@ def load_embedder(file: Path) -> Embedder:
     return Embedder(file, session.inputs, session.outputs, run)
 
 
+def bundled_embedder() -> Embedder:
+    """Return the embedder of this package."""
+    return load_embedder(BUNDLED)
+
+
+EMBEDDERS = (bundled_embedder,)
+
+
 def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:
     """Return the embedder that made a baseline; None for a baseline without embeddings.
 

@@ -1,7 +1,7 @@
 """The truth of recorded inferences, and which of them to label."""
 
 from app.core.hooks import Command, Plugin, Ref
-from app.plugins.feedback.settings import FeedbackSettings, TruthOptions
+from app.plugins.feedback.settings import FeedbackSettings, PickOptions, TruthOptions
 
 plugin = Plugin(
     api=1,
@@ -9,9 +9,10 @@ plugin = Plugin(
     summary="The truth of recorded inferences, and which of them to label.",
     requires=("recording", "evaluation"),
     settings=(FeedbackSettings,),
-    command_options={"evaluate": TruthOptions},
+    command_options={"evaluate": TruthOptions, "inferences": PickOptions},
     extends={
         "evaluation.truths": Ref("app.plugins.feedback.truths.evaluated:READERS"),
+        "recording.pick": Ref("app.plugins.feedback.selection.diverse:PICKERS"),
         "recording.selector": Ref("app.plugins.feedback.service:SELECTORS"),
     },
     commands=(

@@ -1,9 +1,10 @@
 """Options of `serve` for truths and for rules of recording, and options of other commands."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
+from cyclopts.types import PositiveInt
 
 from app.core.settings.environment import environment
 from app.plugins.recording.inference_query import RANDOM_SAMPLE
@@ -32,3 +33,16 @@ class TruthOptions:
     reason: Annotated[
         str, Parameter(help="Without a data set: inferences of the random sample, of a rule by its name, or any.")
     ] = RANDOM_SAMPLE
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PickOptions:
+    """Which of the inferences that match to show or export."""
+
+    pick: Annotated[
+        tuple[PositiveInt, Literal["diverse"]] | None,
+        Parameter(
+            help="Only this number of inferences, whose stored images differ most: 100 diverse.", show_default=False
+        ),
+    ] = None

@@ -12,6 +12,7 @@ from cyclopts.types import NonNegativeInt, PositiveInt
 from rich.table import Table
 
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
+from app.core.plugins import registry
 from app.core.settings.server import SettingsError
 from app.plugins.recording.export.line_formats import best_prediction
 from app.plugins.recording.export.writing import Format, export, format_of
@@ -70,12 +71,21 @@ def inferences(
         reject_unused("without --to, the file to export to", {"--format": format, "--with": content != "records"})
     if id is not None and (query != _NO_FILTER or limit is not None or after is not None):
         raise SettingsError("--id prints one inference and cannot be combined with filters, --limit or --after")
-    reader = open_recordings(store)
+    # A plugin may choose among the matches, if its options of this command ask for it.
+    pick = next((pick for create in registry().extensions("recording.pick") if (pick := create()) is not None), None)
+    if pick is not None and (id is not None or after is not None):
+        raise SettingsError("--pick chooses among all matches and cannot be combined with --id or --after")
+    reader = open_recordings(store, images)
     if id is not None:
         _print_one(reader, id)
-    elif to is not None:
-        export_format = format or format_of(to)
+    elif to is not None or pick is not None:
         batches = reader.batches(query, limit) if sql is None else _chosen(reader, sql, limit)
+        if pick is not None:
+            batches = iter([pick(reader, batches)])
+        if to is None:
+            _print_page(ResultPage(next(batches), None), json=json)
+            return
+        export_format = format or format_of(to)
         if content == "truth":
             if export_format not in _SKIPPED:
                 raise SettingsError("--with truth is for COCO and YOLO; the other formats always have the truth")
