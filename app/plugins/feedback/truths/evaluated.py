@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.core.cli.terminal import counted
 from app.core.settings.command_options import command_options
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
@@ -105,8 +106,8 @@ def _right_answers(found: Sequence[RecordedInference], *, weighted: bool) -> tup
     share = sum(weight * value for weight, value in zip(weights, right, strict=True)) / total
     size = total**2 / sum(weight**2 for weight in weights)
     low, high = wilson_interval(share, size)
-    counted = f"{len(found)} truths" if size == len(found) else f"{len(found)} truths, as good as {size:.0f} unweighted"
-    return share, f"Right answers: {share:.4f}, 95 % interval {low:.4f} to {high:.4f} ({counted}).{unweighted}"
+    labelled = counted(len(found), "truth") + ("" if size == len(found) else f", as good as {size:.0f} unweighted")
+    return share, f"Right answers: {share:.4f}, 95 % interval {low:.4f} to {high:.4f} ({labelled}).{unweighted}"
 
 
 def wilson_interval(share: float, size: float) -> tuple[float, float]:
