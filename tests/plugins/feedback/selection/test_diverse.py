@@ -7,7 +7,9 @@ import cv2
 import numpy as np
 import pytest
 
+from app.core.settings.command_options import VALUES
 from app.plugins.feedback.selection.diverse import cover
+from app.plugins.feedback.settings import PickOptions
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
 from tests.plugins.feedback.truths.recorded import detection
@@ -33,7 +35,9 @@ def test_radius_is_at_most_twice_the_best_one() -> None:
 
 
 @pytest.mark.slow
-def test_command_picks_images_that_look_different(tmp_path: Path) -> None:
+def test_command_picks_images_that_look_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command runs in this process, and its options must not stay.
+    monkeypatch.setitem(VALUES, PickOptions, PickOptions())
     folder = ImageFolder(tmp_path / "images", durable=False)
     folder.open()
     recorded: list[Any] = []
