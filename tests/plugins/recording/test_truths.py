@@ -1,6 +1,7 @@
 """Truths and reasons of inferences in stores of both kinds: filters, SQL, exports, deletion."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -90,11 +91,11 @@ def test_exports_keep_truth_reason_and_probability(tmp_path: Path, file_format: 
 
 
 def test_parquet_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    import pyarrow.parquet as parquet  # pyright: ignore[reportMissingTypeStubs]
-
+    # pyarrow has no type annotations.
+    parquet: Any = import_module("pyarrow.parquet")
     export([RECORDED[2:]], tmp_path / "new.parquet", "parquet")
-    table = parquet.read_table(tmp_path / "new.parquet")  # pyright: ignore[reportUnknownMemberType]
-    parquet.write_table(table.drop_columns(["reason", "probability", "truth"]), tmp_path / "old.parquet")  # pyright: ignore[reportUnknownMemberType]
+    table = parquet.read_table(tmp_path / "new.parquet")
+    parquet.write_table(table.drop_columns(["reason", "probability", "truth"]), tmp_path / "old.parquet")
     assert open_recordings(str(tmp_path / "old.parquet")).page(InferenceQuery(), 10).inferences == RECORDED[2:]
 
 
