@@ -27,6 +27,7 @@ from app.plugins.evaluation.evaluation import (
     check_slices,
     check_task,
     evaluate_records,
+    parse_answers,
     read_label_map,
 )
 from app.plugins.evaluation.model import (
@@ -38,6 +39,7 @@ from app.plugins.evaluation.model import (
 )
 from app.plugins.evaluation.rendering import html_report, json_report, print_report
 from app.plugins.evaluation.report import EvaluationReport
+from app.plugins.evaluation.report_parts import EvaluationRun, wanted_parts
 from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
@@ -159,9 +161,12 @@ def evaluate(
         if minima:
             check_figures(selected, minima, truths.figures if truths else ())
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
+        source = None
         if truths is not None:
+            parts = wanted_parts(None)
             label, collected, notes = truths.source, truths.collected, ()
         elif recorded is not None:
+            parts = wanted_parts(None)
             from app.plugins.evaluation.recorded_answers import read_recorded
 
             label, collected, notes = read_recorded(selected, recorded, name)
@@ -174,6 +179,8 @@ def evaluate(
                     url, protocol, name, parameters, read_headers(header or (), header_file), timeout, tls
                 )
             )
+            source = model.source
+            parts = wanted_parts(source)
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
             run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=model.identity)
             collected = _predict_items(
@@ -193,6 +200,11 @@ def evaluate(
                 progress=bar.show,
                 figures=truths.figures if truths else (),
             )
+        for part in parts:
+            results, _ = parse_answers(selected, collected.records, report.task)
+            is_mapped = label_mapping is not None
+            run = EvaluationRun(dataset=selected, results=results, task=report.task, is_mapped=is_mapped, source=source)
+            report = part.extend(report, run)
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
     except KeyboardInterrupt:

@@ -90,7 +90,7 @@ def evaluate_records(
     """
     check_slices(dataset, slices)
     task = task_to_measure(dataset, records)
-    results, failed = _parse_answers(dataset, records, task)
+    results, failed = parse_answers(dataset, records, task)
     if label_map:
         results = [map_labels(result, label_map) for result in results]
     if failed and not results:
@@ -212,9 +212,10 @@ def _measure(
     )
 
 
-def _parse_answers(
+def parse_answers(
     dataset: Dataset, records: Mapping[str, Records], task: TaskType
 ) -> tuple[list[EvaluatedItem], dict[str, str]]:
+    """Return the answers that can be read, and the reason for each other one by the id of its item."""
     results: list[EvaluatedItem] = []
     failed: dict[str, str] = {}
     for item in dataset.items:

@@ -33,12 +33,14 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
         identity: everything that a prediction depends on, for the checkpoint.
         open_predictor: opens a function that predicts records for one image.
         notes: notes for the report.
+        source: its files, if it runs in this process.
     """
 
     label: str
     identity: Mapping[str, object]
     open_predictor: Callable[[], AbstractContextManager[InferenceClient]]
     notes: Sequence[str] = ()
+    source: ModelSource | None = None
 
 
 def parameters_for(
@@ -97,6 +99,7 @@ def local_model(
         label=f"{source.name} {source.version}".strip(),
         identity=model_identity(source, parameters),
         open_predictor=lambda: nullcontext(local_predictor(source, parameters, limits)),
+        source=source,
     )
 
 
