@@ -1,0 +1,61 @@
+"""Fits, against those of SciPy and scikit-learn."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import sklearn.linear_model
+from numpy.typing import NDArray
+
+from app.plugins.calibration.fitting import Floats, fit_platt, fit_temperature, log_odds, softmax
+
+_optimize: Any = scipy.optimize
+_linear: Any = sklearn.linear_model
+
+
+def _logits(seed: int, images: int = 500, classes: int = 10) -> tuple[Floats, NDArray[np.intp]]:
+    """Return logits that are 2.5 times too large for their truths."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.5, (images, classes))
+    truth = np.array([rng.choice(classes, p=row) for row in softmax(logits)])
+    return 2.5 * logits, truth
+
+
+def test_temperature_is_that_of_the_smallest_loss_and_undoes_a_factor() -> None:
+    logits, truth = _logits(0)
+
+    def loss(log_temperature: float) -> float:
+        probabilities = softmax(logits / np.exp(log_temperature))
+        return -float(np.log(probabilities[np.arange(len(truth)), truth]).mean())
+
+    expected = float(
+        np.exp(_optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-10}).x)
+    )
+    assert fit_temperature(logits, truth) == pytest.approx(expected, rel=1e-6)
+    assert expected == pytest.approx(2.5, rel=0.1)
+
+
+def test_temperature_ignores_classes_that_an_image_lacks() -> None:
+    logits, truth = _logits(1)
+    padded = np.concatenate([logits, np.full((len(logits), 3), -np.inf)], axis=1)
+    assert fit_temperature(padded, truth) == pytest.approx(fit_temperature(logits, truth), rel=1e-9)
+
+
+@pytest.mark.parametrize("shift", [-2.0, 0.0, 3.0])
+def test_line_equals_scikit_learn(shift: float) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.uniform(0.05, 1, 400)
+    outcomes = rng.uniform(size=400) < 1 / (1 + np.exp(-(0.4 * log_odds(scores) + shift)))
+    positives = int(outcomes.sum())
+    targets = np.where(outcomes, (positives + 1) / (positives + 2), 1 / (400 - positives + 2))
+    values, weights = np.tile(log_odds(scores), 2)[:, np.newaxis], np.concatenate([targets, 1 - targets])
+    reference = _linear.LogisticRegression(C=np.inf, tol=1e-10).fit(values, np.repeat([1, 0], 400), weights)
+    expected = float(reference.coef_[0, 0]), float(reference.intercept_[0])
+    assert fit_platt(log_odds(scores), outcomes) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_line_of_separated_outcomes_is_finite() -> None:
+    slope, intercept = fit_platt(log_odds(np.array([0.1, 0.2, 0.8, 0.9])), np.array([False, False, True, True]))
+    assert 0 < slope < 10
+    assert abs(intercept) < 1
