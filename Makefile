@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
+	bench-recording bench-recorded-query bench-drift bench-evaluation bench-calibration compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -102,6 +102,9 @@ bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million re
 
 bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
 	@$(BIN)/python -m tests.benchmarks.drift_power
+
+bench-calibration: $(VENV)/.fixtures ## [measure] compare calibration with scikit-learn and SciPy, and measure it on 20 splits (a minute)
+	@$(BIN)/python -m tests.benchmarks.calibration
 
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines

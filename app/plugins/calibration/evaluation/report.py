@@ -1,0 +1,120 @@
+"""Fit a calibration on half of a dataset, and report it on the other half."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from app.core.assembly.manifest import MANIFEST_FILE
+from app.core.settings.command_options import command_options
+from app.core.settings.model import ModelSource
+from app.plugins.calibration.calibration import Calibration, FittedOn, model_digest, write_calibration
+from app.plugins.calibration.evaluation.events import MIN_SCORE
+from app.plugins.calibration.evaluation.fit import check_count, events_of, fit, in_first_half
+from app.plugins.calibration.evaluation.measures import BINS, DRAWS, Measured, measure
+from app.plugins.calibration.settings import CalibrationOptions, CalibrationSettings
+from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.dataset import EvaluationError, fingerprint
+from app.plugins.evaluation.report import Chart, EvaluationReport, Line, Table
+from app.plugins.evaluation.report_parts import EvaluationRun
+from tasks.task import TaskType
+
+_WAY_ON = '"scores": "calibrated" in model-settings.json serves it.'
+
+
+class CalibrationPart:
+    """The part of a report that ``--calibrate`` adds."""
+
+    def is_wanted(self, source: ModelSource | None, /) -> bool:
+        """Return whether the user asks for it; check that the model can be calibrated."""
+        wanted = command_options(CalibrationOptions).calibrate
+        if wanted:
+            check_source(source)
+        return wanted
+
+    def extend(self, report: EvaluationReport, run: EvaluationRun, /) -> EvaluationReport:
+        """Return the report with the calibration."""
+        return calibrate(report, run)
+
+
+PARTS = (CalibrationPart(),)
+
+
+def check_source(source: ModelSource | None) -> ModelSource:
+    """Return the model to calibrate.
+
+    Raises:
+        EvaluationError: when it is no model with raw scores in this process.
+    """
+    if source is None:
+        raise EvaluationError("--calibrate needs the files of the model: name it with --model, not --url or --recorded")
+    if source.settings.of(CalibrationSettings).scores == "calibrated":
+        raise EvaluationError(
+            f'--calibrate: {source.folder} answers calibrated scores: set "scores": "raw" for the evaluation'
+        )
+    return source
+
+
+def calibrate(report: EvaluationReport, run: EvaluationRun) -> EvaluationReport:
+    """Fit on half of the images, write calibration.json, and return the report with the figures of the other half.
+
+    Raises:
+        EvaluationError: as `fit` and `check_source`, for answers without scores, and for mapped labels.
+        ModelError: when the files of the model cannot be hashed.
+        OSError: when the file cannot be written.
+    """
+    source, dataset, task = check_source(run.source), run.dataset, run.task
+    if task.returns not in ("classes", "objects"):
+        raise EvaluationError(f"--calibrate: answers of {task} have no scores")
+    if run.is_mapped:
+        raise EvaluationError("--calibrate: a calibration is by the model's labels: leave out --label-map")
+    halves: tuple[list[EvaluatedItem], list[EvaluatedItem]] = [], []
+    for result in run.results:
+        halves[not in_first_half(result.item.image.read_bytes())].append(result)
+    calibration = fit(halves[0], dataset.labels, task, model_digest(source))
+    before, after = (events_of(halves[1], dataset.labels, task, used) for used in (None, calibration))
+    check_count(len(before.confidence), "events")
+    fitted_on = FittedOn(
+        dataset=fingerprint(dataset),
+        images=len(halves[0]),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    path = write_calibration(source, msgspec.structs.replace(calibration, fitted_on=fitted_on))
+    measured = {"before": measure(before), "after": measure(after)}
+    notes = [_description(calibration, task, len(halves[0]), len(halves[1])), f"{path} was written; {_WAY_ON}"]
+    if ((source.root or source.folder) / MANIFEST_FILE).is_file():
+        notes.append(f"{MANIFEST_FILE} does not list {path.name} yet: run `charioteer manifest` on the folder again.")
+    measures = msgspec.structs.replace(
+        report.measures,
+        tables=(*report.measures.tables, _table(measured)),
+        charts=(*report.measures.charts, _chart(measured)),
+    )
+    return msgspec.structs.replace(report, measures=measures, notes=[*report.notes, *notes])
+
+
+def _description(calibration: Calibration, task: TaskType, fitted: int, held_out: int) -> str:
+    if calibration.method == "temperature":
+        how = f"temperature {calibration.temperature:.3g}"
+    else:
+        own = f"{len(calibration.classes)} classes with lines of their own" if calibration.classes else "one line"
+        how = f"Platt's method on log odds, {own}"
+    event = "the best class of an image" if task.returns == "classes" else f"an object with a score of {MIN_SCORE}"
+    return (
+        f"Calibration: {how}, fitted on {fitted} images, measured on {held_out} others. An event is {event}. "
+        f"ECE has {BINS} bins of equal width; intervals are 95 % of {DRAWS} bootstrap draws of images."
+    )
+
+
+def _table(measured: Mapping[str, Measured]) -> Table:
+    columns = ("scores", "events", "ECE", "ECE from", "ECE to", "Brier", "Brier from", "Brier to", "log loss")
+    rows = tuple(
+        (name, one.events, *msgspec.structs.astuple(one.ece), *msgspec.structs.astuple(one.brier), one.loss)
+        for name, one in measured.items()
+    )
+    return Table(title="Calibration on held-out images", columns=columns, rows=rows)
+
+
+def _chart(measured: Mapping[str, Measured]) -> Chart:
+    lines = (Line(name=name, xs=one.confidence, ys=one.frequency) for name, one in measured.items())
+    ideal = Line(name="ideal", xs=(0.0, 1.0), ys=(0.0, 1.0))
+    return Chart(title="Reliability", x="stated probability", y="share that is right", lines=(*lines, ideal))

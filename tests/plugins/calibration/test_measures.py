@@ -1,0 +1,96 @@
+"""Figures of calibration, against scikit-learn."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.calibration
+import sklearn.metrics
+
+from app.plugins.calibration.calibration import Calibration
+from app.plugins.calibration.evaluation.events import (
+    Events,
+    ScoredOutcomes,
+    class_events,
+    object_outcomes,
+    outcome_events,
+)
+from app.plugins.calibration.evaluation.measures import BINS, measure
+from app.plugins.evaluation.dataset import LabelledObject
+from tasks.task import TaskType
+from tests.support.data.evaluation_samples import classification_sample, detection_sample, item
+
+_calibration: Any = sklearn.calibration
+_metrics: Any = sklearn.metrics
+BOX = (0.0, 0.0, 10.0, 10.0)
+
+
+def _events(count: int = 2000, *, digits: int | None = None) -> Events:
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0, 1, count)
+    scores = scores if digits is None else scores.round(digits)
+    correct = rng.uniform(size=count) < scores**2
+    return outcome_events(
+        ScoredOutcomes(images=np.arange(count) // 4, labels=["cat"] * count, scores=scores, correct=correct), None
+    )
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_figures_equal_scikit_learn(digits: int | None) -> None:
+    events = _events(digits=digits)
+    measured = measure(events, draws=200)
+    frequency, confidence = _calibration.calibration_curve(events.correct, events.confidence, n_bins=BINS)
+    assert measured.confidence == pytest.approx(confidence)
+    assert measured.frequency == pytest.approx(frequency)
+    counts = np.histogram(np.digitize(events.confidence, np.linspace(0, 1, BINS + 1)[1:-1], right=True), range(16))[0]
+    ece = float((counts[counts > 0] * np.abs(frequency - confidence)).sum() / len(events.correct))
+    assert measured.ece.value == pytest.approx(ece)
+    assert measured.brier.value == pytest.approx(_metrics.brier_score_loss(events.correct, events.confidence))
+    assert measured.loss == pytest.approx(_metrics.log_loss(events.correct, events.confidence), rel=1e-5)
+    assert measured.brier.low < measured.brier.value < measured.brier.high
+
+
+def test_intervals_draw_images_and_not_objects() -> None:
+    events = _events()
+    copies = Events(**{name: np.repeat(getattr(events, name), 3) for name in Events.__struct_fields__})
+    single, tripled = measure(events, draws=200), measure(copies, draws=200)
+    assert tripled.brier.high - tripled.brier.low == pytest.approx(single.brier.high - single.brier.low)
+
+
+def test_classes_count_by_the_best_one_and_squares_by_all() -> None:
+    results = [
+        classification_sample("cat", {"cat": 0.7, "dog": 0.3}, "a.jpg"),
+        classification_sample("fox", {"cat": 0.6, "dog": 0.4}, "b.jpg"),
+        classification_sample("dog", {}, "c.jpg"),
+    ]
+    events = class_events(results, None)
+    assert events.confidence.tolist() == [0.7, 0.6]
+    assert events.correct.tolist() == [True, False]
+    assert events.brier == pytest.approx([0.18, 0.36 + 0.16 + 1])
+    hotter = class_events(results, Calibration(method="temperature", temperature=2.0))
+    odds = (0.7 / 0.3) ** 0.5
+    assert hotter.confidence[0] == pytest.approx(odds / (1 + odds))
+
+
+def test_object_is_right_if_it_gets_a_free_object_of_its_class() -> None:
+    result = detection_sample(
+        [("cat", BOX)],
+        [
+            ("cat", 0.6, BOX),
+            ("cat", 0.9, (0.0, 0.0, 10.0, 9.0)),
+            ("dog", 0.8, BOX),
+            ("emu", 0.7, BOX),
+            ("cat", 0.04, (50.0, 50.0, 60.0, 60.0)),
+        ],
+    )
+    outcomes = object_outcomes([result], ["cat", "dog"], TaskType.OBJECT_DETECTION)
+    found = zip(outcomes.labels, outcomes.scores.tolist(), outcomes.correct.tolist(), strict=True)
+    assert [*found] == [("cat", 0.9, True), ("dog", 0.8, False), ("cat", 0.6, False)]
+
+
+def test_object_in_an_ignored_one_is_left_out() -> None:
+    result = detection_sample([], [("cat", 0.9, BOX), ("cat", 0.8, (50.0, 50.0, 60.0, 60.0))])
+    crowd = LabelledObject(label="cat", box=(0.0, 0.0, 40.0, 40.0), ignored=True)
+    result = type(result)(item=item(objects=[crowd]), predictions=result.predictions)
+    outcomes = object_outcomes([result], ["cat"], TaskType.OBJECT_DETECTION)
+    assert outcomes.scores.tolist() == [0.8]
