@@ -66,7 +66,7 @@ def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], foun
         if task.returns == "classes":
             pairs += _best_class(before, after)
         else:
-            pairs += _partners(before, after)
+            pairs += [(iou, other.score - one.score) for iou, one, other in partners(before, after)]
             total, references = total + max(len(before), len(after)), references + len(before)
     difference = max((abs(difference) for _, difference in pairs), default=0.0)
     if task.returns == "classes":
@@ -99,16 +99,18 @@ def _best_class(before: Sequence[PredictedObject], after: Sequence[PredictedObje
     return [(1.0, scores.get(best.label, 0.0) - best.score) for best in before[:1]]
 
 
-def _partners(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> Sequence[tuple[float, float]]:
-    """Return IoU and difference of the scores of each pair; each object has at most one partner."""
-    found: list[tuple[float, float]] = []
+def partners(
+    before: Sequence[PredictedObject], after: Sequence[PredictedObject]
+) -> Sequence[tuple[float, PredictedObject, PredictedObject]]:
+    """Return the IoU of each pair, and its objects. The first of `before` choose first; nothing has two partners."""
+    found: list[tuple[float, PredictedObject, PredictedObject]] = []
     free = list(after)
     for reference in before:
         overlaps = [(_iou(reference, other), other) for other in free if other.label == reference.label]
         best = max(overlaps, key=lambda overlap: overlap[0], default=None)
         if best is not None and best[0] >= _MIN_IOU:
             free.remove(best[1])
-            found.append((best[0], best[1].score - reference.score))
+            found.append((best[0], reference, best[1]))
     return found
 
 

@@ -1,0 +1,158 @@
+"""The table of shadow answers in a store of recordings, one row for each sample."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    insert,
+    inspect,
+    select,
+)
+
+from app.core.settings.server import SettingsError
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.stores.store import Store, StoreError
+
+_logger = logging.getLogger(__name__)
+
+_BATCH_SIZE = 64
+_MICROSECONDS = 1_000_000
+
+shadow_answers = Table(
+    "shadow_answers",
+    MetaData(),
+    Column("id", Text, primary_key=True),
+    Column("version", Text, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("champion", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("agreed", Boolean),
+    Column("matched", Integer),
+    Column("missing", Integer),
+    Column("extra", Integer),
+    Column("mean_iou", Double),
+    Column("score_difference", Double),
+    Column("champion_ms", Double),
+    Column("shadow_ms", Double),
+    Column("error", Text),
+    Column("records", Text),
+)
+Index("shadow_answers_time", shadow_answers.c.time)
+
+
+class ShadowRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How the answer of a shadow version agrees with the champion's for one sample.
+
+    Attributes:
+        id: the id of the champion's inference, `RecordedInference.id`.
+        version: the shadow version.
+        model: the name of both.
+        champion: the version that the client got.
+        time: in microseconds since 1970 (UTC).
+        agreed: whether labels are equal and every object has a partner; None after an error.
+        matched: objects with a partner of the same label at an IoU of at least 0.5; None without objects.
+        missing: objects of the champion without a partner.
+        extra: objects of the shadow version without a partner.
+        mean_iou: of the partners.
+        score_difference: the largest difference between the scores of partners, or of the best class.
+        champion_ms: milliseconds of the champion's model for the request.
+        shadow_ms: milliseconds of the shadow version's model for the request.
+        error: why it did not answer.
+        records: its answer as JSON.
+    """
+
+    id: str
+    version: str
+    model: str
+    champion: str
+    time: int
+    agreed: bool | None = None
+    matched: int | None = None
+    missing: int | None = None
+    extra: int | None = None
+    mean_iou: float | None = None
+    score_difference: float | None = None
+    champion_ms: float | None = None
+    shadow_ms: float | None = None
+    error: str | None = None
+    records: str | None = None
+
+
+class ShadowWriter:
+    """Write rows in batches. One thread uses it.
+
+    Args:
+        open_store: returns the store, not yet opened.
+        keep: seconds after which rows are deleted; None for never.
+    """
+
+    def __init__(self, open_store: Callable[[], Store], keep: float | None) -> None:
+        self._open_store, self._keep = open_store, keep
+        self._store: Store | None = None
+        self._rows: list[ShadowRow] = []
+
+    def add(self, row: ShadowRow) -> None:
+        """Write the row with the next batch."""
+        self._rows.append(row)
+        if len(self._rows) >= _BATCH_SIZE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait. If that fails, log the reason and drop them."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+
+        def write(connection: Connection) -> None:
+            connection.execute(insert(shadow_answers), [msgspec.structs.asdict(row) for row in rows])
+            if self._keep is not None:
+                oldest = int((time.time() - self._keep) * _MICROSECONDS)
+                connection.execute(delete(shadow_answers).where(shadow_answers.c.time < oldest))
+
+        try:
+            if self._store is None:
+                store = self._open_store()
+                store.open()
+                store.transaction(lambda connection: shadow_answers.create(connection, checkfirst=True))
+                self._store = store
+            self._store.transaction(write)
+        except (SettingsError, StoreError) as error:
+            _logger.warning("%d shadow answers could not be recorded: %s", len(rows), error)
+
+    def close(self) -> None:
+        """Write the rows that wait, and close the store."""
+        self.flush()
+        if self._store is not None:
+            self._store.close()
+
+
+def read_rows(reader: RecordingReader, model: str | None, version: str | None) -> Sequence[ShadowRow]:
+    """Return the rows of a store, the oldest first, of one model and version if they are given.
+
+    Raises:
+        InferenceError: when the store cannot be read.
+    """
+    statement = select(shadow_answers).order_by(shadow_answers.c.time, shadow_answers.c.id)
+    for column, value in ((shadow_answers.c.model, model), (shadow_answers.c.version, version)):
+        statement = statement if value is None else statement.where(column == value)
+
+    def read(connection: Connection) -> Sequence[Any]:
+        if not inspect(connection).has_table(shadow_answers.name):
+            return ()
+        return connection.execute(statement).mappings().all()
+
+    return [ShadowRow(**row) for row in reader.run(read)]

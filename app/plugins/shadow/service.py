@@ -1,0 +1,229 @@
+"""Answer a share of the requests with shadow versions, and record how far the answers agree."""
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter
+
+from app.core.assembly.models import load
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registration
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.hooks import Host, Parts
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_settings
+from app.core.settings.server import SettingsError
+from app.plugins.evaluation.agreement import compare_answers
+from app.plugins.evaluation.answers import MEASURED_TASKS
+from app.plugins.evaluation.dataset import EvaluationError, Item
+from app.plugins.evaluation.runner import Records
+from app.plugins.recording.recorder import is_sampled
+from app.plugins.recording.row_converter import Redaction
+from app.plugins.recording.service import store_at
+from app.plugins.recording.settings import RecordingSettings
+from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue
+from app.plugins.shadow.rows import ShadowRow, ShadowWriter
+from app.plugins.shadow.settings import ShadowSettings
+from tasks.inference.error import InferenceError
+from tasks.vision.image import image_of
+
+_logger = logging.getLogger(__name__)
+
+_SECONDS_A_DAY = 86_400
+_SECONDS_TO_CLOSE = 5.0
+_OFF = ShadowSettings()
+
+
+def start(host: Host) -> Parts:
+    """Return the observer, if any model of the server may have a shadow version.
+
+    Raises:
+        SettingsError: when a shadow version does not exist, answers clients too, or cannot be recorded.
+    """
+    settings = host.settings.of(RecordingSettings)
+    for registration in host.engine.registry.registrations:
+        if not _settings(registration.source).version:
+            continue
+        try:
+            shadow_source(registration.source)
+            check_not_served(host.engine, registration.source)
+        except ModelError as error:
+            raise SettingsError(str(error)) from None
+        if settings.record is None:
+            raise SettingsError(f'{registration.source.folder}: "shadow" needs --record, where its answers are kept')
+    if settings.record is None:
+        return Parts()
+    keep = None if settings.record_keep is None else settings.record_keep * _SECONDS_A_DAY
+    writer = ShadowWriter(partial(store_at, parse_dsn(settings.record)), keep)
+    keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
+    shadows = Shadows(host.engine, writer, Redaction(keys), host.metrics)
+    return Parts(observers=(shadows,), close=shadows.close)
+
+
+def _settings(source: ModelSource) -> ShadowSettings:
+    # The attribute is read for every request; `ModelSettings.of` would search for it.
+    return getattr(source.settings, "shadow", _OFF)
+
+
+def shadow_source(source: ModelSource) -> ModelSource:
+    """Return the shadow version of a model.
+
+    Raises:
+        ModelError: when the model has no such version.
+    """
+    version, root = _settings(source).version, source.root
+    folders: Sequence[Path] = () if root is None else (root / version, root / f"v{version}")
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None or Path(version).name != version:
+        raise ModelError(f'{root or source.folder}: "shadow": There is no version {version!r} beside the served ones')
+    settings = source.settings
+    if (folder / SETTINGS_FILE).is_file():
+        settings = read_settings(folder)
+        if settings.onnxruntime.devices is None:
+            settings = msgspec.structs.replace(settings, onnxruntime=source.settings.onnxruntime)
+    file = None if settings.uri is None else folder / settings.uri
+    return msgspec.structs.replace(
+        source, version=version, folder=folder, settings=settings, file=file, fallbacks=(), fault=None
+    )
+
+
+def check_not_served(engine: Engine, source: ModelSource) -> None:
+    """Check that the shadow version of a model answers no clients.
+
+    Raises:
+        ModelError: when it does.
+    """
+    shadow, versions = _settings(source).version, engine.registry.versions(source.name)
+    served = [version.source.version for version in versions if version.source.version != shadow]
+    if len(served) < len(versions):
+        raise ModelError(
+            f'{source.root or source.folder}: "shadow": version {shadow!r} answers clients too; '
+            f'set "versions" to the others, such as {msgspec.json.encode(served or ["1"]).decode()}'
+        )
+
+
+class Shadows:
+    """Observe requests, and answer some of them again with the shadow version of their model."""
+
+    def __init__(self, engine: Engine, writer: ShadowWriter, redaction: Redaction, metrics: CollectorRegistry) -> None:
+        self._engine, self._writer, self._redaction = engine, writer, redaction
+        self._images = Counter(
+            "charioteer_shadow_images",
+            "Images that shadow versions answered: agreed, differs, failed; or dropped under load.",
+            ["model", "version", "outcome"],
+            registry=metrics,
+        )
+        # By name and version of the champion: its source, which a reload replaces; None if the shadow cannot be loaded.
+        self._servables: dict[tuple[str, str], tuple[ModelSource, Servable | None]] = {}
+        self._queue = ShadowQueue(self._answer, engine.has_idle_worker, self._on_idle, writer.close)
+
+    def observe(self, context: RequestContext, /) -> None:
+        registration, result, request = context.registration, context.result, context.request
+        if registration is None or result is None or request is None or context.outcome or context.explanation:
+            return
+        settings = _settings(registration.source)
+        if not settings.version or not is_sampled(context.id, settings.share):
+            return
+        samples: list[ShadowedSample] = []
+        for sample in result.samples:
+            image = image_of(sample.item)
+            size = (0, 0) if image is None else (image.width, image.height)
+            samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
+        job = ShadowJob(registration=registration, request=request, samples=samples, model_ns=result.model_ns)
+        if not self._queue.submit(job):
+            self._count(job, "dropped", len(samples))
+
+    def close(self, seconds: float) -> None:
+        """Drop what waits, and record what was answered."""
+        self._queue.close(min(seconds, _SECONDS_TO_CLOSE))
+
+    def _on_idle(self) -> None:
+        self._writer.flush()
+        sources = {(one.source.name, one.source.version): one.source for one in self._engine.registry.registrations}
+        for champion in [
+            champion for champion, (source, _) in self._servables.items() if sources.get(champion) is not source
+        ]:
+            del self._servables[champion]
+
+    def _answer(self, job: ShadowJob) -> None:
+        source = job.registration.source
+        loaded, servable = self._servables.get((source.name, source.version), (None, None))
+        if loaded is not source:
+            servable = self._load(job.registration)
+            self._servables[source.name, source.version] = source, servable
+        if servable is None:
+            self._count(job, "failed", len(job.samples))
+            return
+        settings = _settings(source)
+        try:
+            result = servable.predict(job.request, self._engine.limits)
+        except InferenceError as error:
+            self._count(job, "failed", len(job.samples))
+            message = self._redaction.message(str(error))
+            for sample in job.samples:
+                self._writer.add(msgspec.structs.replace(_row(job, settings, sample), error=message))
+            return
+        for sample, answer in zip(job.samples, result.samples, strict=True):
+            row = msgspec.structs.replace(_row(job, settings, sample), shadow_ms=result.model_ns / 1e6)
+            row = self._compared(row, sample, _records(answer.prediction.records()), settings)
+            self._count(job, "agreed" if row.agreed else "differs", 1)
+            self._writer.add(row)
+
+    def _compared(self, row: ShadowRow, sample: ShadowedSample, after: Records, settings: ShadowSettings) -> ShadowRow:
+        before = _records(sample.prediction.records())
+        item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
+        try:
+            agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
+        except EvaluationError as error:
+            return msgspec.structs.replace(row, error=str(error))
+        matched = agreement.matched or 0
+        objects = (matched, len(before) - matched, len(after) - matched) if agreement.objects is not None else None
+        recorded = self._redaction.value(after) if self._redaction else after
+        return msgspec.structs.replace(
+            row,
+            agreed=agreement.labels == 1 and (objects is None or not any(objects[1:])),
+            **dict(zip(("matched", "missing", "extra"), objects or (None, None, None), strict=True)),
+            mean_iou=agreement.mean_iou,
+            score_difference=agreement.score_difference,
+            records=msgspec.json.encode(recorded).decode() if settings.records else None,
+        )
+
+    def _load(self, registration: Registration) -> Servable | None:
+        """Load the shadow version of a champion; None if it cannot answer the same requests."""
+        try:
+            check_not_served(self._engine, registration.source)
+            source = shadow_source(registration.source)
+            servable = load(source)
+            task_type = registration.ready_servable().description.task_type
+            if servable.description.task_type != task_type or task_type not in MEASURED_TASKS:
+                raise ModelError(f"{source.folder}: Expected a model of {task_type} whose answers can be compared")
+        except ModelError as error:
+            _logger.error("the shadow version of %s cannot be loaded: %s", registration.source.name, error)
+            return None
+        _logger.info("%s: version %s answers in the shadow", source.name, source.version)
+        return servable
+
+    def _count(self, job: ShadowJob, outcome: str, count: int) -> None:
+        source = job.registration.source
+        self._images.labels(source.name, _settings(source).version, outcome).inc(count)
+
+
+def _row(job: ShadowJob, settings: ShadowSettings, sample: ShadowedSample) -> ShadowRow:
+    source = job.registration.source
+    return ShadowRow(
+        id=sample.id,
+        version=settings.version,
+        model=source.name,
+        champion=source.version,
+        time=time.time_ns() // 1000,
+        champion_ms=job.model_ns / 1e6,
+    )
+
+
+def _records(records: Sequence[msgspec.Struct]) -> Records:
+    return msgspec.to_builtins(records)

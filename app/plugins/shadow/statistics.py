@@ -1,0 +1,115 @@
+"""Statistics of pairs: two versions on the same images."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+DRAWS = 2000
+_SEED = 0
+_PERCENTILES = (2.5, 97.5)
+_NORMAL = 1.96
+_MIN_CORRECTED = 25
+"""From this number of unequal pairs on, McNemar's test uses the chi-squared distribution instead of the binomial."""
+_LEVEL = 0.05
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A number, and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """F1 of two versions; of classes it is the accuracy.
+
+    Attributes:
+        champion: of the champion.
+        shadow: of the shadow version.
+        difference: the second minus the first.
+    """
+
+    champion: float
+    shadow: float
+    difference: Estimate
+
+
+def mcnemar(only_champion: int, only_shadow: int) -> float:
+    """Return the two-sided p-value of McNemar's test: exact, or with continuity correction for many unequal pairs."""
+    unequal = only_champion + only_shadow
+    if unequal < _MIN_CORRECTED:
+        tail = sum(math.comb(unequal, count) for count in range(min(only_champion, only_shadow) + 1))
+        return min(1.0, 2 * tail / 2**unequal)
+    statistic = max(0, abs(only_champion - only_shadow) - 1) ** 2 / unequal
+    return math.erfc(math.sqrt(statistic / 2))
+
+
+@lru_cache(maxsize=2)
+def draw_weights(clusters: int) -> NDArray[np.int32]:
+    """Return (DRAWS, clusters) how often each bootstrap draw has each cluster."""
+    rng = np.random.default_rng(_SEED)
+    rows = (np.bincount(rng.integers(clusters, size=clusters), minlength=clusters) for _ in range(DRAWS))
+    return np.array([*rows], np.int32)
+
+
+def sum_by_cluster(clusters: Sequence[Hashable], values: Floats) -> Floats:
+    """Return (C, K) the sums of (N, K) values in each cluster, in the order of their first values."""
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    sums = np.zeros((len(numbers), values.shape[1]))
+    np.add.at(sums, [numbers[cluster] for cluster in clusters], values)
+    return sums
+
+
+def estimate(value: float, draws: Floats) -> Estimate:
+    """Return a value with the percentiles of its draws."""
+    low, high = np.percentile(draws, _PERCENTILES).tolist()
+    return Estimate(value, low, high)
+
+
+def share(clusters: Sequence[Hashable], hits: Sequence[bool]) -> Estimate:
+    """Return the share of hits, with an interval that draws clusters of images."""
+    sums = sum_by_cluster(clusters, np.stack([np.array(hits, np.float64), np.ones(len(hits))], axis=1))
+    drawn = draw_weights(len(sums)) @ sums
+    return estimate(float(np.mean(hits)), drawn[:, 0] / drawn[:, 1])
+
+
+def compare(clusters: Sequence[Hashable], champion: Floats, shadow: Floats) -> tuple[Comparison, Floats]:
+    """Compare (N, 3) right, wrong and missed of each image. Return the (DRAWS,) differences too.
+
+    Both versions have the same draws of clusters.
+    """
+    sums = [sum_by_cluster(clusters, counts) for counts in (champion, shadow)]
+    drawn = [_f1(draw_weights(len(counts)) @ counts) for counts in sums]
+    first, second = (float(_f1(counts.sum(axis=0, keepdims=True))[0]) for counts in (champion, shadow))
+    draws = drawn[1] - drawn[0]
+    return Comparison(champion=first, shadow=second, difference=estimate(second - first, draws)), draws
+
+
+def needed_images(champion: Floats, shadow: Floats, margin: float) -> int:
+    """Return about how many images narrow the half interval of the difference to `margin`."""
+    return math.ceil((_NORMAL / margin) ** 2 * float(np.var(_f1(shadow) - _f1(champion))))
+
+
+def losing(draws: Mapping[str, Floats], tolerance: float) -> Sequence[str]:
+    """Return the classes that lose more than `tolerance`, at a level of 5 % over all classes (Holm)."""
+    p_values = {name: float((differences > -tolerance).mean()) for name, differences in draws.items()}
+    lost: list[str] = []
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[name] > _LEVEL / (len(p_values) - rank):
+            break
+        lost.append(name)
+    return lost
+
+
+def _f1(counts: Floats) -> Floats:
+    """Return F1 of (D, 3) right, wrong and missed; 1 where there is nothing to find and nothing found."""
+    right, wrong, missed = counts.T
+    denominators = 2 * right + wrong + missed
+    return np.divide(2 * right, denominators, out=np.ones(len(counts)), where=denominators > 0)

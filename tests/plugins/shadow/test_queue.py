@@ -1,0 +1,106 @@
+"""The queue of shadow jobs, without a server."""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.core.engine.models.registry import ModelState, Registration
+from app.core.settings.model import ModelSource
+from app.plugins.shadow.queue import MAX_WAITING, ShadowedSample, ShadowJob, ShadowQueue
+from tasks.image_classification import Classification
+from tasks.inference.request import InferenceRequest
+
+_SECONDS = 10
+
+
+def job(name: str = "a", pixels: int = 1) -> ShadowJob:
+    source = ModelSource(name="m", version="1", folder=Path("m"))
+    prediction = Classification(labels=["cat"], scores=np.ones(1, np.float32))
+    return ShadowJob(
+        registration=Registration(source=source, state=ModelState.READY),
+        request=InferenceRequest(id=name, model_name="m", inputs=()),
+        samples=[ShadowedSample("a-0-0", prediction, pixels, 1)],
+        model_ns=1,
+    )
+
+
+@contextmanager
+def running(run: Callable[[ShadowJob], None], may_run: Callable[[], bool] = lambda: True) -> Generator[ShadowQueue]:
+    queue = ShadowQueue(run, may_run, lambda: None, lambda: None)
+    try:
+        yield queue
+    finally:
+        queue.close(_SECONDS)
+
+
+def test_jobs_start_only_while_a_worker_is_idle() -> None:
+    idle, asked, ran = threading.Event(), threading.Event(), threading.Event()
+    started_while_busy: list[bool] = []
+
+    def may_run() -> bool:
+        asked.set()
+        return idle.is_set()
+
+    def run(_: ShadowJob) -> None:
+        started_while_busy.append(not idle.is_set())
+        ran.set()
+
+    with running(run, may_run) as queue:
+        assert queue.submit(job())
+        assert asked.wait(_SECONDS)
+        idle.set()
+        assert ran.wait(_SECONDS)
+    assert started_while_busy == [False]
+
+
+def test_full_queue_refuses_jobs_and_keeps_their_order() -> None:
+    release, started, names = threading.Event(), threading.Event(), list[str]()
+    done = threading.Event()
+
+    def run(one: ShadowJob) -> None:
+        started.set()
+        assert release.wait(_SECONDS)
+        names.append(one.request.id)
+        if len(names) == MAX_WAITING + 1:
+            done.set()
+
+    with running(run) as queue:
+        assert queue.submit(job("first"))
+        assert started.wait(_SECONDS)
+        accepted = [queue.submit(job(str(number))) for number in range(MAX_WAITING + 3)]
+        assert accepted == [True] * MAX_WAITING + [False] * 3
+        release.set()
+        assert done.wait(_SECONDS)
+    assert names == ["first", *map(str, range(MAX_WAITING))]
+
+
+def test_large_images_fill_the_queue() -> None:
+    with running(lambda _: None, lambda: False) as queue:
+        assert [queue.submit(job(pixels=30_000_000)) for _ in range(3)] == [True, True, False]
+
+
+def test_failing_job_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    ran = threading.Event()
+
+    def run(one: ShadowJob) -> None:
+        if one.request.id == "broken":
+            raise ValueError("broken")
+        ran.set()
+
+    with running(run) as queue:
+        queue.submit(job("broken"))
+        queue.submit(job("good"))
+        assert ran.wait(_SECONDS)
+    assert "shadow job failed" in caplog.text
+
+
+def test_closed_queue_drops_jobs_that_wait() -> None:
+    ran: list[ShadowJob] = []
+    with running(ran.append, lambda: False) as queue:
+        queue.submit(job())
+    assert not queue.submit(job())
+    assert not ran

@@ -1,0 +1,213 @@
+"""Shadow versions in a server, from the setting to the report."""
+
+import json
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cyclopts import App
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from app.core.assembly.models import find_models
+from app.core.assembly.service import Service
+from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.service import store_at
+from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.recording.stores.tables import truths
+from app.plugins.shadow.command import shadow
+from app.plugins.shadow.rows import ShadowRow, read_rows
+from tests.support.data.chariot import image_input, infer, items
+from tests.support.data.images import encode_base64, encode_image
+from tests.support.models.model_folders import write_model
+from tests.support.polling import wait_until
+from tests.support.servers.settings import settings_of_main_port
+
+CODE = """
+class Model:
+    def predict(self, image):
+        score = 0.9 if image[0, 0, {channel}] > 127 else 0.2
+        return {{"cat": score, "dog": 1 - score}}
+"""
+BLOCKING = """
+import pathlib
+class Model:
+    def predict(self, image):
+        (pathlib.Path(__file__).parent / "gate").read_text()
+        return {"cat": 1.0, "dog": 0.0}
+"""
+FAILING = "class Model:\n    def predict(self, image):\n        raise ValueError('secret thing')\n"
+
+
+def _write_models(folder: Path, code: str, *, versions: object = ("1",), **shadow: object) -> Path:
+    """Write the model `m` with the version 1, and 2 with `code` in its shadow."""
+    task, setting = "IMAGE_CLASSIFICATION", {"version": "2", "share": 1, **shadow}
+    write_model(folder / "m" / "1", CODE.format(channel=0), task_type=task, shadow=setting)
+    write_model(folder / "m" / "2", code, task_type=task)
+    (folder / "m" / "model-settings.json").write_text(json.dumps({"versions": versions}))
+    return folder
+
+
+def _service(folder: Path, store: Path | None, **settings: object) -> Service:
+    options = ModelOptions(model_repository=folder, allow_code=True)
+    all_settings = {"workers": 1, "record": str(store) if store else None, **settings}
+    return Service(settings_of_main_port(**all_settings), lambda: find_models(options))
+
+
+@contextmanager
+def _serving(folder: Path, store: Path, **settings: object) -> Generator[TestClient[Litestar]]:
+    service = _service(folder, store, **settings)
+    loaded = threading.Event()
+    service.loading.when_finished = lambda _: loaded.set()
+    with TestClient(service.app) as client:
+        assert loaded.wait(60)
+        yield client
+
+
+def _infer(client: TestClient[Litestar], red: int, green: int, camera: str = "north") -> str:
+    """Send one image, and return its best label."""
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    pixels[0, 0] = red, green, 0
+    metadata = json.dumps([{"key": "camera", "type": "str", "value": camera}])
+    tensor = image_input(encode_base64(encode_image(pixels)), metadata=metadata)
+    return items(infer(client, "m", tensor))[0]["label"]
+
+
+def _images(client: TestClient[Litestar], outcome: str) -> float:
+    prefix = f'charioteer_shadow_images_total{{model="m",outcome="{outcome}",version="2"}} '
+    lines = client.get("/metrics").text.splitlines()
+    return next((float(line.removeprefix(prefix)) for line in lines if line.startswith(prefix)), 0)
+
+
+def _rows(store: Path) -> list[ShadowRow]:
+    return [*read_rows(RecordingReader(parse_dsn(str(store))), None, None)]
+
+
+def _report(capsys: pytest.CaptureFixture[str], store: Path, *options: object) -> tuple[int, str]:
+    capsys.readouterr()
+    try:
+        App(default_command=shadow)([str(store), "report", *map(str, options)], result_action="return_value")
+    except SystemExit as exit_error:
+        captured = capsys.readouterr()
+        return int(exit_error.code or 0), captured.out + captured.err
+    return 0, capsys.readouterr().out
+
+
+def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, store = _write_models(tmp_path / "models", CODE.format(channel=1)), tmp_path / "store.db"
+    with _serving(folder, store) as client:
+        for index in range(40):
+            # The shadow version finds a dog in every fourth image, where clients get a cat.
+            label = _infer(client, 255, 0 if index % 4 == 0 else 255, ("north", "south")[index % 2])
+            assert label == "cat"
+            done = index + 1
+            wait_until(lambda done=done: _images(client, "agreed") + _images(client, "differs") == done)
+        assert _images(client, "differs") == 10
+    rows = _rows(store)
+    assert len(rows) == 40
+    assert {(row.version, row.champion, row.agreed) for row in rows} == {("2", "1", True), ("2", "1", False)}
+    status, text = _report(capsys, store, "--slice", "camera", "--json")
+    agreement = json.loads(text)["agreement"]
+    assert (status, agreement["images"], agreement["agreed"]["value"]) == (0, 40, 0.75)
+    assert agreement["agreed"]["low"] < 0.75 < agreement["agreed"]["high"]
+    assert {key: (count, share["value"]) for key, (count, share) in agreement["slices"].items()} == {
+        "north": (20, 0.5),
+        "south": (20, 1.0),
+    }
+    status, text = _report(capsys, store, "--truth")
+    assert status == 2
+    assert "No image that both versions answered has a complete truth" in text
+    _write_truths(store, "dog")
+    status, text = _report(capsys, store, "--truth", "--json")
+    verdict = json.loads(text)["verdict"]
+    assert status == 0
+    assert (verdict["all"]["champion"], verdict["all"]["shadow"]) == (0.0, 0.25)
+    assert verdict["p_value"] == pytest.approx(2 / 2**10)
+    assert verdict["reasons"] == []
+    _write_truths(store, "cat")
+    status, text = _report(capsys, store, "--truth")
+    assert status == 1
+    assert "version 2 may be worse: the loss may be 0." in text
+    assert "cat loses more than 0.05" in text
+    assert "Different answers: " in text
+
+
+def _write_truths(store: Path, label: str) -> None:
+    """Write this truth for all inferences."""
+    opened = store_at(parse_dsn(str(store)))
+    opened.open()
+    values = "number, revision, current, verdict, complete, source, author, comment, time, records"
+    statement = (
+        f"INSERT INTO {truths.name} ({values}) SELECT number, :revision, TRUE, 'wrong', TRUE, '', '', '', 0, :records "
+        "FROM inferences"
+    )
+    records = json.dumps([{"label": label}])
+
+    def write(connection: Any) -> None:
+        connection.exec_driver_sql(f"UPDATE {truths.name} SET current = FALSE")
+        revision = connection.exec_driver_sql(f"SELECT count(DISTINCT revision) FROM {truths.name}").scalar_one() + 1
+        connection.exec_driver_sql(statement, {"revision": revision, "records": records})
+
+    opened.transaction(write)
+    opened.close()
+
+
+def test_requests_never_wait_for_a_shadow_answer(tmp_path: Path) -> None:
+    folder, store = _write_models(tmp_path / "models", BLOCKING), tmp_path / "store.db"
+    gate = folder / "m" / "2" / "gate"
+    os.mkfifo(gate)
+    with _serving(folder, store) as client:
+        for _ in range(40):
+            # The shadow version blocks on the first of these images.
+            assert _infer(client, 255, 255) == "cat"
+        assert _images(client, "dropped") >= 7
+        assert _images(client, "agreed") == 0
+        opened = os.open(gate, os.O_WRONLY)
+        gate.unlink()
+        gate.write_text("")
+        os.close(opened)
+        wait_until(lambda: _images(client, "agreed") == 40 - _images(client, "dropped"))
+
+
+def test_failures_stay_in_the_shadow_and_redacted_values_stay_out(tmp_path: Path) -> None:
+    folder, store = _write_models(tmp_path / "models", FAILING), tmp_path / "store.db"
+    with _serving(folder, store, record_redact="secret") as client:
+        assert _infer(client, 255, 255) == "cat"
+        wait_until(lambda: _images(client, "failed") == 1)
+    (row,) = _rows(store)
+    assert (row.agreed, row.error) == (None, "[redacted]")
+
+
+def test_records_are_left_out_or_redacted_as_the_operator_says(tmp_path: Path) -> None:
+    code = CODE.format(channel=1)
+    redacting = _write_models(tmp_path / "redacting", code), tmp_path / "redacting.db"
+    short = _write_models(tmp_path / "short", code, records=False), tmp_path / "short.db"
+    for (folder, store), keys in ((redacting, "score"), (short, "")):
+        with _serving(folder, store, record_redact=keys) as client:
+            _infer(client, 255, 255)
+            wait_until(lambda client=client: _images(client, "agreed") == 1)
+    assert json.loads(_rows(redacting[1])[0].records or "")[0] == {"label": "cat", "score": "[redacted]"}
+    assert _rows(short[1])[0].records is None
+
+
+@pytest.mark.parametrize(
+    ("shadow_version", "versions", "record", "message"),
+    [
+        ("3", ["1"], True, "There is no version '3' beside the served ones"),
+        ("../2", ["1"], True, "There is no version '../2' beside the served ones"),
+        ("2", ["1", "2"], True, 'version \'2\' answers clients too; set "versions" to the others, such as \\["1"\\]'),
+        ("2", ["1"], False, '"shadow" needs --record'),
+    ],
+)
+def test_shadow_version_that_cannot_work_stops_the_start(
+    tmp_path: Path, shadow_version: str, versions: list[str], record: bool, message: str
+) -> None:
+    folder = _write_models(tmp_path, CODE.format(channel=1), versions=versions, version=shadow_version)
+    with pytest.raises(SettingsError, match=message):
+        _service(folder, tmp_path / "store.db" if record else None)
