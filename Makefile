@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-evaluation bench-calibration compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
+	bench-recording bench-recorded-query bench-drift bench-evaluation bench-calibration bench-shadow compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -105,6 +105,9 @@ bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the
 
 bench-calibration: $(VENV)/.fixtures ## [measure] compare calibration with scikit-learn and SciPy, and measure it on 20 splits (a minute)
 	@$(BIN)/python -m tests.benchmarks.calibration
+
+bench-shadow: $(VENV)/.test ## [measure] compare statistics with SciPy, and measure the cost of shadow versions (minutes)
+	@$(BIN)/python -m tests.benchmarks.shadow
 
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines

@@ -1,0 +1,139 @@
+"""Print statistics of shadow versions beside those of SciPy and statsmodels, and what a shadow version costs.
+
+The program fails if a figure differs. It leaves out statsmodels if that is not installed. The cost is the median of
+turns with and without a shadow version, one request at a time. Usage: ``python -m tests.benchmarks.shadow`` (minutes).
+"""
+
+import argparse
+import base64
+import importlib
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import scipy.stats
+from rich.console import Console
+from rich.table import Table
+
+from app.plugins.shadow.statistics import compare, mcnemar
+from tests.support.servers.server_process import ROOT, run_server
+
+_PAIRS = ((3, 9), (24, 0), (20, 5), (50, 50), (300, 220))
+_TOLERANCE = 1e-9
+_TURNS = 5
+_WARM_UP = 20
+
+
+def main() -> None:
+    """Print three tables, and fail when a p-value differs from the reference."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=300, help="in each turn")
+    options = parser.parse_args()
+    console = Console(width=120)
+    equal = _print_tests(console)
+    _print_interval(console)
+    _print_cost(console, options.requests)
+    sys.exit(not equal)
+
+
+def _print_tests(console: Console) -> bool:
+    stats: Any = scipy.stats
+    try:
+        tables: Any = importlib.import_module("statsmodels.stats.contingency_tables")
+    except ModuleNotFoundError:
+        tables = None
+    shown = Table("only champion right", "only shadow right", "charioteer", "SciPy", "statsmodels", title="McNemar")
+    equal = True
+    for champion, shadow in _PAIRS:
+        count, exact = champion + shadow, champion + shadow < 25
+        distance = max(0, abs(champion - shadow) - 1)
+        reference = stats.binomtest(champion, count).pvalue if exact else stats.chi2.sf(distance**2 / count, 1)
+        found = [mcnemar(champion, shadow), float(reference)]
+        # statsmodels squares -1 for equal counts, where the continuity correction has nothing to correct.
+        if tables is not None and (exact or champion != shadow):
+            found.append(float(tables.mcnemar([[9, champion], [shadow, 9]], exact=exact).pvalue))
+        equal &= max(found) - min(found) <= _TOLERANCE
+        shown.add_row(str(champion), str(shadow), *(f"{value:.6f}" for value in found))
+    console.print(shown)
+    return equal
+
+
+def _print_interval(console: Console) -> None:
+    rng = np.random.default_rng(0)
+    champion = rng.uniform(size=1000) < 0.8
+    shadow = np.where(rng.uniform(size=1000) < 0.9, champion, ~champion)
+    counts = [np.stack([hits, ~hits, ~hits], axis=1).astype(np.float64) for hits in (champion, shadow)]
+    own = compare(range(1000), *counts)[0].difference
+    stats: Any = scipy.stats
+    sample = (shadow.astype(np.float64) - champion,)
+    reference = stats.bootstrap(sample, np.mean, n_resamples=2000, method="percentile", random_state=1)
+    shown = Table("tool", "difference", "from", "to", title="paired difference of 1,000 images")
+    shown.add_row("charioteer", f"{own.value:.4f}", f"{own.low:.4f}", f"{own.high:.4f}")
+    interval = reference.confidence_interval
+    shown.add_row("SciPy", f"{sample[0].mean():.4f}", f"{interval.low:.4f}", f"{interval.high:.4f}")
+    console.print(shown)
+
+
+def _print_cost(console: Console, requests: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        turns = {name: [list[float](), list[float]()] for name in ("without", "with")}
+        for turn in range(_TURNS):
+            for name in ("without", "with") if turn % 2 else ("with", "without"):
+                root = _write_models(Path(folder) / f"{name}{turn}", with_shadow=name == "with")
+                for column, value in zip(turns[name], _measure(root, requests), strict=True):
+                    column.append(value)
+    shown = Table("shadow version", "p50 ms", "CPU ms a request", title=f"classifier, median of {_TURNS} turns")
+    medians = {name: [statistics.median(column) for column in columns] for name, columns in turns.items()}
+    for name, values in medians.items():
+        shown.add_row(name, *(f"{value:.2f}" for value in values))
+    ratios = [after / before for before, after in zip(medians["without"], medians["with"], strict=True)]
+    shown.add_row("ratio", *(f"{ratio:.3f}" for ratio in ratios))
+    console.print(shown)
+
+
+def _write_models(folder: Path, *, with_shadow: bool) -> Path:
+    """Write the demo classifier as two versions, of which clients get the first."""
+    for version in ("1", "2"):
+        shutil.copytree(ROOT / "fixtures" / "models" / "classifier", folder / "classifier" / version)
+    settings = json.loads((folder / "classifier" / "1" / "model-settings.json").read_text())
+    if with_shadow:
+        settings["shadow"] = {"version": "2", "share": 0.1}
+    (folder / "classifier" / "1" / "model-settings.json").write_text(json.dumps(settings))
+    (folder / "classifier" / "model-settings.json").write_text(json.dumps({"versions": ["1"]}))
+    return folder
+
+
+def _measure(folder: Path, requests: int) -> Sequence[float]:
+    """Return the median milliseconds of a request, and the CPU milliseconds of the server for each."""
+    data = base64.b64encode((ROOT / "fixtures" / "images" / "photo.jpg").read_bytes()).decode()
+    body = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}]}
+    arguments = ("--model-repository", str(folder), "--record", str(folder / "store.db"))
+    with run_server(*arguments) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+        seconds, cpu = list[float](), 0.0
+        for index in range(requests + _WARM_UP):
+            if index == _WARM_UP:
+                cpu = _cpu_seconds(server.process.pid)
+            started = time.perf_counter()
+            client.post("/v2/models/m-classifier/infer", json=body).raise_for_status()
+            seconds.append(time.perf_counter() - started)
+        used = _cpu_seconds(server.process.pid) - cpu
+    return statistics.median(seconds[_WARM_UP:]) * 1000, used * 1000 / requests
+
+
+def _cpu_seconds(process: int) -> float:
+    """Return the seconds that all threads of a process ran (proc_pid_stat(5))."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
