@@ -32,21 +32,25 @@ def softmax(logits: Floats) -> Floats:
 
 
 def fit_temperature(logits: Floats, truth: NDArray[np.intp]) -> float:
-    """Return the temperature that minimises the negative log-likelihood of the true classes, 0.05..20.
+    """Return the temperature that minimises the cross entropy with the true classes, 0.05..20.
 
-    The likelihood is concave in the inverse temperature (Guo et al., 2017), so that its slope has one zero.
+    It is convex in the inverse temperature (Guo et al., 2017), so that its slope has one zero. As in `fit_platt`, a
+    share of 1 / (N + 2) of each target belongs to the other classes: answers without a mistake do not become certain.
 
     Args:
         logits: (N, K) logarithms of the scores; -inf where an image has fewer than K classes.
         truth: (N,) the index of the true class.
     """
-    finite = np.where(np.isfinite(logits), logits, 0.0)
-    true_logits = float(logits[np.arange(len(truth)), truth].mean())
+    known = np.isfinite(logits)
+    finite, share = np.where(known, logits, 0.0), 1 / (len(truth) + 2)
+    true = logits[np.arange(len(truth)), truth]
+    others = (finite.sum(axis=1) - true) / np.maximum(known.sum(axis=1) - 1, 1)
+    wanted = float(((1 - share) * true + share * others).mean())
     low, high = _INVERSE_TEMPERATURES
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         expected = float((softmax(middle * logits) * finite).sum(axis=1).mean())
-        low, high = (middle, high) if expected < true_logits else (low, middle)
+        low, high = (middle, high) if expected < wanted else (low, middle)
     return 2 / (low + high)
 
 

@@ -25,15 +25,23 @@ def _logits(seed: int, images: int = 500, classes: int = 10) -> tuple[Floats, ND
 def test_temperature_is_that_of_the_smallest_loss_and_undoes_a_factor() -> None:
     logits, truth = _logits(0)
 
+    targets = np.full(logits.shape, 1 / (len(truth) + 2) / (logits.shape[1] - 1))
+    targets[np.arange(len(truth)), truth] = 1 - 1 / (len(truth) + 2)
+
     def loss(log_temperature: float) -> float:
-        probabilities = softmax(logits / np.exp(log_temperature))
-        return -float(np.log(probabilities[np.arange(len(truth)), truth]).mean())
+        return -float((targets * np.log(softmax(logits / np.exp(log_temperature)))).sum(axis=1).mean())
 
     expected = float(
         np.exp(_optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-10}).x)
     )
     assert fit_temperature(logits, truth) == pytest.approx(expected, rel=1e-6)
     assert expected == pytest.approx(2.5, rel=0.1)
+
+
+def test_answers_without_a_mistake_do_not_become_certain() -> None:
+    logits = np.log(np.tile([0.6, 0.4], (50, 1)))
+    best = softmax(logits / fit_temperature(logits, np.zeros(50, np.intp)))[0, 0]
+    assert best == pytest.approx(1 - 1 / 52)
 
 
 def test_temperature_ignores_classes_that_an_image_lacks() -> None:
