@@ -1,6 +1,8 @@
 """Shadow versions: a second version of a model answers a share of the requests, unseen by clients."""
 
-from app.core.hooks import Command, ModelSection, Plugin, Ref
+from pathlib import Path
+
+from app.core.hooks import Command, ModelSection, Page, Plugin, Ref, View
 
 plugin = Plugin(
     api=1,
@@ -14,4 +16,7 @@ plugin = Plugin(
         ),
     ),
     start=Ref("app.plugins.shadow.service:start"),
+    page=Page(
+        folder=Path(__file__).parent / "static", views=(View(id="shadow", title="Shadow", order=75, observes=True),)
+    ),
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
-from cyclopts.types import NormFloat
+from cyclopts.types import NormFloat, PositiveInt
 
 from app.core.cli.terminal import console, counted, printable, reject_unused, stop, table
 from app.core.settings.server import SettingsError
@@ -34,6 +34,7 @@ def shadow(
     margin: NormFloat = _MARGIN,
     slice: str | None = None,  # noqa: A002
     cluster: str | None = None,
+    limit: PositiveInt = 10_000,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Compare a shadow version with the version that clients get, from what both answered.
@@ -49,6 +50,7 @@ def shadow(
         margin: Largest accepted loss of accuracy or F1.
         slice: Metadata key by whose values to split the figures.
         cluster: Metadata key of images that belong together, such as a video. Intervals then draw its values.
+        limit: Maximum number of images, the newest.
         json: Print JSON.
     """
     del action
@@ -56,7 +58,7 @@ def shadow(
         reject_unused("without --truth, which compares with truths", {"--margin": margin != _MARGIN})
     try:
         reader = RecordingReader(parse_dsn(store))
-        rows = _only_version(read_rows(reader, model, version))
+        rows = _only_version(read_rows(reader, model, version, limit))
         inferences = {one.id: one for batch in reader.batches_of([row.id for row in rows]) for one in batch}
     except (InferenceError, SettingsError) as error:
         stop(error)

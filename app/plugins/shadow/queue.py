@@ -52,13 +52,13 @@ class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ShadowQueue:
-    """Run jobs in a thread with low priority.
+    """Run jobs in a thread with low priority, which starts with the first job.
 
     Args:
         run: runs a job.
         may_run: returns whether a job may start now.
         on_idle: called about every second while no job waits.
-        on_close: called at the end, in the same thread as the others.
+        on_close: called at the end, in the thread of the others if it has started.
     """
 
     def __init__(
@@ -73,8 +73,7 @@ class ShadowQueue:
         self._pixels = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def submit(self, job: ShadowJob) -> bool:
         """Add a job without blocking; return False if the queue is full."""
@@ -83,11 +82,18 @@ class ShadowQueue:
                 return False
             self._pixels += job.pixels
             self._jobs.put(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
+                self._thread.start()
         return True
 
     def close(self, timeout: float) -> None:
         """Drop the jobs that wait, and wait up to `timeout` seconds for the one that runs."""
-        self._closed.set()
+        with self._lock:
+            self._closed.set()
+        if self._thread is None:
+            self._on_close()
+            return
         self._jobs.put(None)
         self._thread.join(timeout)
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from app.plugins.evaluation.agreement import partners
-from app.plugins.evaluation.answers import PredictedObject, parse_records
+from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import Records
 from app.plugins.recording.inference import RecordedInference
@@ -120,7 +120,7 @@ def agreement_of(rows: Sequence[ShadowRow], clusters: Mapping[str, Hashable], sl
 
 
 def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
-    """Compare both answers with the truth; None without a complete truth, or without the records of both.
+    """Compare both answers with the truth; None for texts, and if the truth is incomplete or a record is missing.
 
     Raises:
         ValueError: when records cannot be read, such as redacted ones.
@@ -136,6 +136,8 @@ def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
         return None
     after: Records = msgspec.json.decode(row.records, type=list[dict[str, object]])
     task, image = TaskType(inference.task_type), inference.image
+    if task.returns == "texts":
+        return None
     width, height = (image.width, image.height) if image else (0, 0)
     item = Item(id=row.id, image=Path(row.id), width=width, height=height)
     champion, shadow = (_counts(records, right, item, task) for records in (before, after))
@@ -144,19 +146,15 @@ def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
 
 def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Counts:
     """Return right, wrong and missed by label: of the best class, or of objects with IoU 0.5 or more."""
-    found = parse_records(records, item, task).predictions
-    true = parse_records([{**record, "score": 1.0} for record in right], item, task).predictions
-    found = sorted(found, key=lambda one: -one.score)[: 1 if task.returns == "classes" else None]
-    pairs = list(zip(found, true, strict=False)) if task.returns == "classes" else _pairs(found, true)
-    hits = Counter(one.label for one, other in pairs if one.label == other.label)
+    found = sorted(parse_records(records, item, task).predictions, key=lambda one: -one.score)
+    true = parse_records([{"score": 1.0, **record} for record in right], item, task).predictions
+    if task.returns == "classes":
+        found, true = found[:1], true[:1]
+        hits = Counter(one.label for one, other in zip(found, true, strict=False) if one.label == other.label)
+    else:
+        hits = Counter(one.label for _, one, _ in partners(found, true))
     wrong, missed = (Counter(one.label for one in ones) - hits for ones in (found, true))
     return {label: (hits[label], wrong[label], missed[label]) for label in {*hits, *wrong, *missed}}
-
-
-def _pairs(
-    found: Sequence[PredictedObject], true: Sequence[PredictedObject]
-) -> Sequence[tuple[PredictedObject, PredictedObject]]:
-    return [(one, other) for _, one, other in partners(found, true)]
 
 
 def verdict_of(

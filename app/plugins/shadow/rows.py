@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,8 @@ from app.plugins.recording.stores.store import Store, StoreError
 _logger = logging.getLogger(__name__)
 
 _BATCH_SIZE = 64
+_MAX_DELETED = 1000
+"""A longer transaction would delay the recording of inferences, for which clients wait."""
 _MICROSECONDS = 1_000_000
 
 shadow_answers = Table(
@@ -96,13 +98,13 @@ class ShadowWriter:
     """Write rows in batches. One thread uses it.
 
     Args:
-        open_store: returns the store, not yet opened.
+        store: the store, not yet opened.
         keep: seconds after which rows are deleted; None for never.
     """
 
-    def __init__(self, open_store: Callable[[], Store], keep: float | None) -> None:
-        self._open_store, self._keep = open_store, keep
-        self._store: Store | None = None
+    def __init__(self, store: Store, keep: float | None) -> None:
+        self._store, self._keep = store, keep
+        self._is_open = False
         self._rows: list[ShadowRow] = []
 
     def add(self, row: ShadowRow) -> None:
@@ -121,14 +123,14 @@ class ShadowWriter:
             connection.execute(insert(shadow_answers), [msgspec.structs.asdict(row) for row in rows])
             if self._keep is not None:
                 oldest = int((time.time() - self._keep) * _MICROSECONDS)
-                connection.execute(delete(shadow_answers).where(shadow_answers.c.time < oldest))
+                expired = select(shadow_answers.c.id).where(shadow_answers.c.time < oldest).limit(_MAX_DELETED)
+                connection.execute(delete(shadow_answers).where(shadow_answers.c.id.in_(expired)))
 
         try:
-            if self._store is None:
-                store = self._open_store()
-                store.open()
-                store.transaction(lambda connection: shadow_answers.create(connection, checkfirst=True))
-                self._store = store
+            if not self._is_open:
+                self._store.open()
+                self._store.transaction(lambda connection: shadow_answers.create(connection, checkfirst=True))
+                self._is_open = True
             self._store.transaction(write)
         except (SettingsError, StoreError) as error:
             _logger.warning("%d shadow answers could not be recorded: %s", len(rows), error)
@@ -136,17 +138,18 @@ class ShadowWriter:
     def close(self) -> None:
         """Write the rows that wait, and close the store."""
         self.flush()
-        if self._store is not None:
-            self._store.close()
+        self._store.close()
 
 
-def read_rows(reader: RecordingReader, model: str | None, version: str | None) -> Sequence[ShadowRow]:
-    """Return the rows of a store, the oldest first, of one model and version if they are given.
+def read_rows(
+    reader: RecordingReader, model: str | None = None, version: str | None = None, limit: int | None = None
+) -> Sequence[ShadowRow]:
+    """Return the rows of a store, or the newest `limit`, newest first; of one model and version if they are given.
 
     Raises:
         InferenceError: when the store cannot be read.
     """
-    statement = select(shadow_answers).order_by(shadow_answers.c.time, shadow_answers.c.id)
+    statement = select(shadow_answers).order_by(shadow_answers.c.time.desc(), shadow_answers.c.id).limit(limit)
     for column, value in ((shadow_answers.c.model, model), (shadow_answers.c.version, version)):
         statement = statement if value is None else statement.where(column == value)
 

@@ -2,12 +2,14 @@
 
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import cast
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter as CounterMetric
 
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
@@ -23,7 +25,7 @@ from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.runner import Records
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.recording.service import store_at
+from app.plugins.recording.service import recording_routes, store_at
 from app.plugins.recording.settings import RecordingSettings
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue
@@ -36,6 +38,7 @@ _logger = logging.getLogger(__name__)
 
 _SECONDS_A_DAY = 86_400
 _SECONDS_TO_CLOSE = 5.0
+_MAX_SHOWN = 50
 _OFF = ShadowSettings()
 
 
@@ -45,24 +48,26 @@ def start(host: Host) -> Parts:
     Raises:
         SettingsError: when a shadow version does not exist, answers clients too, or cannot be recorded.
     """
-    settings = host.settings.of(RecordingSettings)
-    for registration in host.engine.registry.registrations:
-        if not _settings(registration.source).version:
-            continue
+    settings, sources = host.settings.of(RecordingSettings), [one.source for one in host.engine.registry.registrations]
+    champions = [source for source in sources if _settings(source).version]
+    for source in champions:
         try:
-            shadow_source(registration.source)
-            check_not_served(host.engine, registration.source)
+            shadow_source(source)
+            check_not_served(host.engine, source)
         except ModelError as error:
             raise SettingsError(str(error)) from None
         if settings.record is None:
-            raise SettingsError(f'{registration.source.folder}: "shadow" needs --record, where its answers are kept')
+            raise SettingsError(f'{source.folder}: "shadow" needs --record, where its answers are kept')
     if settings.record is None:
         return Parts()
     keep = None if settings.record_keep is None else settings.record_keep * _SECONDS_A_DAY
-    writer = ShadowWriter(partial(store_at, parse_dsn(settings.record)), keep)
+    writer = ShadowWriter(store_at(parse_dsn(settings.record)), keep)
     keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
     shadows = Shadows(host.engine, writer, Redaction(keys), host.metrics)
-    return Parts(observers=(shadows,), close=shadows.close)
+    # The view shows answers, as the view of recordings does.
+    is_shown = champions and recording_routes(host.settings).is_available
+    views = {"shadow": shadows.differing} if is_shown else {}
+    return Parts(observers=(shadows,), close=shadows.close, views=views)
 
 
 def _settings(source: ModelSource) -> ShadowSettings:
@@ -107,12 +112,24 @@ def check_not_served(engine: Engine, source: ModelSource) -> None:
         )
 
 
+class DifferentAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """An image for the page: its id, time in microseconds, model, versions, and a summary of both answers."""
+
+    id: str
+    time: int
+    model: str
+    champion: str
+    version: str
+    before: str
+    after: str
+
+
 class Shadows:
     """Observe requests, and answer some of them again with the shadow version of their model."""
 
     def __init__(self, engine: Engine, writer: ShadowWriter, redaction: Redaction, metrics: CollectorRegistry) -> None:
         self._engine, self._writer, self._redaction = engine, writer, redaction
-        self._images = Counter(
+        self._images = CounterMetric(
             "charioteer_shadow_images",
             "Images that shadow versions answered: agreed, differs, failed; or dropped under load.",
             ["model", "version", "outcome"],
@@ -120,6 +137,7 @@ class Shadows:
         )
         # By name and version of the champion: its source, which a reload replaces; None if the shadow cannot be loaded.
         self._servables: dict[tuple[str, str], tuple[ModelSource, Servable | None]] = {}
+        self._differing: deque[DifferentAnswers] = deque(maxlen=_MAX_SHOWN)
         self._queue = ShadowQueue(self._answer, engine.has_idle_worker, self._on_idle, writer.close)
 
     def observe(self, context: RequestContext, /) -> None:
@@ -137,6 +155,10 @@ class Shadows:
         job = ShadowJob(registration=registration, request=request, samples=samples, model_ns=result.model_ns)
         if not self._queue.submit(job):
             self._count(job, "dropped", len(samples))
+
+    def differing(self) -> Sequence[DifferentAnswers]:
+        """Return the latest images with different answers, the newest first."""
+        return [*reversed(self._differing)]
 
     def close(self, seconds: float) -> None:
         """Drop what waits, and record what was answered."""
@@ -183,10 +205,14 @@ class Shadows:
             return msgspec.structs.replace(row, error=str(error))
         matched = agreement.matched or 0
         objects = (matched, len(before) - matched, len(after) - matched) if agreement.objects is not None else None
-        recorded = self._redaction.value(after) if self._redaction else after
+        agreed = agreement.labels == 1 and (objects is None or not any(objects[1:]))
+        recorded, known = (cast("Records", self._redaction.value(records)) for records in (after, before))
+        if not agreed:
+            names = {name: getattr(row, name) for name in ("id", "time", "model", "champion", "version")}
+            self._differing.append(DifferentAnswers(**names, before=_summary(known), after=_summary(recorded)))
         return msgspec.structs.replace(
             row,
-            agreed=agreement.labels == 1 and (objects is None or not any(objects[1:])),
+            agreed=agreed,
             **dict(zip(("matched", "missing", "extra"), objects or (None, None, None), strict=True)),
             mean_iou=agreement.mean_iou,
             score_difference=agreement.score_difference,
@@ -227,3 +253,13 @@ def _row(job: ShadowJob, settings: ShadowSettings, sample: ShadowedSample) -> Sh
 
 def _records(records: Sequence[msgspec.Struct]) -> Records:
     return msgspec.to_builtins(records)
+
+
+def _summary(records: Records) -> str:
+    """Return the best class with its score, or the labels of objects with their numbers."""
+    if not records or "score" not in records[0]:
+        return ", ".join(str(record.get("answer")) for record in records) or "nothing"
+    if records[0].keys() <= {"label", "score"}:
+        return f"{records[0]['label']} {records[0]['score']}"
+    counts = Counter(str(record.get("label")) for record in records)
+    return ", ".join(f"{count} {label}" for label, count in counts.most_common())

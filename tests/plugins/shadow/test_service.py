@@ -86,7 +86,7 @@ def _images(client: TestClient[Litestar], outcome: str) -> float:
 
 
 def _rows(store: Path) -> list[ShadowRow]:
-    return [*read_rows(RecordingReader(parse_dsn(str(store))), None, None)]
+    return [*read_rows(RecordingReader(parse_dsn(str(store))))]
 
 
 def _report(capsys: pytest.CaptureFixture[str], store: Path, *options: object) -> tuple[int, str]:
@@ -109,6 +109,10 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path, capsys:
             done = index + 1
             wait_until(lambda done=done: _images(client, "agreed") + _images(client, "differs") == done)
         assert _images(client, "differs") == 10
+        shown = client.get("/page/shadow.json").json()
+        assert len(shown) == 10
+        assert (shown[0]["champion"], shown[0]["before"]) == ("1", "cat 0.9")
+        assert (shown[0]["version"], shown[0]["after"]) == ("2", "dog 0.8")
     rows = _rows(store)
     assert len(rows) == 40
     assert {(row.version, row.champion, row.agreed) for row in rows} == {("2", "1", True), ("2", "1", False)}

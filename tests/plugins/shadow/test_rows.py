@@ -1,0 +1,59 @@
+"""Rows of shadow answers in stores of both kinds."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.service import store_at
+from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.shadow.rows import ShadowRow, ShadowWriter, read_rows
+from tests.support.servers.postgres import run_postgres
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yield the address of an empty store, of each kind."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "store.db")
+        return
+    with run_postgres() as server:
+        yield server.create_database()
+
+
+def _row(number: int, seconds: float = 0.0, **fields: str) -> ShadowRow:
+    names = {"version": "2", "model": "m", "champion": "1", **fields}
+    return ShadowRow(id=f"{number}-0-0", time=int((time.time() - seconds) * 1e6) + number, agreed=True, **names)
+
+
+def test_rows_are_read_newest_first_and_expire(url: str) -> None:
+    writer = ShadowWriter(store_at(parse_dsn(url)), keep=60)
+    for row in (_row(1), _row(2, seconds=120), _row(3), _row(4, version="3")):
+        writer.add(row)
+    writer.close()
+    reader = RecordingReader(parse_dsn(url))
+    assert [row.id for row in read_rows(reader)] == ["4-0-0", "3-0-0", "1-0-0"]
+    assert [row.id for row in read_rows(reader, "m", "2")] == ["3-0-0", "1-0-0"]
+    assert [row.id for row in read_rows(reader, limit=1)] == ["4-0-0"]
+    assert read_rows(reader, "other") == []
+
+
+def test_rows_that_cannot_be_written_are_dropped_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "absent"
+    writer = ShadowWriter(store_at(parse_dsn(str(folder / "store.db"))), keep=None)
+    writer.add(_row(1))
+    writer.flush()
+    assert "1 shadow answers could not be recorded" in caplog.text
+    folder.mkdir()
+    writer.add(_row(2))
+    writer.close()
+    assert [row.id for row in read_rows(RecordingReader(parse_dsn(str(folder / "store.db"))))] == ["2-0-0"]
+
+
+def test_store_without_shadow_answers_has_no_rows(tmp_path: Path) -> None:
+    store = store_at(parse_dsn(str(tmp_path / "store.db")))
+    store.open()
+    store.close()
+    assert read_rows(RecordingReader(parse_dsn(str(tmp_path / "store.db")))) == []
