@@ -101,7 +101,7 @@ def _print_cost(console: Console, requests: int) -> None:
 
 
 def _write_models(folder: Path, *, with_shadow: bool) -> Path:
-    """Write the demo classifier as two versions, of which clients get the first."""
+    """Write the demo classifier as two versions. Clients get the first."""
     for version in ("1", "2"):
         shutil.copytree(ROOT / "fixtures" / "models" / "classifier", folder / "classifier" / version)
     settings = json.loads((folder / "classifier" / "1" / "model-settings.json").read_text())

@@ -23,9 +23,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.create_database()
 
 
-def _row(number: int, seconds: float = 0.0, **fields: str) -> ShadowRow:
-    names = {"version": "2", "model": "m", "champion": "1", **fields}
-    return ShadowRow(id=f"{number}-0-0", time=int((time.time() - seconds) * 1e6) + number, agreed=True, **names)
+def _row(number: int, seconds: float = 0.0, version: str = "2") -> ShadowRow:
+    recorded = int((time.time() - seconds) * 1e6) + number
+    return ShadowRow(id=f"{number}-0-0", version=version, model="m", champion="1", time=recorded, agreed=True)
 
 
 def test_rows_are_read_newest_first_and_expire(url: str) -> None:
