@@ -88,8 +88,10 @@ def _print_cost(console: Console, requests: int) -> None:
         turns = {name: [list[float](), list[float]()] for name in ("without", "with")}
         for turn in range(_TURNS):
             for name in ("without", "with") if turn % 2 else ("with", "without"):
-                root = _write_models(Path(folder) / f"{name}{turn}", with_shadow=name == "with")
-                for column, value in zip(turns[name], _measure(root, requests), strict=True):
+                with_shadow = name == "with"
+                root = _write_models(Path(folder) / f"{name}{turn}", with_shadow=with_shadow)
+                measured = _measure(root, requests, with_shadow=with_shadow)
+                for column, value in zip(turns[name], measured, strict=True):
                     column.append(value)
     shown = Table("shadow version", "p50 ms", "CPU ms a request", title=f"classifier, median of {_TURNS} turns")
     medians = {name: [statistics.median(column) for column in columns] for name, columns in turns.items()}
@@ -112,7 +114,7 @@ def _write_models(folder: Path, *, with_shadow: bool) -> Path:
     return folder
 
 
-def _measure(folder: Path, requests: int) -> Sequence[float]:
+def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[float]:
     """Return the median milliseconds of a request, and the CPU milliseconds of the server for each."""
     data = base64.b64encode((ROOT / "fixtures" / "images" / "photo.jpg").read_bytes()).decode()
     body = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}]}
@@ -126,6 +128,9 @@ def _measure(folder: Path, requests: int) -> Sequence[float]:
             client.post("/v2/models/m-classifier/infer", json=body).raise_for_status()
             seconds.append(time.perf_counter() - started)
         used = _cpu_seconds(server.process.pid) - cpu
+        answered = 'outcome="agreed"' in client.get("/metrics").text
+    if answered != with_shadow:
+        raise RuntimeError("the shadow version did not answer" if with_shadow else "there is a shadow version")
     return statistics.median(seconds[_WARM_UP:]) * 1000, used * 1000 / requests
 
 
