@@ -10,6 +10,7 @@ from litestar.testing import TestClient
 
 from app.core.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, map_error_path
 from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tests.support.data.images import encode_base64, encode_image, rectangle
@@ -207,6 +208,14 @@ def test_object_line_and_raw_image_decode_to_the_same_request() -> None:
     line = decode(json_lines(request_object(top_k=3)), **decode_arguments(JSON_LINES))
     raw_image = decode(IMAGE, **decode_arguments("image/png", '{"top_k": 3}'))
     assert fields(single) == fields(line) == fields(raw_image) == ("r", "m", "2", "input", (1,), {"top_k": 3}, IMAGE)
+
+
+def test_body_of_too_many_lines_is_rejected_before_they_are_split() -> None:
+    limits = Limits(max_entries=30)
+    line = json_lines(request_object())
+    assert len(decode(line + b"\n" * 30, **decode_arguments(JSON_LINES), limits=limits).inputs) == 1
+    with pytest.raises(InferenceError, match="at most 30 lines in one body, got 31"):
+        decode(line + b"\n" * 31, **decode_arguments(JSON_LINES), limits=limits)
 
 
 def test_several_outputs_are_encoded_as_json_lines() -> None:
