@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant("tasks/inference/limits.py", "if len(text) > limits.max_text_length", "if len(text) > limits.max_text_length + 1", "tasks core/protocols/test_limits.py"),
     Mutant("tasks/vision/decompression_bombs.py", "if remaining < 0", "if False", _IMAGES),
     Mutant("tasks/vision/decompression_bombs.py", "if end - _CHECKSUM_BYTES > len(data)", "if False", _IMAGES),
-    Mutant("tasks/vision/filtering.py", "len(labels) > _MAX_CANDIDATES or ", "", "tasks core/protocols/test_limits.py"),
+    Mutant("tasks/vision/filtering.py", "len(labels) > _MAX_CANDIDATES or ", "", "tasks"),
     Mutant("app/core/engine/scheduling/admission.py", "if in_flight < self.max_in_flight", "if in_flight <= self.max_in_flight", "core/engine/scheduling"),
     Mutant("app/core/engine/scheduling/admission.py", "self._workers + self._queue_limits.max_waiting", "self._workers + self._queue_limits.max_waiting + 1", "core/engine/scheduling"),
     Mutant("app/core/engine/scheduling/batching.py", "elif self._waiting_inputs >= self._max_size", "elif self._waiting_inputs > self._max_size", "core/engine/scheduling"),

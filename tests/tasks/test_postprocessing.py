@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import InferenceError
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.contours import contours_of_mask
-from tasks.vision.filtering import SelectionParameters, select
+from tasks.vision.filtering import SelectionParameters, check_candidate_labels, select
 from tasks.vision.image import Image
 
 IMAGE = Image(np.zeros((100, 200, 3), np.uint8))
@@ -223,3 +224,11 @@ def test_top_k_returns_a_prefix_of_all_predictions(scores: list[float], top_k: i
     labels = [str(index) for index in range(len(scores))]
     all_predictions = select(array, labels, SelectionParameters())
     assert select(array, labels, SelectionParameters(top_k=top_k)) == all_predictions[:top_k]
+
+
+@pytest.mark.parametrize(("count", "length"), [(257, 1), (1, 257)])
+def test_too_many_or_too_long_candidate_labels_are_rejected(count: int, length: int) -> None:
+    check_candidate_labels(SelectionParameters(candidate_labels=("a" * 256,) * 256), "parameters")
+    with pytest.raises(InferenceError, match="at most 256 labels of at most 256 characters") as caught:
+        check_candidate_labels(SelectionParameters(candidate_labels=("a" * length,) * count), "parameters")
+    assert caught.value.path == "parameters.candidate_labels"

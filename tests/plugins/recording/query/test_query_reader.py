@@ -45,6 +45,11 @@ def test_pages_are_sorted_newest_first_and_do_not_shift(reader: RecordingReader,
     assert seen == ALL_IDS[::-1]
 
 
+def test_full_last_page_has_no_next_page(reader: RecordingReader) -> None:
+    assert reader.page(InferenceQuery(), len(ALL_IDS)).next is None
+    assert reader.page(InferenceQuery(), len(ALL_IDS) - 1).next is not None
+
+
 def test_batches_contain_all_matches_newest_first(reader: RecordingReader, store: Store) -> None:
     store.write([recorded_rows(f"many {number}", {"many": number}) for number in range(1201)])
     batches = list(reader.batches(InferenceQuery(where=["many >= 0"])))
