@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant("tasks/vision/filtering.py", "len(labels) > _MAX_CANDIDATES or ", "", "tasks"),
     Mutant("app/core/engine/scheduling/admission.py", "if in_flight < self.max_in_flight", "if in_flight <= self.max_in_flight", "core/engine/scheduling"),
     Mutant("app/core/engine/scheduling/admission.py", "self._workers + self._queue_limits.max_waiting", "self._workers + self._queue_limits.max_waiting + 1", "core/engine/scheduling"),
-    Mutant("app/core/engine/scheduling/batching.py", "elif self._waiting_inputs >= self._max_size", "elif self._waiting_inputs > self._max_size", "core/engine/scheduling"),
+    Mutant("app/core/engine/scheduling/batching.py", "elif self._waiting_inputs >= self._max_size", "elif False", "core/engine/scheduling"),
     # Merges
     Mutant("tasks/inference/request.py", "return own_value if name not in self.parameters or not _is_null(own_value) else self.parameters[name]", "return self.parameters.get(name, own_value)", "tasks core/protocols/kserve_v2"),
     Mutant("tasks/inference/request.py", 'return value is None or (isinstance(value, msgspec.Raw) and bytes(value) == b"null")', "return value is None", "tasks core/protocols"),
