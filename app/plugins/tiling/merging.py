@@ -20,6 +20,9 @@ from tasks.vision.tiles import Tile
 
 Prediction = Detections | OrientedDetections | Segments
 
+MAX_MERGED = 10_000
+"""Objects of all tiles that are compared, the best ones. More would take many seconds."""
+
 
 class TileMerger:
     """Collect the predictions for the tiles of one image.
@@ -56,14 +59,17 @@ class TileMerger:
     def result(self) -> Prediction:
         """Return the prediction for the whole image, before the thresholds and limits of the request."""
         whole = _joined(self._predictions)
+        best = np.sort((-whole.scores).argsort(kind="stable")[:MAX_MERGED])
+        if len(best) < len(whole.labels):
+            whole = take(whole, best.tolist())
         shapes: Any = _shapes(whole)
         classes = np.unique(np.array(whole.labels, object), return_inverse=True)[1]
         found = Objects(
             shapes=shapes,
             scores=whole.scores,
             class_ids=np.zeros_like(classes) if self._parameters.agnostic else classes,
-            tiles=np.concatenate(self._numbers),
-            cut=np.concatenate(self._cut),
+            tiles=np.concatenate(self._numbers)[best],
+            cut=np.concatenate(self._cut)[best],
         )
         if self._settings.merge == "join":
             groups = join(found, self._parameters.iou_threshold)

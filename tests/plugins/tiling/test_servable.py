@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.tiling.merging import MAX_MERGED
 from tasks.image_segmentation import Segments
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
 from tasks.inference.tensor import BytesTensor
+from tasks.object_detection import Detections
 from tasks.vision.contours import contours_of_mask, mask_of_contours
 from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, request, tiled
 
@@ -188,6 +190,21 @@ def test_invalid_parameters_are_refused(kind: str, parameters: dict[str, object]
     assert refused.value.kind is ErrorKind.INVALID_REQUEST
     assert refused.value.message == message
     assert refused.value.path.startswith("inputs[0].parameters.")
+
+
+def test_of_too_many_objects_the_best_are_merged() -> None:
+    random = np.random.default_rng(5)
+
+    def model(inputs: Sequence[Any]) -> Sequence[Detections]:
+        corners = random.uniform(50, 140, (1500, 2)).astype(np.float32)
+        scores = random.uniform(0.5, 0.9, 1500).astype(np.float32)
+        boxes = np.concatenate([corners, corners + 1], axis=1)
+        return [Detections(labels=["dot"] * 1500, scores=scores, boxes=boxes) for _ in inputs]
+
+    found = prediction(answer(tiled("box", model, merge="none"), scene(), tile=SIDE))
+    assert len(found.labels) == MAX_MERGED
+    # 16 calls found 24,000 dots.
+    assert found.scores.min() == pytest.approx(0.9 - 0.4 * MAX_MERGED / 24_000, abs=0.01)
 
 
 def test_tiles_after_a_cancellation_are_not_processed() -> None:
