@@ -5,17 +5,12 @@ from typing import Any
 
 import msgspec
 
-from app.core.engine.models.memory import LoadMeter
 from app.core.engine.models.servable import HealthReporting, Servable
-from app.core.hooks import ModelLoader
-from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.plugins.calibration.calibration import Calibration, read_calibration
 from app.plugins.calibration.settings import CalibrationSettings
 from metadata.model import ModelMetadata
 from tasks.task import Model, TaskType
-
-_load_meter = LoadMeter()
 
 
 class CalibratedModel:
@@ -51,7 +46,9 @@ class CalibratedModel:
 
 
 class CalibratingLoader:
-    """Loads models with calibrated scores, and leaves the loading itself to the loader that would do it otherwise."""
+    """Wraps models with calibrated scores."""
+
+    elsewhere = False
 
     def accepts(self, source: ModelSource, /) -> bool:
         """Return whether the model's settings ask for calibrated scores."""
@@ -59,8 +56,7 @@ class CalibratingLoader:
 
     def inspect(self, source: ModelSource, inspect: Callable[[ModelSource], ModelMetadata], /) -> ModelMetadata:
         """Describe the model, which calibration does not change."""
-        other = self._other(source)
-        return inspect(source) if other is None else other.inspect(source, inspect)
+        return inspect(source)
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
         """Load the model and its calibration.
@@ -68,12 +64,7 @@ class CalibratingLoader:
         Raises:
             ModelError: when either cannot be used, or the task has no scores.
         """
-        calibration, other = read_calibration(source), self._other(source)
-        if other is None:
-            loaded, added = _load_meter.measure(lambda: load(source))
-            loaded.loaded_bytes = added
-        else:
-            loaded = other.load(source, load)
+        calibration, loaded = read_calibration(source), load(source)
         task_type = TaskType(loaded.description.task_type)
         if task_type.takes != "image" or task_type.returns not in ("classes", "objects"):
             raise ModelError(f'{source.folder / SETTINGS_FILE}: "scores": {task_type} has no scores to calibrate')
@@ -81,10 +72,6 @@ class CalibratingLoader:
         servable = Servable(loaded.task, model, loaded.description, loaded.defaults, loaded.downscale)
         servable.loaded_bytes = loaded.loaded_bytes
         return servable
-
-    def _other(self, source: ModelSource) -> ModelLoader | None:
-        others = (loader for loader in registry().loaders if loader is not self)
-        return next((loader for loader in others if loader.accepts(source)), None)
 
 
 LOADERS = (CalibratingLoader(),)

@@ -76,17 +76,20 @@ def cover(rows: NDArray[np.float32], scores: NDArray[np.float64], count: int) ->
     one as in the best solution. It begins with the lowest of the (n,) scores. They also decide between equal distances.
     """
     spread = rows.std(axis=0)
-    points = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    points: NDArray[np.float64] = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     chosen = [int(np.argmin(scores))]
-    distances = np.linalg.norm(points - points[chosen[0]], axis=1)
+    distances = _distances(points, chosen[0])
     while len(chosen) < min(count, len(rows)):
         distances[chosen[-1]] = -1
         farthest = np.flatnonzero(distances == distances.max())
         chosen.append(int(farthest[np.argmin(scores[farthest])]))
-        distances = np.where(
-            distances < 0, distances, np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
-        )
+        distances = np.where(distances < 0, distances, np.minimum(distances, _distances(points, chosen[-1])))
     return chosen
+
+
+def _distances(points: NDArray[np.float64], index: int) -> NDArray[np.float64]:
+    """Return the distances of all points from one."""
+    return np.sqrt(np.square(points - points[index]).sum(axis=1))
 
 
 def _images(

@@ -31,7 +31,8 @@ def test_radius_is_at_most_twice_the_best_one() -> None:
     centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9]])
     rows = (centres[rng.integers(0, 4, 200)] + rng.normal(size=(200, 2)) * 0.1).astype(np.float32)
     chosen = cover(rows, rng.random(200), 4)
-    assert {tuple(np.round(rows[index] / 9).tolist()) for index in chosen} == {(0, 0), (1, 0), (0, 1), (1, 1)}
+    corners = np.rint(rows[list(chosen)] / 9).astype(int)
+    assert {(int(x), int(y)) for x, y in corners} == {(0, 0), (1, 0), (0, 1), (1, 1)}
 
 
 @pytest.mark.slow
