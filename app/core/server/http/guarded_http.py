@@ -195,6 +195,8 @@ class GuardedHttp(HttpToolsProtocol):
         for cycle in self._cycles:
             if not cycle.response_complete:
                 cycle.disconnected = True
+                # Nothing may be written after the last response, and nobody sends the body.
+                cycle.waiting_for_100_continue = False
                 cycle.message_event.set()
 
     def _watch(self, reason: str, seconds: float) -> None:

@@ -6,7 +6,6 @@
 
 import { button, make, save, setText } from "./dom.js";
 import { filterShapes, shapesOf, toPng } from "./drawing.js";
-import { coco, jsonFile } from "./export.js";
 import { count, counted, isolated } from "./format.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { infer } from "./inference.js";
@@ -210,7 +209,10 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     "div.row",
     { role: "group", "aria-label": "Download", hidden: "" },
     make("span.hint", "Download"),
-    button("JSON", () => save(jsonFile(model, form.requested(), exportedAnswers()), `${stem()}.json`)),
+    button("JSON", async () => {
+      const { jsonFile } = await import("./export.js");
+      save(jsonFile(model, form.requested(), exportedAnswers()), `${stem()}.json`);
+    }),
   );
   if (hasShapes) {
     downloads.append(
@@ -218,7 +220,10 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
         const image = imageInputs.shown();
         save(await toPng(image, filtered(image)), `${stem()}.found.png`);
       }),
-      button("COCO", () => save(coco(model, exportedAnswers()), `${stem()}.coco.json`)),
+      button("COCO", async () => {
+        const { coco } = await import("./export.js");
+        save(coco(model, exportedAnswers()), `${stem()}.coco.json`);
+      }),
     );
   }
   downloads.append(button("Use in code", () => go("request", codeAddress())));
