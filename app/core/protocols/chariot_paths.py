@@ -12,6 +12,7 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import CHARIOT_PREFIX
+from app.core.protocols.inference_call import InferenceHead
 from app.core.protocols.protocol import (
     Endpoint,
     HttpRequest,
@@ -45,13 +46,16 @@ def chariot_endpoints(
         engine.ready_model(name, request.path_params.get("version"))
         return ModelReady(name)
 
+    def queue_model(head: InferenceHead) -> str:
+        return engine.registry.name_for_path(head.target)
+
     infer = partial(
         infer_endpoint,
         start=start,
         body=body,
         answer=answer,
         media_types=media_types,
-        queue_model=lambda head: engine.registry.name_for_path(head.target),
+        queue_model=queue_model,
     )
     of_id = "the model of a Chariot id, m-<id>"
     return [
