@@ -31,9 +31,9 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     Layout,
     Match,
     best_indices,
-    grid_corners,
     sigmoid,
 )
+from app.plugins.layouts.objectness import grid_corners
 from metadata.model import Origin
 from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionParameters

@@ -1,10 +1,9 @@
-"""The layouts of core: classes, YOLO, pixel maps, and outputs that are returned unchanged."""
+"""The layouts of core: classes, YOLO, and outputs that are returned unchanged."""
 
 from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.core.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match
-from app.core.runtimes.onnxruntime.layouts.pixel_maps import CLASS_MAP, MASK, SEMANTIC
-from app.core.runtimes.onnxruntime.layouts.yolo import YOLO, YOLOV5, YOLOX
+from app.core.runtimes.onnxruntime.layouts.yolo import YOLO
 from metadata.model import Fact, Origin
 from tasks.task import TaskType
 
@@ -26,5 +25,5 @@ def _recognise_tensors(view: GraphView) -> Match | None:
 
 _TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors, ((),))
 
-LAYOUTS = (CLASSES, YOLO, YOLOV5, YOLOX, SEMANTIC, MASK, CLASS_MAP, _TENSORS)
+LAYOUTS = (CLASSES, YOLO, _TENSORS)
 """The families of layouts of core, in any order."""

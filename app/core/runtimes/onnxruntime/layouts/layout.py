@@ -222,13 +222,6 @@ def softmax(logits: NDArray[np.float32], axis: int = 0) -> NDArray[np.float32]:
     return powers / powers.sum(axis, keepdims=True)
 
 
-def grid_corners(rows: int, columns: int, stride: int) -> NDArray[np.float32]:
-    """Return the (rows * columns, 2) left top corners of the cells of a grid, by row, pixels."""
-    return (np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride).astype(
-        np.float32
-    )
-
-
 def planes_first(output: Output, inputs: ImageInputs) -> Output:
     """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
     if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
