@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.core.server.auth.api_keys import ApiKey, add_key
+from app.core.server.auth.api_keys import ApiKey
+from app.plugins.keys.key_file import add_key
 from tests.browser.test_request_view import choose, copy_text, run_python, run_shell
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server

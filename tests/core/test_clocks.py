@@ -15,7 +15,7 @@ _WALL_CLOCK = {
 
 _ALLOWED = {
     "app/plugins/drift/command.py": "when a baseline was created, for people",
-    "app/core/cli/keys.py": "when a key was created, for people",
+    "app/plugins/keys/command.py": "when a key was created, for people",
     "app/plugins/drift/monitor.py": "when a window started and ended, for people",
     "app/core/engine/engine.py": "when the body of a request arrived, for records",
     "app/plugins/triton/statistics.py": "when a model answered last, for clients",

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.engine import Engine
 from app.core.hooks import Parts
 from app.core.server.auth.access_control import AccessControl
-from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
+from app.core.server.auth.api_keys import ApiKey, ApiKeys, read_keys
 from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.auth.rate_limiter import RateLimiter
@@ -21,6 +21,7 @@ from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_listener_app
 from app.core.server.serving import Listener
 from app.core.settings.server import ServerSettings
+from app.plugins.keys.key_file import add_key
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.trends import Trends

@@ -1,11 +1,6 @@
-"""Read, look up and change the keys in a file of key digests."""
+"""Read and look up the keys in a file of key digests."""
 
-import fcntl
-import os
-import secrets
-import stat
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -16,14 +11,9 @@ import msgspec
 from app.core.protocols.protocol import Permission
 from app.core.server.auth.credentials import Identity, make_rate, unauthenticated
 from app.core.server.auth.watched_file import read_file
-from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-_PREFIX = "charioteer_"
-_BYTES = 32
-_PRIVATE = 0o600
-_WRITABLE_BY_OTHERS = 0o022
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -101,11 +91,6 @@ class ApiKeys:
         return identity
 
 
-def new_key() -> str:
-    """Return a key of 256 random bits. Its prefix lets secret scanners find leaked keys."""
-    return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
-
-
 def load_keys(path: Path) -> Sequence[ApiKey]:
     """Return the keys in a file.
 
@@ -113,61 +98,3 @@ def load_keys(path: Path) -> Sequence[ApiKey]:
         SettingsError: if the file is invalid or not readable.
     """
     return read_file(path, read_keys)
-
-
-def add_key(path: Path, key: str, entry: ApiKey) -> None:
-    """Add a key to a file; create the file if it does not exist.
-
-    Raises:
-        SettingsError: if the name is in use, or the result is invalid or not writable.
-    """
-    with _edited_keys(path) as keys:
-        if any(existing_key.name == entry.name for existing_key in keys):
-            raise SettingsError(f"{path} has a key called {entry.name}; remove it first, or choose another name")
-        keys.append(msgspec.structs.replace(entry, sha256=digest_of(key).hex()))
-
-
-def remove_key(path: Path, name: str) -> None:
-    """Remove a key from a file.
-
-    Raises:
-        SettingsError: if no key has that name, or the file is not writable.
-    """
-    with _edited_keys(path) as keys:
-        known_names = ", ".join(key.name for key in keys) or "none"
-        remaining = [key for key in keys if key.name != name]
-        if len(remaining) == len(keys):
-            raise SettingsError(f"{path} has no key called {name}; it has {known_names}")
-        keys[:] = remaining
-
-
-@contextmanager
-def _edited_keys(path: Path) -> Generator[list[ApiKey]]:
-    """Yield the keys of a file for changes, and write them at the end."""
-    # Replace the target of a symbolic link, so that the link stays.
-    path = path.resolve()
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            keys = list(load_keys(path)) if path.exists() else []
-            yield keys
-            content = msgspec.json.format(msgspec.json.encode(keys), indent=2) + b"\n"
-            read_keys(content)
-            _replace(path, content)
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    with replacing_file(path, _PRIVATE) as file:
-        if path.exists():
-            # Keep the owner and the readers of the file: the server may run as another user.
-            status = path.stat()
-            with suppress(PermissionError):
-                os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            os.fchmod(file.fileno(), (stat.S_IMODE(status.st_mode) & ~_WRITABLE_BY_OTHERS) | _PRIVATE)
-        file.write(content)

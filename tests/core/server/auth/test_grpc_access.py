@@ -12,12 +12,13 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.access_control import AccessControl, open_access_control
-from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys, remove_key
+from app.core.server.auth.api_keys import ApiKey, ApiKeys, read_keys
 from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.grpc_access import GrpcAccess
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.network import AccessSettings
+from app.plugins.keys.key_file import add_key, remove_key
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys

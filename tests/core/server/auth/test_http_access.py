@@ -11,10 +11,11 @@ from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.access_control import AccessControl, open_access_control
-from app.core.server.auth.api_keys import ApiKey, add_key
+from app.core.server.auth.api_keys import ApiKey
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_listener_app
 from app.core.settings.network import AccessSettings
+from app.plugins.keys.key_file import add_key
 from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import (
     INFER_KEY,

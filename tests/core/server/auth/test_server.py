@@ -12,7 +12,7 @@ import grpc
 import httpx
 import pytest
 
-from app.core.server.auth.api_keys import remove_key
+from app.plugins.keys.key_file import remove_key
 from tests.support.polling import wait_until
 from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, OWNER_KEY, READ_KEY, bearer_header, write_key_file
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server

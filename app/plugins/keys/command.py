@@ -42,7 +42,8 @@ def add(
     """
     import msgspec
 
-    from app.core.server.auth.api_keys import ApiKey, add_key, new_key
+    from app.core.server.auth.api_keys import ApiKey
+    from app.plugins.keys.key_file import add_key, new_key
 
     secret = new_key()
     fields: dict[str, object] = {
@@ -93,7 +94,7 @@ def remove(name: str, *, file: KeyFile) -> None:
         name: Name of the key's owner.
         file: Key file.
     """
-    from app.core.server.auth.api_keys import remove_key
+    from app.plugins.keys.key_file import remove_key
 
     remove_key(file, name)
 

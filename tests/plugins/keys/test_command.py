@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.core.cli.keys import add, list_keys, remove
 from app.core.server.auth.api_keys import ApiKeys, load_keys
 from app.core.settings.server import SettingsError
+from app.plugins.keys.command import add, list_keys, remove
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.server.auth.api_keys import ApiKey, ApiKeys, add_key, load_keys, new_key, remove_key
+from app.core.server.auth.api_keys import ApiKey, ApiKeys, load_keys
 from app.core.settings.server import SettingsError
+from app.plugins.keys.key_file import add_key, new_key, remove_key
 
 
 def key_named(name: str) -> ApiKey:
