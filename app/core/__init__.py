@@ -31,8 +31,6 @@ plugin = Plugin(
     },
     commands=(
         Command(name="serve", run="app.core.cli.serve:command", help="Serve models over HTTP and gRPC until stopped."),
-        Command(name="models", run="app.core.cli.check:models", help="List the models that `serve` would load."),
-        Command(name="check", run="app.core.cli.check:check", help="Show how a model is interpreted, and try it once."),
         Command(
             name="config",
             run="app.core.cli.config:config",

@@ -1,12 +1,20 @@
-"""Starter models, archives and manifests of models, and one image through a model without a server."""
+"""Starter models, checks, archives and manifests of models, and one image through a model without a server."""
 
 from app.core.hooks import Command, Plugin
 
 plugin = Plugin(
     api=1,
     name="authoring",
-    summary="Starter models, archives and manifests of models, and one image through a model without a server.",
+    summary="Starter models, checks, archives and manifests of models, and one image through a model without a server.",
     commands=(
+        Command(
+            name="models", run="app.plugins.authoring.check:models", help="List the models that `serve` would load."
+        ),
+        Command(
+            name="check",
+            run="app.plugins.authoring.check:check",
+            help="Show how a model is interpreted, and try it once.",
+        ),
         Command(
             name="predict",
             run="app.plugins.authoring.predict:predict",

@@ -16,11 +16,11 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
 from rich.filesize import decimal
 
-from app.core.cli.check import check
 from app.core.cli.terminal import console, counted, printable, table
 from app.core.runtimes.folder import is_hidden
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
 from app.core.settings.model import SETTINGS_FILE, ModelError, read_json_file
+from app.plugins.authoring.check import check
 
 _SUFFIX = ".tar.gz"
 _PICKLED = (".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")

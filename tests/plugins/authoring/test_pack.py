@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from app.core.assembly.discovery import model_at
-from app.core.cli.check import check
 from app.core.settings.model import ModelError
 from app.core.settings.server import DEMO_MODELS
+from app.plugins.authoring.check import check
 from app.plugins.authoring.pack import archive, manifest, members, pack
 from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT

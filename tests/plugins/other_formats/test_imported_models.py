@@ -9,9 +9,9 @@ import pytest
 
 from app.core.assembly.discovery import discover, model_at, models_in
 from app.core.assembly.models import describe, load
-from app.core.cli.check import check
 from app.core.settings.model import BatchingSettings, ModelError, OnnxRuntimeSettings
 from app.core.settings.server import DEMO_MODELS
+from app.plugins.authoring.check import check
 
 CLASSIFIER = DEMO_MODELS / "classifier" / "model.onnx"
 CONFIG = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.cli.check import check
 from app.core.settings.server import DEMO_IMAGES, ModelOptions
+from app.plugins.authoring.check import check
 from app.plugins.authoring.predict import predict
 from app.plugins.explanations.command import explain
 from tasks.inference.error import InferenceError

@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 from rich.console import Console
 
 from app.core.assembly.models import load
-from app.core.cli.check import check
 from app.core.settings.model import ModelError
 from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.authoring.check import check
 from metadata.model import Origin
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -289,7 +289,7 @@ def folder_of(tmp_path: Path) -> Path:
 def test_check_tries_the_model_on_an_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.core.cli.check.console", lambda: Console(width=200))
+    monkeypatch.setattr("app.plugins.authoring.check.console", lambda: Console(width=200))
     check(folder_of(tmp_path))
     shown = capsys.readouterr().out
     assert "Tried on one image, 2 results" in shown
