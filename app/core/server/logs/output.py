@@ -10,9 +10,7 @@ import msgspec
 import structlog
 
 from app.core.server.logs.lines import LogLines, LogLinesHandler
-from app.core.server.logs.stdio import forward_native_messages, log_file, open_missing_fds, set_nonblocking
-
-_logger = logging.getLogger(__name__)
+from app.core.server.logs.stdio import log_file, open_missing_fds, set_nonblocking
 
 _SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol", "model", "batch_size", "total_ms"})
 """Fields of successful inferences on a terminal, whose lines should not wrap."""
@@ -67,7 +65,6 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         logger_factory=logger_factory,
         cache_logger_on_first_use=True,
     )
-    forward_native_messages(lambda line: _logger.info("native library message", extra={"text": line}))
     return resolved_format
 
 

@@ -1,24 +1,10 @@
 """Prepare standard input, output and error of a server, which can be closed or unread."""
 
-import ctypes
 import io
 import os
 import stat
 import sys
-import threading
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, BinaryIO, cast
-
-from app.core.server.logs.lines import CallOnShutdown
-
-_IOLBF = 1
-"""Line buffering, in setvbuf(3) of glibc's stdio.h."""
-_FILENO_OFFSET = 112
-"""Offset of `_fileno` in glibc's `FILE`, on every 64-bit machine (bits/types/struct_FILE.h)."""
-_FATAL_PREFIXES = (b"terminate called", b"  what():")
-_MAX_LINE = 4096
-_DRAIN_SECONDS = 1.0
 
 
 def open_missing_fds() -> None:
@@ -94,79 +80,3 @@ def _lossy_stream(stream: Any, fd: int) -> io.TextIOWrapper:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-
-
-def forward_native_messages(forward: Callable[[str], None]) -> None:
-    """Pass each line that C code prints to its `stderr` stream to `forward`, from a thread.
-
-    libpng and libjpeg report damaged images there, and OpenCV has no option to redirect them. Only the stream of the C
-    library changes, not descriptor 2: tracebacks, faulthandler and fatal messages of glibc still go straight to that
-    descriptor. The pipe never blocks: messages that do not fit are lost.
-    """
-    library = ctypes.CDLL(None)
-    stream = ctypes.c_void_p.in_dll(library, "stderr")
-    library.fopencookie.restype = ctypes.c_void_p
-    write = ctypes.cast(library.write, ctypes.c_void_p)
-    read_fd, write_fd = os.pipe()
-    os.set_blocking(write_fd, False)
-    try:
-        _NativeMessages(read_fd, write_fd, forward).start()
-    except RuntimeError:
-        # The system cannot start a thread now.
-        os.close(read_fd)
-        os.close(write_fd)
-        return
-    # write(2) takes the descriptor where a stream function takes its cookie. The stream is never closed because other
-    # threads may write to it.
-    pipe_stream = library.fopencookie(ctypes.c_void_p(write_fd), b"w", _CookieFunctions(write=write))
-    if pipe_stream is None:
-        return
-    library.setvbuf(ctypes.c_void_p(pipe_stream), None, _IOLBF, ctypes.c_size_t(0))
-    if stream.value and ctypes.c_int.from_address(stream.value + _FILENO_OFFSET).value == 2:
-        # Python writes fatal errors to the descriptor of this stream when no thread runs any more.
-        ctypes.c_int.from_address(pipe_stream + _FILENO_OFFSET).value = 2
-    stream.value = pipe_stream
-
-
-class _CookieFunctions(ctypes.Structure):
-    """`cookie_io_functions_t` of fopencookie(3)."""
-
-    _fields_ = [(name, ctypes.c_void_p) for name in ("read", "write", "seek", "close")]
-
-
-class _NativeMessages(threading.Thread):
-    """Read lines from a pipe and forward them. The write end is for the marker that everything was read."""
-
-    def __init__(self, read_fd: int, write_fd: int, forward: Callable[[str], None]) -> None:
-        super().__init__(name="native messages", daemon=True)
-        self._read_fd = read_fd
-        self._write_fd = write_fd
-        self._forward = forward
-        self._drained = threading.Event()
-        # Keep a reference: `logging` keeps only weak ones.
-        self._shutdown_handler = CallOnShutdown(self._drain)
-
-    def run(self) -> None:
-        partial_line = b""
-        while data := os.read(self._read_fd, _MAX_LINE):
-            *lines, partial_line = (partial_line + data.replace(b"\0", b"")).split(b"\n")
-            if len(partial_line) > _MAX_LINE:
-                lines, partial_line = [*lines, partial_line], b""
-            for line in lines:
-                if line.startswith(_FATAL_PREFIXES):
-                    # The process is about to abort because of an uncaught C++ exception.
-                    with suppress(OSError):
-                        os.write(2, line + b"\n")
-                elif line:
-                    self._forward(line[:_MAX_LINE].decode(errors="backslashreplace"))
-            if b"\0" in data:
-                self._drained.set()
-
-    def _drain(self) -> None:
-        """Wait until all written lines are forwarded."""
-        self._drained.clear()
-        try:
-            os.write(self._write_fd, b"\0")
-        except BlockingIOError:
-            return
-        self._drained.wait(_DRAIN_SECONDS)

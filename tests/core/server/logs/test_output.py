@@ -45,32 +45,6 @@ def test_unicode_line_ends_are_escaped_in_json_lines() -> None:
     assert json.loads(foreign)["reason"] == text
 
 
-DAMAGED = """
-import cv2, logging, numpy as np
-from app.core.server.logs.output import configure_logging
-from app.core.server.process_setup import configure_process
-from tests.support.data.images import encode_image, rectangle
-configure_logging("json")
-configure_process()
-png = encode_image(rectangle(), icc_profile=b"profile" * 9)
-jpeg = cv2.imencode(".jpg", np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8))[1].tobytes()
-half = len(jpeg) // 2
-for image in (png, jpeg[:half] + b"\\xff\\x01" * 9 + jpeg[half:]):
-    assert cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR) is not None
-logging.shutdown()
-"""
-
-
-def test_messages_of_image_decoders_are_log_records() -> None:
-    completed = subprocess.run([sys.executable, "-c", DAMAGED], cwd=ROOT, capture_output=True, text=True, check=True)
-    records = [json.loads(line) for line in completed.stderr.splitlines()]
-    assert {record["event"] for record in records} == {"native library message"}
-    texts = [record["text"] for record in records]
-    assert texts[0] == "libpng warning: iCCP: too short"
-    assert texts[1].startswith("Corrupt JPEG data")
-    assert all("timestamp" in record and record["level"] == "info" for record in records)
-
-
 CONSOLE = """
 import logging
 from app.core.engine.request_context import RequestContext

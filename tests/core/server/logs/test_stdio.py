@@ -3,8 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.servers.server_process import ROOT
 
 _LINES = 6_000
@@ -70,54 +68,3 @@ def test_broken_pipe_is_ignored() -> None:
     os.close(read_end)
     run_writer(write_end, write_end, "from app.core.server.logs.stdio import set_nonblocking; set_nonblocking()")
     os.close(write_end)
-
-
-_PRINTING = """
-import ctypes, sys, threading
-from app.core.server.logs.stdio import forward_native_messages
-library = ctypes.CDLL(None)
-def print_in_c(text):
-    library.fputs(text, ctypes.c_void_p.in_dll(library, "stderr"))
-"""
-
-
-def test_native_messages_are_forwarded_line_by_line_until_shutdown() -> None:
-    code = """
-import logging
-forward_native_messages(lambda line: print(repr(line)))
-for chunk in (b"one ", b"line\\nand a", b"nother \\xff\\n\\n", b"last\\n"):
-    print_in_c(chunk)
-logging.shutdown()
-"""
-    command = [sys.executable, "-c", _PRINTING + code]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert completed.stdout.splitlines() == ["'one line'", r"'and another \\xff'", "'last'"]
-    assert completed.stderr == ""
-
-
-def test_native_messages_do_not_block_if_the_forwarder_hangs() -> None:
-    code = """
-forward_native_messages(lambda line: threading.Event().wait())
-for _ in range(5000):
-    print_in_c(b"of a library, as long as a line usually is\\n")
-print("done")
-"""
-    command = [sys.executable, "-c", _PRINTING + code]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    assert completed.stdout == "done\n"
-
-
-@pytest.mark.parametrize(
-    ("crash", "expected"),
-    [
-        ('raise ValueError("uncaught")', "ValueError: uncaught"),
-        ('ctypes.pythonapi.Py_FatalError(b"fatal")', "Fatal Python error: fatal"),
-        ("import faulthandler; faulthandler.enable(2); ctypes.string_at(0)", "string_at"),
-        ("library.free(ctypes.c_void_p(id(library) + 8))", "invalid pointer"),
-    ],
-)
-def test_crash_messages_bypass_the_forwarded_stream(crash: str, expected: str) -> None:
-    code = f"{_PRINTING}forward_native_messages(lambda line: None)\n{crash}\n"
-    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert completed.returncode != 0
-    assert expected in completed.stderr
