@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 import charioteer
-from app.core.assembly.in_process import InProcessModel
 from app.core.plugins import registry
+from app.plugins.in_process.model import InProcessModel
 from tasks.object_detection import Detections
 from tests.support.data.chariot import image_input
 from tests.support.models.colliding_packages import ENVIRONMENT, PACKAGES, make_project

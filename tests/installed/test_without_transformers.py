@@ -10,7 +10,7 @@ _RUN = """
 import json, sys
 from pathlib import Path
 sys.modules["transformers"] = None  # importing it raises ImportError
-from app.core.assembly.in_process import InProcessModel
+from app.plugins.in_process.model import InProcessModel
 from tasks.vision.image import decode_image
 
 fixtures, records = Path("fixtures"), {}

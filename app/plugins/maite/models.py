@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.settings.model import ModelError
+from app.plugins.in_process.model import InProcessModel
 from tasks.image_classification import Classification
 from tasks.inference.response import Prediction
 from tasks.object_detection import Detections

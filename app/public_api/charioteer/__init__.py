@@ -17,10 +17,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares these names with theirs
-    from app.core.assembly.in_process import InProcessModel as InProcessModel
     from app.core.runtimes.onnxruntime.graph_model import GraphModel as GraphModel
     from app.core.settings.model import ModelError as ModelError
     from app.plugins.bulk_run.ray_map import ray_map as ray_map
+    from app.plugins.in_process.model import InProcessModel as InProcessModel
     from app.plugins.labeling.cvat import cvat_function as cvat_function
     from app.plugins.maite.models import as_maite as as_maite
     from app.plugins.ray.application import ray_application as ray_application
@@ -81,10 +81,10 @@ def main() -> None:
 
 
 def import_own(name: str) -> Any:
-    """Import a module of this distribution, such as ``app.core.assembly.in_process``.
+    """Import a module of this distribution, such as ``app.core.plugins``.
 
     It has this name if the process has already imported our `app`, otherwise
-    ``charioteer.app.core.assembly.in_process``.
+    ``charioteer.app.core.plugins``.
     """
     loaded = getattr(sys.modules.get("app"), "__file__", None)
     plain = loaded is not None and Path(loaded).resolve().parent == _HOME / "app"

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from onnx import helper
 from PIL import Image
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError
+from app.plugins.in_process.model import InProcessModel
 from app.plugins.openvino.session import OpenVinoSession
 from app.plugins.openvino.settings import OpenVinoOptions
 from tasks.inference.error import ErrorKind, InferenceError

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.assembly.models import find_models
 from app.core.plugins import registry
 from app.core.settings.model import ModelError, read_settings
 from app.core.settings.server import DEMO_MODELS
+from app.plugins.in_process.model import InProcessModel
 from app.plugins.openvino.settings import OpenVinoOptions, OpenVinoSettings
 
 

@@ -12,8 +12,8 @@ import httpx
 import msgspec
 import pytest
 
-from app.core.assembly.in_process import InProcessModel
 from app.plugins.drift.baseline import Baseline, write_baseline
+from app.plugins.in_process.model import InProcessModel
 from tasks.vision.image import decode_image
 from tests.plugins.acme.process import python_model
 from tests.plugins.ray.driver import SCENE, Ray, body, start_ray, traffic

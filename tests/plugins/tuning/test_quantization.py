@@ -14,8 +14,8 @@ from onnx import helper, numpy_helper
 from PIL import Image
 
 from app.core.assembly.discovery import model_at
-from app.core.assembly.in_process import InProcessModel
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.plugins.in_process.model import InProcessModel
 from app.plugins.tuning.quantization import next_version, quantize
 from tests.support.servers.server_process import ROOT
 

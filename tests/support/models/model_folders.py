@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from app.core.assembly.discovery import model_at
-from app.core.assembly.in_process import InProcessModel
 from app.core.settings.model import ModelSource
+from app.plugins.in_process.model import InProcessModel
 
 DETECTION = "OBJECT_DETECTION"
 

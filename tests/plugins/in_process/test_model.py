@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.settings.server import DEMO_MODELS
+from app.plugins.in_process.model import InProcessModel
 from tasks.inference.error import InferenceError
 from tasks.vision.image import decode_image
 from tests.support.servers.server_process import ROOT
