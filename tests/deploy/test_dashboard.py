@@ -6,10 +6,10 @@ import re
 from prometheus_client import CollectorRegistry
 
 from app.core.observers.metrics import Metrics
-from app.core.observers.prediction_metrics import PredictionMetrics
 from app.plugins.drift.monitor import DriftMetrics
+from app.plugins.prediction_metrics.metrics import PredictionMetrics
 from app.plugins.recording.recording_metrics import RecordingMetrics
-from tests.core.observers.test_prediction_metrics import detections, event_of
+from tests.plugins.prediction_metrics.test_metrics import detections, event_of
 from tests.support.servers.server_process import ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "charioteer.json"

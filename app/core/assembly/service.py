@@ -1,7 +1,7 @@
 """Build the service: engine, observers, protocols and application."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -13,13 +13,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
-from app.core.engine.events import InferenceObserver
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.hooks import Protocols
 from app.core.observers.metrics import Metrics, StateMetrics
-from app.core.observers.prediction_metrics import PredictionMetrics
 from app.core.observers.request_log import RequestLog
 from app.core.plugins import registry
 from app.core.server.auth.access_control import AccessControl, open_access_control
@@ -71,14 +69,11 @@ class Service:
         self.transport = open_transport(settings, metrics)
         self._drain_deadline: float | None = None
         self.registry = Registry(discover())
-        observers: list[InferenceObserver] = [
-            PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
-        ]
         self._exit_stack = ExitStack()
         repository = Repository(self.registry, discover, load)
         self.engine = Engine(
             repository,
-            observers,
+            (),
             msgspec.convert(settings, Limits, from_attributes=True),
             settings.worker_count,
             msgspec.convert(settings, QueueLimits, from_attributes=True),
@@ -226,9 +221,3 @@ def _only(items: Iterable[PartT | None], action: str) -> PartT | None:
     if len(found) > 1:
         raise ValueError(f"Only one plugin can {action}")
     return next(iter(found), None)
-
-
-def _labels(registry: Registry, model: str) -> Collection[str]:
-    """Return the labels that any loaded version of a model declares."""
-    servables = [registration.servable for registration in registry.versions(model)]
-    return {label for servable in servables if servable is not None for label in servable.description.labels}

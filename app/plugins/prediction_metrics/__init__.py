@@ -1,0 +1,10 @@
+"""Metrics of labels, scores, image sizes and batch sizes."""
+
+from app.core.hooks import Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    name="prediction_metrics",
+    summary="Metrics of labels, scores, image sizes and batch sizes.",
+    start=Ref("app.plugins.prediction_metrics.start:start"),
+)
