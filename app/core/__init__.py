@@ -31,16 +31,6 @@ plugin = Plugin(
     commands=(
         Command(name="serve", run="app.core.cli.serve:command", help="Serve models over HTTP and gRPC until stopped."),
         Command(
-            name="config",
-            run="app.core.cli.config:config",
-            help="Show the options of `serve` and where their values come from.",
-        ),
-        Command(
-            name="env-schema",
-            run="app.core.cli.config:env_schema",
-            help="Print a JSON Schema of environment variables.",
-        ),
-        Command(
             name="plugins", run="app.core.cli.plugins:plugins", help="List the plugins that are loaded, or could be."
         ),
     ),

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.core.cli.config import environment_schema
+from app.plugins.configuration.command import environment_schema
 from tests.deploy.containerfile import FILE, arguments_of, copied_paths, environment, only_argument, stages
 from tests.support.servers.server_process import ROOT
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.core.cli.config import environment_schema
+from app.plugins.configuration.command import environment_schema
 from tests.deploy.containerfile import environment, only_argument, stages
 from tests.deploy.kustomize import KSERVE, Document, build, faults, identity, of_kind, overlays
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.core.cli.config import environment_schema
+from app.plugins.configuration.command import environment_schema
 from tests.deploy.containerfile import arguments_of, environment, only_argument, stages
 from tests.deploy.kustomize import (
     KSERVE,

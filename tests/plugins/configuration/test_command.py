@@ -15,11 +15,11 @@ from cyclopts import App, CycloptsError, ValidationError
 from rich.console import Console
 
 from app.core.cli import command_line
-from app.core.cli.config import config, environment_schema
 from app.core.cli.serve import command, serve, unknown_variables
 from app.core.plugins import registry
 from app.core.settings.network import ListeningSettings
 from app.core.settings.server import DEMO_MODELS, SettingsError
+from app.plugins.configuration.command import config, environment_schema
 from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT, run_server
 
