@@ -7,7 +7,6 @@ plugin = Plugin(
     name="core",
     summary="Chariot's protocols, KServe V1 and V2, ONNX models and Python classes.",
     public={
-        "GraphModel": "app.core.runtimes.onnxruntime.graph_model",
         "ModelError": "app.core.settings.model",
         "Classification": "tasks.image_classification",
         "SegmentationParameters": "tasks.image_segmentation",

@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares these names with theirs
-    from app.core.runtimes.onnxruntime.graph_model import GraphModel as GraphModel
     from app.core.settings.model import ModelError as ModelError
     from app.plugins.bulk_run.ray_map import ray_map as ray_map
+    from app.plugins.graph_model.model import GraphModel as GraphModel
     from app.plugins.in_process.model import InProcessModel as InProcessModel
     from app.plugins.labeling.cvat import cvat_function as cvat_function
     from app.plugins.maite.models import as_maite as as_maite

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.core.runtimes.onnxruntime.graph_model import GraphModel
 from app.core.settings.model import ModelError
+from app.plugins.graph_model.model import GraphModel
 from tasks.image_segmentation import SegmentationParameters
 from tasks.inference.error import InferenceError
 from tasks.object_detection import DetectionParameters, Detections

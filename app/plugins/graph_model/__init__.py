@@ -1,0 +1,10 @@
+"""ONNX graphs for Python classes."""
+
+from app.core.hooks import Plugin
+
+plugin = Plugin(
+    api=1,
+    name="graph_model",
+    summary="ONNX graphs for Python classes.",
+    public={"GraphModel": "app.plugins.graph_model.model"},
+)
