@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from app.core.engine.cancellation import current_token, raise_if_cancelled
 from app.core.engine.scheduling.thread_pool import release_worker
-from app.core.runtimes.remote import Failure
 from app.core.runtimes.waiting import WaitingRequests
 from app.plugins.isolation.messages import Call, CallKind, allocate, pickle_inputs, receive, send
 from app.plugins.isolation.process import SOCKET_TIMEOUT_SECONDS, ModelProcess
+from app.plugins.isolation.remote import Failure
 from tasks.inference.error import ErrorKind, InferenceError
 
 _RELEASE_WORKER_SECONDS = 0.5

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from app.core.engine.models.memory import resident_bytes
 from app.core.plugin_loading import VARIABLE
-from app.core.runtimes.remote import ModelUnavailable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.isolation.messages import InvalidMessageError, receive, send
+from app.plugins.isolation.remote import ModelUnavailable
 from tasks.inference.error import ErrorKind, InferenceError
 
 _PROGRAM = Path(__file__).with_name("model_process.py")

@@ -11,12 +11,12 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from app.core.engine.error_text import redact_paths
-from app.core.runtimes.remote import Binding
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ServerSettings
 from app.plugins.isolation.channels import Channel, ChannelPool
 from app.plugins.isolation.messages import CallKind, InvalidMessageError
 from app.plugins.isolation.process import ModelProcess
+from app.plugins.isolation.remote import Binding
 from tasks.inference.error import ErrorKind, InferenceError
 
 OnProcessLost = Callable[[ModelSource, str], None]

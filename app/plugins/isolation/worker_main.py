@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from app.core.engine.cancellation import cancellation_scope
 from app.core.engine.error_text import error_text
 from app.core.engine.models.servable import HealthReporting, Servable
-from app.core.runtimes.remote import Binding, Failure, ModelUnavailable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.isolation.messages import Call, MissingMemoryError, receive, send
+from app.plugins.isolation.remote import Binding, Failure, ModelUnavailable
 from app.plugins.isolation.settings import IsolationSettings
 from tasks.inference.error import ErrorKind, InferenceError
 

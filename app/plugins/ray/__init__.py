@@ -6,6 +6,7 @@ plugin = Plugin(
     api=1,
     name="ray",
     summary="The service on Ray Serve.",
+    requires=("isolation",),
     extra="ray",
     public={"ray_application": "app.plugins.ray.application", "ray_proxy_middlewares": "app.plugins.ray.proxy"},
 )

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from app.core.runtimes.remote import Failure
 from app.plugins.isolation.messages import (
     Call,
     MissingMemoryError,
@@ -26,6 +25,7 @@ from app.plugins.isolation.messages import (
     receive,
     send,
 )
+from app.plugins.isolation.remote import Failure
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.image import Image
 

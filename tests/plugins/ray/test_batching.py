@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.runtimes.remote import Failure, run_batch
+from app.plugins.isolation.remote import Failure, run_batch
 from tasks.inference.error import ErrorKind, InferenceError
 
 
