@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.core.cli.drawing import draw
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
@@ -23,6 +22,7 @@ from app.plugins.authoring.init import init
 from app.plugins.authoring.predict import predict
 from app.plugins.conformance.chariot.image_probe import FIELDS
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
+from app.plugins.drawing.image import draw
 from app.plugins.drift.measurement import DriftInput, measure_images
 from app.plugins.evaluation.answers import MEASURED_TASKS, infer_task
 from app.plugins.evaluation.dataset import EvaluationError

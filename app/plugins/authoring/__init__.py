@@ -6,6 +6,7 @@ plugin = Plugin(
     api=1,
     name="authoring",
     summary="Starter models, checks, archives and manifests of models, and one image through a model without a server.",
+    requires=("drawing",),
     commands=(
         Command(
             name="models", run="app.plugins.authoring.check:models", help="List the models that `serve` would load."

@@ -9,8 +9,6 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
 
-from app.core.cli.drawing import check_image_path, colour_of, write_image
-from app.core.cli.drawing import draw as draw_records
 from app.core.cli.inputs import choose_model, predict_records, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
@@ -19,6 +17,8 @@ from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.terminal_image import graphics_of, show_image
+from app.plugins.drawing.image import check_image_path, colour_of, write_image
+from app.plugins.drawing.image import draw as draw_records
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image
 

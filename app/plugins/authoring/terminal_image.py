@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from app.core.cli.drawing import Pixels
+from app.plugins.drawing.image import Pixels
 
 _MAX_COLUMNS = 100
 _OTHER_LINES = 8

@@ -9,6 +9,7 @@ plugin = Plugin(
     api=1,
     name="explanations",
     summary="Which parts of an image or text led to a prediction.",
+    requires=("drawing",),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},
     start=Ref("app.plugins.explanations.start:start"),

@@ -10,8 +10,6 @@ from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, Positive
 from cyclopts.validators import Number
 from rich.table import Table
 
-from app.core.cli.drawing import check_image_path, overlay_heat_map, write_image
-from app.core.cli.drawing import draw as draw_records
 from app.core.cli.inputs import choose_model, input_tensor, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, error_console, printable, progress, table
@@ -19,6 +17,8 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
+from app.plugins.drawing.image import check_image_path, overlay_heat_map, write_image
+from app.plugins.drawing.image import draw as draw_records
 from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.pixels import Explanation, ExplanationMethod
 from app.plugins.explanations.words import WordImportance

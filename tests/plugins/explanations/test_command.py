@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from app.core.cli.drawing import overlay_heat_map, write_image
 from app.core.settings.model import ModelError
+from app.plugins.drawing.image import overlay_heat_map, write_image
 from tests.core.cli.test_commands import IMAGES, MODELS
 from tests.support.command_line import charioteer
 from tests.support.data.images import rectangle

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.core.cli.drawing import colour_of, draw
+from app.plugins.drawing.image import colour_of, draw
 from tasks.object_detection import DetectedObject, PosedObject
 
 BLACK = np.zeros((60, 80, 3), np.uint8)
