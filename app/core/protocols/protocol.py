@@ -101,6 +101,9 @@ infer_endpoint = partial(
 read_endpoint = partial(Endpoint, permission="infer")
 """Return an endpoint that describes models or the server."""
 
+read_operation = partial(Endpoint, method="GET", permission="read")
+"""Return a GET operation of the server itself."""
+
 probe_endpoint = partial(Endpoint, permission="open")
 """Return an endpoint for health probes, which send no credentials."""
 

@@ -9,6 +9,7 @@ plugin = Plugin(
     api=1,
     name="page",
     summary="A web page to try models and watch the server.",
+    requires=("openapi",),
     settings=(PageSettings,),
     start=Ref("app.plugins.page.start:start"),
     page=Page(

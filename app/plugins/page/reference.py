@@ -11,9 +11,9 @@ from typing import Any
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from app.core.protocols.protocol import HttpRequest
+from app.core.protocols.protocol import HttpRequest, read_operation
 from app.core.server.auth.http_access import requires
-from app.core.server.http.openapi import SCHEMA_PREFIX, document_of, read_operation
+from app.plugins.openapi.document import SCHEMA_PREFIX, document_of
 
 _TEMPLATE = Path(__file__).with_name("reference.html.jinja").read_text(encoding="utf-8")
 _STYLE = _TEMPLATE.partition("<style>")[2].partition("</style>")[0]

@@ -9,11 +9,10 @@ import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter
+from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, read_operation
 from app.core.protocols.request_info import RETRY_AFTER
 from app.core.protocols.status import http_status
 from app.core.server.auth.http_access import requires
-from app.core.server.http.openapi import read_operation
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query_limiter import QueryLimiter
 from tasks.inference.error import InferenceError, invalid, quote_value

@@ -13,14 +13,14 @@ from litestar.config.compression import CompressionConfig
 from litestar.datastructures import Headers
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.middleware.compression import CompressionMiddleware
-from litestar.response import Redirect
 from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Scope, Send
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.engine import Engine
+from app.core.plugins import registry
 from app.core.protocols.inference_call import PROMETHEUS
-from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, read_operation
 from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import HttpAccess, requires
@@ -30,7 +30,6 @@ from app.core.server.http.dispatch import VERBS, create_handlers
 from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern
 from app.core.server.http.framing import refuse_bad_framing
 from app.core.server.http.inference_app import GZIP_REFUSED, MIN_COMPRESSED_BYTES, InferenceApp
-from app.core.server.http.openapi import DOCUMENT, OWN_OPERATIONS, describe_service
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 UNCOMPRESSED = "uncompressed"
@@ -39,8 +38,41 @@ UNCOMPRESSED = "uncompressed"
 _STATUSES_WITH_ALLOW = (204, 405)
 """Status codes of responses with the header Allow."""
 
+OPERATIONS = "operations"
+"""Key of the application's state with its `ServedOperations`."""
+
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 Home = Callable[[HttpRequest], Response[Any] | None]
+
+
+class _Alive(msgspec.Struct, frozen=True):
+    """The state of the server; models and protocols only for clients with the permission infer."""
+
+    status: str
+    models: list[str] = []
+    protocols: list[str] = []
+
+
+class _Healthy(msgspec.Struct, frozen=True):
+    """The liveness of the process."""
+
+    status: str
+
+
+_OWN_OPERATIONS = (
+    read_operation("/", "Liveness, models and protocols of the server", permission="open", answer=_Alive),
+    read_operation("/metrics", "Metrics, in Prometheus' text format", answer=bytes, media_types=("text/plain",)),
+    read_operation("/healthz", "Liveness of the server", permission="open", answer=_Healthy),
+)
+"""Operations of the server besides its protocols and its page."""
+
+
+class ServedOperations(msgspec.Struct, frozen=True, eq=False):
+    """What a plugin needs to describe an application: its operations by protocol, and its other ports."""
+
+    by_tag: Callable[[], Mapping[str, Sequence[Endpoint]]]
+    listeners: Sequence[HttpListener]
+    access: HttpAccess
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +107,9 @@ def create_app(
 ) -> Litestar:
     """Create the application of the main port: routes of all protocols, and the server's own.
 
-    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics`` and ``/schema``, which also
-    describes the protocols of `listeners`. Plugins add `handlers`, which `operations` describe, and `home`, which
-    answers ``/`` for some clients. HEAD is refused below `costly_prefixes`.
+    Its own routes are ``/`` with liveness and model names, ``/healthz`` and ``/metrics``. Plugins add
+    `handlers`, which `operations` describe, and `home`, which answers ``/`` for some clients. HEAD is refused below
+    `costly_prefixes`.
     """
     access = access or HttpAccess(None)
 
@@ -100,32 +132,23 @@ def create_app(
         engine.batched_observers.flush()
         return Response(generate_latest(metrics), media_type=PROMETHEUS)
 
-    def describe() -> dict[str, Any]:
-        endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
-        own_operations = [*OWN_OPERATIONS, *operations]
-        return describe_service(
-            {**endpoints, "charioteer": own_operations}, listeners, secured=access.requires_credentials
-        )
-
-    show_schema = get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=requires("read"))(describe)
-
-    @get("/openapi.json", sync_to_thread=False, opt=requires("read"))
-    def redirect_to_schema() -> Redirect:
-        # The location is relative, so that a proxy can serve the application under any path.
-        return Redirect("schema/openapi.json", status_code=307)
-
     @get("/healthz", sync_to_thread=False, opt=requires("open"))
     def show_liveness() -> dict[str, str]:
         return {"status": "alive"}
 
-    own_handlers = [alive, show_metrics, show_schema, redirect_to_schema, show_liveness]
+    def by_tag() -> Mapping[str, Sequence[Endpoint]]:
+        endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
+        added = registry().extensions("server.operations")
+        return {**endpoints, "charioteer": [*_OWN_OPERATIONS, *added, *operations]}
+
+    own_handlers = [alive, show_metrics, show_liveness, *registry().extensions("server.handlers")]
     route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *handlers]
     lifespans = [] if lifespan is None else [lifespan]
     errors = create_error_handlers(protocols)
     entry = entry or Entry()
     app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, entry.origins)
     app.costly_prefixes = tuple(costly_prefixes)
-    app.state[DOCUMENT] = describe
+    app.state[OPERATIONS] = ServedOperations(by_tag, listeners, access)
     app.attach(engine, protocols, access, entry, max_request_bytes)
     return app
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest
+from app.core.server.http.asgi import OPERATIONS, ServedOperations
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
@@ -15,43 +16,12 @@ SCHEMA_PREFIX = "#/components/schemas/"
 _AUTHORIZATION_FAILURES = (401, 403, 429)
 """Status codes for missing or insufficient permissions, and for exceeded rates."""
 
-DOCUMENT = "openapi_document"
-"""Key of the application's state: a function that returns its document."""
-
 
 class _Refusal(msgspec.Struct, frozen=True):
     """The expected and the received value."""
 
     error: str
 
-
-class _Alive(msgspec.Struct, frozen=True):
-    """The state of the server; models and protocols only for clients with the permission infer."""
-
-    status: str
-    models: list[str] = []
-    protocols: list[str] = []
-
-
-class _Healthy(msgspec.Struct, frozen=True):
-    """The liveness of the process."""
-
-    status: str
-
-
-def read_operation(path: str, summary: str, permission: Permission = "read", **fields: Any) -> Endpoint:
-    """Return a GET operation of the server itself."""
-    return Endpoint(method="GET", path=path, summary=summary, permission=permission, **fields)
-
-
-OWN_OPERATIONS = (
-    read_operation("/", "Liveness, models and protocols of the server", "open", answer=_Alive),
-    read_operation("/metrics", "Metrics, in Prometheus' text format", answer=bytes, media_types=("text/plain",)),
-    read_operation("/healthz", "Liveness of the server", "open", answer=_Healthy),
-    read_operation("/schema", "This document"),
-    read_operation("/schema/openapi.json", "This document"),
-)
-"""Operations of the server besides its protocols and its page."""
 
 _SCHEMES = {
     "bearer": {
@@ -193,4 +163,5 @@ def _any_object(unsupported_type: type) -> dict[str, Any]:
 
 def document_of(request: HttpRequest) -> Mapping[str, Any]:
     """Return the OpenAPI document of the application that answers a request."""
-    return request.app.state[DOCUMENT]()
+    served: ServedOperations = request.app.state[OPERATIONS]
+    return describe_service(served.by_tag(), served.listeners, secured=served.access.requires_credentials)
