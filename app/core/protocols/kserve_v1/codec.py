@@ -2,23 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
 import msgspec
 
 from app.core.engine.models.servable import Servable
+from app.core.plugins import registry
 from app.core.protocols.inference_call import HttpAnswer, media_type_of
-from app.core.protocols.kserve_v1.cloud_events import (
-    EVENT_MEDIA_TYPE,
-    EventMode,
-    detect_event_mode,
-    encode_event,
-    looks_like_event,
-    read_event,
-)
 from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
 from app.core.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
-from app.core.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireRequest
+from app.core.protocols.kserve_v1.wire import WireAnswer, WireRequest
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.input_names import takes_prompts
 from app.core.wire.json_body import read_json, read_parameters_object
@@ -47,6 +41,28 @@ _NEUTRAL_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<rest>.*)$", re.DOT
 _encoder = msgspec.json.Encoder()
 
 
+class Envelope(Protocol):
+    """What a plugin puts around requests and answers: an item of the extension point ``kserve-v1.envelopes``.
+
+    `mode` returns how the headers of a request say that it has one, "" if they do not. `open` returns the content, its
+    media type and its path in the body, or None for a body that is no envelope. `seal` encodes the answer for the same
+    mode, and for whether `open` returned a content. `request_type` is the type of JSON bodies for `open`.
+    """
+
+    media_type: str
+    request_type: type[WireRequest]
+
+    def mode(self, media_type: str, headers: Mapping[str, str], /) -> str: ...
+    def open(self, wire: Any, mode: str, /) -> tuple[bytes | msgspec.Raw, str, str] | None: ...
+    def seal(self, mode: str, opened: bool, model_name: str, content: bytes, /) -> HttpAnswer: ...
+
+
+@cache
+def find_envelope() -> Envelope | None:
+    """Return the envelope of a plugin; None without one."""
+    return next(iter(registry().extensions("kserve-v1.envelopes")), None)
+
+
 class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
 
@@ -54,8 +70,8 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         media_type: the media type of `body` without parameters; empty if missing.
         headers: the request's headers, names in lower case.
         limits: limits for the JSON and the number of instances.
-        mode: set by `decode`, as all of the following: how the request carries an event.
-        path_prefix: path of the event's data with a dot behind it; empty without an event.
+        mode: set by `decode`, as all of the following: how the request carries an envelope.
+        path_prefix: path of the envelope's content with a dot behind it; empty without one.
         instances_path: path of the list of instances.
         locations: the inputs and their paths.
         parameters: parameters of the request.
@@ -68,7 +84,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     model_name: str
     request_id: str
     limits: Limits
-    mode: EventMode = EventMode.NONE
+    mode: str = ""
     path_prefix: str = ""
     instances_path: str = ""
     locations: Sequence[Instance | Column] = ()
@@ -96,7 +112,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return self._request([location.tensor for location in locations])
 
     def encode(self, response: InferenceResponse, /) -> HttpAnswer:
-        """Encode the response, as an event if the request was one.
+        """Encode the response, in an envelope if the request had one.
 
         Raises:
             InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
@@ -105,8 +121,11 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return self.encode_wire(wire)
 
     def encode_wire(self, wire: WireAnswer) -> HttpAnswer:
-        """Encode an answer, as an event if the request was one."""
-        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
+        """Encode an answer, in an envelope if the request had one."""
+        content = _encoder.encode(wire)
+        if (envelope := find_envelope()) is None:
+            return HttpAnswer(content=content)
+        return envelope.seal(self.mode, bool(self.path_prefix), self.model_name, content)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         if not self.locations:
@@ -137,14 +156,21 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return output_parameters[0] if self.servable.description.takes == "tensor" else output_parameters
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
-        """Return the JSON request or the image, from the body or from its event."""
-        if self.media_type == EVENT_MEDIA_TYPE:
-            return self._decode_event(self._read_body(self.body, WireEvent))
-        self.mode = detect_event_mode(self.headers)
-        if self.media_type not in _JSON:
+        """Return the JSON request or the image, from the body or from its envelope."""
+        envelope = find_envelope()
+        if envelope is not None:
+            self.mode = envelope.mode(self.media_type, self.headers)
+        if self.media_type not in _JSON and (envelope is None or self.media_type != envelope.media_type):
             return self._decode_image(self.body, self.media_type, "")
-        wire = self._read_body(self.body, WireEvent)
-        return self._decode_event(wire) if self.mode is EventMode.NONE and looks_like_event(wire) else wire
+        wire = self._read_body(self.body, WireRequest if envelope is None else envelope.request_type)
+        if envelope is None or (opened := envelope.open(wire, self.mode)) is None:
+            return wire
+        content, content_type, path = opened
+        self.path_prefix = f"{path}."
+        media_type = media_type_of(content_type)
+        if media_type in _JSON:
+            return self._read_body(content, WireRequest, path)
+        return self._decode_image(content, media_type, path)
 
     def _read_body(self, body: bytes | msgspec.Raw, expected_type: type[Any], path: str = "") -> Any:
         try:
@@ -157,15 +183,6 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
             is_undeclared = self.media_type != "application/json" and IMAGE_INPUT in self.servable.inputs
             advice = "; send an image with its Content-Type, such as image/jpeg" if is_undeclared else ""
             raise invalid(f"Unrecognized request format: {error.message}{advice}") from None
-
-    def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
-        self.mode = EventMode.STRUCTURED
-        content, content_type, path = read_event(event)
-        self.path_prefix = f"{path}."
-        media_type = media_type_of(content_type)
-        if media_type in _JSON:
-            return self._read_body(content, WireRequest, path)
-        return self._decode_image(content, media_type, path)
 
     def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
         accepts_images = IMAGE_INPUT in self.servable.inputs

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import InferenceHead, media_type_of
-from app.core.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE
-from app.core.protocols.kserve_v1.codec import RequestCodec
+from app.core.protocols.kserve_v1.codec import RequestCodec, find_envelope
 from app.core.protocols.kserve_v1.model_list import listed_models
 from app.core.protocols.kserve_v1.wire import WireAnswer, WireModels, WireRequest
 from app.core.protocols.protocol import (
@@ -22,12 +22,16 @@ from tasks.inference.error import ErrorKind, InferenceError, truncate
 
 _MODEL = "/v1/models/{target:str}"
 
-v1_inference = partial(infer_endpoint, _MODEL, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"))
-"""Return an endpoint of a model that takes instances."""
+
+def v1_inference(summary: str, **fields: Any) -> Endpoint:
+    """Return an endpoint of a model that takes instances."""
+    envelope = find_envelope()
+    media_types = ("image/*",) if envelope is None else (envelope.media_type, "image/*")
+    return infer_endpoint(_MODEL, summary, body=WireRequest, media_types=media_types, **fields)
 
 
 class KServeV1(HttpProtocol):
-    """KServe's V1 protocol: lists of instances in, lists of predictions out, optionally as CloudEvents."""
+    """KServe's V1 protocol: lists of instances in, lists of predictions out."""
 
     name = "kserve-v1"
 

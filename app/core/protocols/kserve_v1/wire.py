@@ -1,4 +1,4 @@
-"""The JSON types of KServe's V1 protocol, and of CloudEvents around them (JSON event format 1.0.2)."""
+"""The JSON types of KServe's V1 protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,19 +20,6 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     instances: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
     inputs: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
     parameters: dict[str, msgspec.Raw] | None = None
-
-
-class WireEvent(WireRequest, frozen=True, kw_only=True):
-    """A CloudEvent in structured mode, or a plain request; the members that are present decide."""
-
-    specversion: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    source: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    time: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    datacontenttype: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    data_base64: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from app.core.protocols.inference_call import HttpAnswer
-from app.core.protocols.kserve_v1.wire import WireEvent
+from app.core.protocols.kserve_v1.wire import WireRequest
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import read_json
 from tasks.inference.error import InferenceError, invalid, quote_value
@@ -30,10 +30,23 @@ _TYPE = "io.kserve.inference.response"
 _SOURCE = "io.kserve.inference."
 
 
+class WireEvent(WireRequest, frozen=True, kw_only=True):
+    """A CloudEvent in structured mode (JSON event format 1.0.2), or a plain request; the members decide."""
+
+    specversion: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    source: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    type: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    time: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    datacontenttype: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data_base64: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 class EventMode(StrEnum):
     """How a request carries an event, if it does."""
 
-    NONE = "none"
+    NONE = ""
     BINARY = "binary"
     STRUCTURED = "structured"
 
@@ -117,3 +130,23 @@ def _attribute(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> str:
 
 
 _Text: Any = str | None
+
+
+class _CloudEvents:
+    """The envelope for the codec of KServe V1."""
+
+    media_type = EVENT_MEDIA_TYPE
+    request_type = WireEvent
+
+    def mode(self, media_type: str, headers: Mapping[str, str]) -> str:
+        return EventMode.STRUCTURED if media_type == EVENT_MEDIA_TYPE else detect_event_mode(headers)
+
+    def open(self, wire: Any, mode: str) -> tuple[bytes | msgspec.Raw, str, str] | None:
+        is_structured = mode == EventMode.STRUCTURED or (mode == EventMode.NONE and looks_like_event(wire))
+        return read_event(wire) if is_structured else None
+
+    def seal(self, mode: str, opened: bool, model_name: str, content: bytes) -> HttpAnswer:
+        return encode_event(EventMode.STRUCTURED if opened else EventMode(mode), model_name, content)
+
+
+ENVELOPES = (_CloudEvents(),)

@@ -1,0 +1,10 @@
+"""CloudEvents around requests and answers of KServe V1."""
+
+from app.core.hooks import Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    name="cloud_events",
+    summary="CloudEvents around requests and answers of KServe V1.",
+    extends={"kserve-v1.envelopes": Ref("app.plugins.cloud_events.events:ENVELOPES")},
+)
