@@ -17,7 +17,6 @@ import msgspec
 
 from app.core.engine.error_text import needs_extra
 from app.core.runtimes.folder import ModelFile, identity_of, iterate_files
-from app.core.settings.files import READABLE_BY_ALL, replacing_file
 from app.core.settings.model import ModelError, ModelSource, read_bounded
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def checked_manifest(source: ModelSource) -> Generator[None]:
     """
     files = _check_files(source)
     yield
-    if files is not None and (current_files := _files(source)) != files:
+    if files is not None and (current_files := manifest_files(source)) != files:
         changed_file = min(set(current_files) ^ set(files))
         raise ModelError(
             f"{changed_file.path} changed while the model was loaded; what was checked may not be what runs"
@@ -68,34 +67,15 @@ def _check_files(source: ModelSource) -> list[ModelFile] | None:
     if source.signing_key is not None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
     digests = _parsed(manifest, content)
-    files = [_verified(file, digests, manifest) for file in _files(source)]
+    files = [_verified(file, digests, manifest) for file in manifest_files(source)]
     missing = {path for path in digests if _belongs_to_version(path, source)} - {file.relative_path for file in files}
     if missing:
         raise ModelError(f"{manifest} lists {min(missing)}, which is missing or hidden")
     return files
 
 
-def write_manifest(folder: Path) -> int:
-    """Write the manifest of the files below `folder` in one step, and return the number of files.
-
-    Raises:
-        ModelError: for files that a model may not have, and for names that a manifest cannot hold.
-        OSError: when a file cannot be read, or the manifest cannot be written.
-    """
-    lines: list[str] = []
-    for model_file in _files(ModelSource(name=folder.name, version="1", folder=folder)):
-        if not str(model_file.relative_path).isprintable() or "\\" in str(model_file.relative_path):
-            raise ModelError(f"{str(model_file.path)!r} has characters in its name that a list cannot hold")
-        with model_file.path.open("rb") as file:
-            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.relative_path}\n")
-    if not lines:
-        raise ModelError(f"{folder} holds no files to list")
-    with replacing_file(folder / MANIFEST_FILE, READABLE_BY_ALL) as file:
-        file.write("".join(lines).encode())
-    return len(lines)
-
-
-def _files(source: ModelSource) -> list[ModelFile]:
+def manifest_files(source: ModelSource) -> list[ModelFile]:
+    """Return the files of a model that its manifest must list."""
     return [file for file in iterate_files(source, reject_special_files=True) if file.relative_path not in _OWN_FILES]
 
 

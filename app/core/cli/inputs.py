@@ -1,7 +1,5 @@
 """Choose the model and the images that a command runs on, and run it on one of them."""
 
-import random
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,8 +21,6 @@ IMAGE_ENDINGS = frozenset(
     # Not readable, but reported instead of left out.
     | {".heic", ".heif"}
 )
-_RECORDED = re.compile(r"[0-9a-f]{64}")
-"""The file name of a recorded image: its digest."""
 
 
 def list_images(folder: Path) -> list[Path]:
@@ -36,20 +32,6 @@ def list_images(folder: Path) -> list[Path]:
         and file.is_file()
         and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     )
-
-
-def choose_images(folder: Path, limit: int) -> Sequence[Path]:
-    """Return at most `limit` images below `folder`, chosen at random, but the same in every run.
-
-    The folder can be that of ``--record-images``.
-
-    Raises:
-        ModelError: when the folder has no images.
-    """
-    files = list_images(folder) or sorted(path for path in folder.rglob("*") if _RECORDED.fullmatch(path.name))
-    if not files:
-        raise ModelError(f"There are no images in {folder}")
-    return random.Random(0).sample(files, min(limit, len(files)))  # noqa: S311  not for security
 
 
 def read_image(file: Path, limits: Limits) -> bytes:

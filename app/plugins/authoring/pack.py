@@ -188,7 +188,8 @@ def manifest(directory: ExistingDirectory) -> None:
     Args:
         directory: The model's folder; for a model with versions, the folder above them.
     """
-    from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
+    from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE
+    from app.plugins.authoring.manifest import write_manifest
 
     count = write_manifest(directory)
     terminal = console()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 
-from app.core.cli.inputs import choose_images
 from app.core.settings.model import ModelSource
 from app.plugins.evaluation.agreement import Agreement, compare_answers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
@@ -15,6 +14,7 @@ from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
 from app.plugins.evaluation.model import local_predictor, parameters_for
 from app.plugins.evaluation.runner import InferenceClientError, Records
+from app.plugins.tuning.images import choose_images
 from tasks.inference.limits import Limits
 
 _MAX_CALIBRATION = 100

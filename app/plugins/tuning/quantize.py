@@ -6,8 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, PositiveInt
 
-from app.core.cli.inputs import choose_images
 from app.core.cli.terminal import console, printable, progress
+from app.plugins.tuning.images import choose_images
 
 
 def quantize(

@@ -10,12 +10,13 @@ import pytest
 from litestar.testing import TestClient
 
 from app.core.assembly.discovery import model_at
-from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, checked_manifest, write_manifest
+from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, checked_manifest
 from app.core.assembly.models import describe, find_models, load
 from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import iterate_files
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, ModelOptions
+from app.plugins.authoring.manifest import write_manifest
 from tests.support.servers.apps import app_with_sources
 
 GRAPH = DEMO_MODELS / "half_plus_two" / "model.onnx"

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from app.core.cli import command_line
-from app.core.cli.inputs import choose_images
 from app.core.cli.terminal import table
 from app.core.settings.model import ModelError
 from app.plugins.tuning.benchmarking import Measurement, measure_candidates
 from app.plugins.tuning.command import TuningOptions, print_figures, tune
+from app.plugins.tuning.images import choose_images
 from tests.support.data.datasets import coco_annotation, write_coco_dataset
 from tests.support.data.images import encode_image
 from tests.support.servers.server_process import ROOT
