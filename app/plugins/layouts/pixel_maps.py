@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.onnxruntime.graph import RawOutputs
+from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, ONES, STRETCHED, ZEROS
 from app.core.runtimes.onnxruntime.layouts.layout import (
     ALL_NAN,
@@ -30,7 +30,6 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     Outline,
     Output,
     are_probabilities,
-    planes_first,
     sigmoid,
     softmax,
 )
@@ -45,6 +44,13 @@ _MASK, _MASK_LOGITS = _MASK_NAMES = ("mask", "mask-logits")
 _SEMANTIC, _CLASS_MAP = "semantic", "class-map"
 _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
+
+
+def planes_first(output: Output, inputs: ImageInputs) -> Output:
+    """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
+    if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
+        return output
+    return Output(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
 
 
 def _recognise_scores(view: GraphView) -> Match | None:

@@ -2,7 +2,6 @@
 
 from app.core.plugins import registry
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, format_outputs
-from app.core.runtimes.onnxruntime.layouts.refusal import explain_refusal
 from metadata.model import Fact, Origin
 
 
@@ -44,7 +43,9 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
                 facts.append(Fact("keypoints", f"{points} of {numbers} numbers for each box", origin))
             return best
         case []:
-            raise view.model_files.error(explain_refusal(view, task, layouts))
+            unknown = f"its outputs {format_outputs(view.outputs)} are of no known layout"
+            explanations = (explain(view, task, layouts) for explain in registry().extensions("onnx.refusals"))
+            raise view.model_files.error(next(explanations, unknown))
         case several:
             choices = " or ".join(f'{{"layout": "{match.layout}"}} ({match.task_type})' for match in several)
             raise view.model_files.error(

@@ -222,13 +222,6 @@ def softmax(logits: NDArray[np.float32], axis: int = 0) -> NDArray[np.float32]:
     return powers / powers.sum(axis, keepdims=True)
 
 
-def planes_first(output: Output, inputs: ImageInputs) -> Output:
-    """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
-    if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
-        return output
-    return Output(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
-
-
 def are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
     """Return whether the values of an output [b, nc, ...] sum to 1 over the classes."""
     values = blank.astype(np.float64)

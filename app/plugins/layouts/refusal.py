@@ -10,9 +10,9 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     Output,
     format_outputs,
     is_map_or_features,
-    planes_first,
     takes_text_lines,
 )
+from app.plugins.layouts.pixel_maps import planes_first
 from tasks.task import TaskType
 
 _FAR = 1000
@@ -153,3 +153,6 @@ def _task_of_rows(shape: tuple[int, ...], view: GraphView) -> TaskType:
     rows, columns = max(shape[1:]), min(shape[1:])
     is_candidates = rows >= _MIN_CANDIDATES and rows >= 4 * columns and columns > min(_BOX_WIDTHS)
     return TaskType.OBJECT_DETECTION if is_candidates or shape[2] in _BOX_WIDTHS else TaskType.TENSOR
+
+
+EXPLANATIONS = (explain_refusal,)
