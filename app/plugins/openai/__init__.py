@@ -9,6 +9,9 @@ plugin = Plugin(
     name="openai",
     summary="OpenAI's chat completions and embeddings.",
     protocols=Ref("app.plugins.openai.routes:protocols"),
-    extends={"conformance.protocols": Ref("app.plugins.openai.conformance:PROTOCOLS")},
+    extends={
+        "kserve-v1.models": Ref("app.plugins.openai.model_list:LISTS"),
+        "conformance.protocols": Ref("app.plugins.openai.conformance:PROTOCOLS"),
+    },
     page=Page(folder=Path(__file__).parent / "static", requests={"openai": "request_openai.js"}),
 )

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from app.core.engine.engine import Engine
 from app.core.protocols.inference_call import HttpAnswer
-from app.core.protocols.kserve_v1.model_list import embedding_output, vector_length
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import read_json
 from app.plugins.openai.codec import check_data_uri, find_model
+from app.plugins.openai.model_list import embedding_output, vector_length
 from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
 from app.plugins.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest, WireEmbeddingsUsage
 from tasks.inference.error import InferenceError, invalid, model_failed

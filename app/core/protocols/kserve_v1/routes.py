@@ -6,9 +6,9 @@ from typing import Any
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
+from app.core.plugins import registry
 from app.core.protocols.inference_call import InferenceHead, media_type_of
 from app.core.protocols.kserve_v1.codec import RequestCodec, find_envelope
-from app.core.protocols.kserve_v1.model_list import listed_models
 from app.core.protocols.kserve_v1.wire import WireAnswer, WireModels, WireRequest
 from app.core.protocols.protocol import (
     Endpoint,
@@ -36,8 +36,11 @@ class KServeV1(HttpProtocol):
     name = "kserve-v1"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        lists = registry().extensions("kserve-v1.models")
+
         def models(_: HttpRequest) -> WireModels:
-            return WireModels(models=engine.registry.names, data=listed_models(engine))
+            listed = [model for models_of in lists for model in models_of(engine)]
+            return WireModels(models=engine.registry.names, data=listed)
 
         def model_ready(request: HttpRequest) -> ModelReady:
             name = request.path_params["target"]

@@ -1,11 +1,12 @@
 """The JSON types of KServe's V1 protocol."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from app.core.protocols.kserve_v1.model_list import WireModel
+_STARTED = int(time.time())
 
 
 class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,15 @@ class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     predictions: Sequence[Any]
     parameters: Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
+
+
+class WireModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model; `created` is when the server started, in seconds since 1970."""
+
+    id: str
+    object: str = "model"
+    created: int = _STARTED
+    owned_by: str = "charioteer"
 
 
 class WireModels(msgspec.Struct, frozen=True, kw_only=True):

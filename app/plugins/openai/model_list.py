@@ -1,25 +1,13 @@
 """The models that OpenAI's clients can use, which KServe V1 lists too: both use the path ``/v1/models``."""
 
-import time
 from collections.abc import Sequence
-
-import msgspec
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
+from app.core.protocols.kserve_v1.wire import WireModel
 from tasks.inference.tensor import Datatype, TensorSpec
 
-_STARTED = int(time.time())
 _EMBEDDING = "embedding"
-
-
-class WireModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model; `created` is when the server started, in seconds since 1970."""
-
-    id: str
-    object: str = "model"
-    created: int = _STARTED
-    owned_by: str = "charioteer"
 
 
 def listed_models(engine: Engine) -> Sequence[WireModel]:
@@ -59,3 +47,6 @@ def vector_length(shape: Sequence[int]) -> int:
 
 def _is_row_of_bytes(inputs: Sequence[TensorSpec]) -> bool:
     return [spec.datatype for spec in inputs] == [Datatype.BYTES] and all(size in (-1, 1) for size in inputs[0].shape)
+
+
+LISTS = (listed_models,)
