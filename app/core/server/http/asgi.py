@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from app.core.engine.engine import Engine
 from app.core.plugins import registry
 from app.core.protocols.inference_call import PROMETHEUS
-from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, read_operation
+from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
 from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import HttpAccess, requires
@@ -43,28 +43,6 @@ OPERATIONS = "operations"
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 Home = Callable[[HttpRequest], Response[Any] | None]
-
-
-class _Alive(msgspec.Struct, frozen=True):
-    """The state of the server; models and protocols only for clients with the permission infer."""
-
-    status: str
-    models: list[str] = []
-    protocols: list[str] = []
-
-
-class _Healthy(msgspec.Struct, frozen=True):
-    """The liveness of the process."""
-
-    status: str
-
-
-_OWN_OPERATIONS = (
-    read_operation("/", "Liveness, models and protocols of the server", permission="open", answer=_Alive),
-    read_operation("/metrics", "Metrics, in Prometheus' text format", answer=bytes, media_types=("text/plain",)),
-    read_operation("/healthz", "Liveness of the server", permission="open", answer=_Healthy),
-)
-"""Operations of the server besides its protocols and its page."""
 
 
 class ServedOperations(msgspec.Struct, frozen=True, eq=False):
@@ -139,7 +117,7 @@ def create_app(
     def by_tag() -> Mapping[str, Sequence[Endpoint]]:
         endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
         added = registry().extensions("server.operations")
-        return {**endpoints, "charioteer": [*_OWN_OPERATIONS, *added, *operations]}
+        return {**endpoints, "charioteer": [*added, *operations]}
 
     own_handlers = [alive, show_metrics, show_liveness, *registry().extensions("server.handlers")]
     route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *handlers]
