@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.runtimes.onnxruntime.heads import task_and_model
 from app.core.runtimes.onnxruntime.inspection import inspect_model
-from app.core.runtimes.onnxruntime.layouts.refusal import RECIPE_TASKS
 from app.core.settings.model import ModelError, ModelSource, read_settings
+from app.plugins.layouts.refusal import RECIPE_TASKS
 from metadata.model import Fact
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.filtering import SelectionParameters

@@ -6,6 +6,7 @@ plugin = Plugin(
     api=1,
     name="jatic",
     summary="ONNX models with the metadata file JATIC_ONNX of MAITE's tools.",
+    requires=("in_process",),
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
     extends={"torch.export_formats": Ref("app.plugins.jatic.export:EXPORT_FORMATS")},
 )

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assembly.discovery import latest_version, model_at
-from app.core.assembly.in_process import InProcessModel
 from app.core.cli.samples import sample_image
 from app.core.engine.error_text import needs_extra
 from app.core.runtimes.folder import resolve_confined
@@ -30,6 +29,7 @@ from app.core.runtimes.onnxruntime.inspection import Inspection, inspect_model
 from app.core.runtimes.onnxruntime.loading import open_session
 from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelError, ModelSource
+from app.plugins.in_process.model import InProcessModel
 from app.plugins.jatic.contract import LAYOUT, METADATA_FILE, NAME, VERSION, Contract
 from app.plugins.jatic.graph_resize import MIN_OPSET, GraphBuilder, add_resize, reasons_against
 from app.plugins.jatic.layout import changed_settings

@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 import pytest
 
-from app.core.assembly.in_process import InProcessModel
 from app.plugins.calibration.evaluation.fit import events_of, fit
 from app.plugins.calibration.evaluation.measures import measure
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.in_process.model import InProcessModel
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import Box, classification_sample, detection_sample
 from tests.support.models.model_folders import write_model

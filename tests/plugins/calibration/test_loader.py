@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.settings.model import ModelError
 from app.plugins.calibration.calibration import Calibration, Line, model_digest, write_calibration
+from app.plugins.in_process.model import InProcessModel
 from tests.support.models.model_folders import source_at, write_model
 from tests.support.servers.server_process import ROOT
 

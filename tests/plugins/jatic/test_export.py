@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
+from app.plugins.in_process.model import InProcessModel
 from app.plugins.jatic.export import export_jatic
 from app.plugins.torch.command import export
 from tasks.image_classification import Classification

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from app.core.assembly.in_process import InProcessModel
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelSettings
+from app.plugins.in_process.model import InProcessModel
 from app.plugins.jatic.layout import changed_settings
 from metadata.model import Fact, Origin
 from tasks.image_classification import Classification
