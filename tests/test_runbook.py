@@ -104,7 +104,7 @@ def documented(event: str) -> bool:
         return "`MODEL has drifted`" in RUNBOOK and "`MODEL is no longer monitored`" in RUNBOOK
     if event.startswith("drift of %s could not be judged"):
         event = "drift of ... could not be judged"
-    return f"`{re.sub('%s', '...', event).removesuffix(': ...')}" in RUNBOOK
+    return f"`{re.sub('%[sd]', '...', event).removesuffix(': ...')}" in RUNBOOK
 
 
 def test_runbook_has_every_metric() -> None:

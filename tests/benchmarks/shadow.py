@@ -1,12 +1,11 @@
-"""Print statistics of shadow versions beside those of SciPy and statsmodels, and what a shadow version costs.
+"""Print statistics of shadow versions beside those of SciPy, and what a shadow version costs.
 
-The program fails if a figure differs. It leaves out statsmodels if that is not installed. The cost is the median of
+The program fails if a figure differs. The cost is the median of
 turns with and without a shadow version, one request at a time. Usage: ``python -m tests.benchmarks.shadow`` (minutes).
 """
 
 import argparse
 import base64
-import importlib
 import json
 import os
 import shutil
@@ -47,20 +46,13 @@ def main() -> None:
 
 def _print_tests(console: Console) -> bool:
     stats: Any = scipy.stats
-    try:
-        tables: Any = importlib.import_module("statsmodels.stats.contingency_tables")
-    except ModuleNotFoundError:
-        tables = None
-    shown = Table("only champion right", "only shadow right", "charioteer", "SciPy", "statsmodels", title="McNemar")
+    shown = Table("only champion right", "only shadow right", "charioteer", "SciPy", title="McNemar")
     equal = True
     for champion, shadow in _PAIRS:
         count, exact = champion + shadow, champion + shadow < 25
         distance = max(0, abs(champion - shadow) - 1)
         reference = stats.binomtest(champion, count).pvalue if exact else stats.chi2.sf(distance**2 / count, 1)
         found = [mcnemar(champion, shadow), float(reference)]
-        # statsmodels squares -1 for equal counts, where the continuity correction has nothing to correct.
-        if tables is not None and (exact or champion != shadow):
-            found.append(float(tables.mcnemar([[9, champion], [shadow, 9]], exact=exact).pvalue))
         equal &= max(found) - min(found) <= _TOLERANCE
         shown.add_row(str(champion), str(shadow), *(f"{value:.6f}" for value in found))
     console.print(shown)

@@ -14,6 +14,11 @@ _WALL_CLOCK = {
 }
 
 _ALLOWED = {
+    "app/plugins/bulk_run/predictors.py": "when an image was processed, for records",
+    "app/plugins/calibration/evaluation/report.py": "when a calibration was made, for people",
+    "app/plugins/feedback/truths/truth_store.py": "when a truth arrived, for people",
+    "app/plugins/shadow/rows.py": "which answers are too old",
+    "app/plugins/shadow/service.py": "when a shadow version answered, for people",
     "app/plugins/drift/command.py": "when a baseline was created, for people",
     "app/plugins/keys/command.py": "when a key was created, for people",
     "app/plugins/drift/monitor.py": "when a window started and ended, for people",

@@ -19,7 +19,20 @@ DECLARED: dict[str, list[str]] = {
     "build": PROJECT["build-system"]["requires"],
     **PROJECT["project"]["optional-dependencies"],
 }
-WITHOUT_LOCK = {"bench", "check", "docs", "fixtures", "fuzz", "maite", "ray", "supply", "test", "test-slow", "timm"}
+WITHOUT_LOCK = {
+    "bench",
+    "check",
+    "cvat",
+    "docs",
+    "fixtures",
+    "fuzz",
+    "maite",
+    "ray",
+    "supply",
+    "test",
+    "test-slow",
+    "timm",
+}
 ADVICE = "run `make lock`"
 
 

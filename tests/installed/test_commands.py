@@ -21,8 +21,10 @@ COMMANDS: dict[str, str] = {
     "models": "",
     "pack": "path/to/model --output model.tar.gz",
     "plugins": "",
+    "shadow": "--help",
+    "truth": "--help",
 }
-"""Arguments of each command that README.md does not run; some need files of earlier ones."""
+"""Arguments of each command that README.md does not run; some need files of earlier ones, two a store."""
 
 
 def command_names(app: App, words: tuple[str, ...] = ()) -> Iterator[str]:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from app.core.cli.client_options import TlsOptions
 from app.plugins.conformance.check import Check, Finding, Level, Verdict
-from app.plugins.conformance.client.options import TlsOptions
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.plugins.conformance.output.reports import describe_readers, evidence
 from app.plugins.conformance.runner import CheckRunner, UnreachableError

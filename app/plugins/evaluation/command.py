@@ -12,13 +12,13 @@ from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
+from app.core.cli.client_options import CredentialsError, TlsOptions, read_headers
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.conformance.client.options import CredentialsError, TlsOptions, read_headers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.plugins.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
 from app.plugins.evaluation.evaluation import (

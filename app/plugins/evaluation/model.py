@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import httpx
 import msgspec
 
+from app.core.cli.client_options import TlsOptions
 from app.core.cli.inputs import choose_model, predict_records
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.conformance.client.options import TlsOptions
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.clients import GRPC_PROTOCOLS, HTTP_PROTOCOLS, HttpInferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item

@@ -7,7 +7,6 @@ from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 
 from app.core.settings.environment import environment
-from app.plugins.recording.inference_query import RANDOM_SAMPLE
 
 _RECORDING = Group("Recording", sort_key=6)
 
@@ -32,7 +31,7 @@ class TruthOptions:
 
     reason: Annotated[
         str, Parameter(help="Without a data set: inferences of the random sample, of a rule by its name, or any.")
-    ] = RANDOM_SAMPLE
+    ] = "sample"
 
 
 @Parameter(name="*")

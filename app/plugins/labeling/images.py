@@ -54,7 +54,7 @@ class ImageReader:
         self._hosts = {
             _read_origin("--label-studio-image-hosts", host) for host in _items(settings.label_studio_image_hosts)
         }
-        self._networks = [_read_network(text) for text in _items(settings.label_studio_image_networks)]
+        self._networks = [_read_network(text) for text in _items(settings.label_studio_networks)]
         self._key: WatchedFile[str] | None = None
         if settings.label_studio_key is not None:
             self._key = WatchedFile(settings.label_studio_key, lambda content: content.decode().strip())
@@ -157,7 +157,7 @@ class ImageReader:
         for address in [str(address[0]) for *_, address in found]:
             if origin == self._origin or self._is_allowed(address):
                 return address
-        raise invalid(f"The host {host!r} is in no network of --label-studio-image-networks of the server")
+        raise invalid(f"The host {host!r} is in no network of --label-studio-networks of the server")
 
     def _is_allowed(self, text: str) -> bool:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -210,4 +210,4 @@ def _read_network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
-        raise SettingsError(f"--label-studio-image-networks: {error}") from None
+        raise SettingsError(f"--label-studio-networks: {error}") from None

@@ -27,6 +27,6 @@ class LabelStudioSettings:
     """Other hosts from which images are read, such as those of buckets, separated by commas: a name for HTTPS, or
     scheme, name and port."""
 
-    label_studio_image_networks: Annotated[str, environment("CHARIOTEER_LABEL_STUDIO_IMAGE_NETWORKS")] = ""
+    label_studio_networks: Annotated[str, environment("CHARIOTEER_LABEL_STUDIO_NETWORKS")] = ""
     """Private networks in which those hosts may be, such as 10.1.0.0/16, separated by commas; by default only public
     addresses are accepted."""

@@ -45,7 +45,7 @@ def refusal(image_reader: ImageReader, value: str, max_bytes: int = 1000) -> str
 
 
 NOT_LISTED = "is not listed in --label-studio-image-hosts"
-NO_NETWORK = "is in no network of --label-studio-image-networks"
+NO_NETWORK = "is in no network of --label-studio-networks"
 NO_IMAGE_PATH = "Expected an image of Label Studio, below /data/"
 NO_LABEL_STUDIO = "needs --label-studio-url"
 
@@ -66,7 +66,7 @@ NO_LABEL_STUDIO = "needs --label-studio-url"
         ("http://[::ffff:127.0.0.1]:PORT/image", {"image_hosts": "http://[::ffff:127.0.0.1]:PORT"}, NO_NETWORK),
         (
             "http://127.0.0.1:PORT/image",
-            {"image_hosts": "http://127.0.0.1:PORT", "image_networks": "10.0.0.0/8"},
+            {"image_hosts": "http://127.0.0.1:PORT", "networks": "10.0.0.0/8"},
             NO_NETWORK,
         ),
         ("http://169.254.169.254/latest", {"image_hosts": "http://169.254.169.254"}, NO_NETWORK),
@@ -101,7 +101,7 @@ def test_host_that_is_not_configured_is_refused_without_a_request(
         ({"url": "label.example.org:x"}, "--label-studio-url: Expected a host"),
         ({"url": "ftp://label.example.org"}, "--label-studio-url: Expected a host"),
         ({"image_hosts": "a.example.org, http://"}, "--label-studio-image-hosts: Expected a host"),
-        ({"image_networks": "10.0.0.1/8"}, "--label-studio-image-networks: 10.0.0.1/8 has host bits set"),
+        ({"networks": "10.0.0.1/8"}, "--label-studio-networks: 10.0.0.1/8 has host bits set"),
         ({"key": Path("none")}, "none cannot be read"),
     ],
 )
@@ -164,7 +164,7 @@ def test_redirect_reaches_listed_hosts_only_and_without_the_key(
     assert str(bucket.port) not in reason
     assert bucket.url in caplog.text
     assert bucket.requests == []
-    listed = reader(**options, image_hosts=bucket.url, image_networks="127.0.0.0/8")
+    listed = reader(**options, image_hosts=bucket.url, networks="127.0.0.0/8")
     assert read(listed, "/data/there") == IMAGE
     ((_, headers),) = bucket.requests
     assert "authorization" not in headers
@@ -210,7 +210,7 @@ def test_connection_goes_to_the_address_that_was_checked(
     secure = Site(context)
     try:
         host = f"images.test:{secure.port}"
-        image_reader = reader(image_hosts=host, image_networks="127.0.0.1/32")
+        image_reader = reader(image_hosts=host, networks="127.0.0.1/32")
         # A second look-up of the name would find no address.
         names.append("127.0.0.1")
         assert read(image_reader, f"https://{host}/image") == IMAGE
@@ -219,7 +219,7 @@ def test_connection_goes_to_the_address_that_was_checked(
         names.append("127.0.0.2")
         assert NO_NETWORK in refusal(image_reader, f"https://{host}/image")
         # The certificate is for the name, not for the address.
-        other = reader(image_hosts=f"127.0.0.1:{secure.port}", image_networks="127.0.0.1/32")
+        other = reader(image_hosts=f"127.0.0.1:{secure.port}", networks="127.0.0.1/32")
         assert "could not be read (ConnectError)" in refusal(other, f"https://127.0.0.1:{secure.port}/image")
     finally:
         secure.close()

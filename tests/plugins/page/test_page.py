@@ -138,7 +138,7 @@ def test_links_of_the_page_resolve_from_both_of_its_paths(client: TestClient[Lit
 def test_every_view_is_served(client: TestClient[Litestar]) -> None:
     modules = [f"{view.id}.js" for page in PAGES for view in page.views]
     modules += [file for page in PAGES for file in page.requests.values()]
-    assert len(modules) == 9 + 7
+    assert len(modules) == 10 + 7
     for module in modules:
         assert "export " in client.get(f"/page/{module}").text
 

@@ -12,9 +12,9 @@ from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from app.core.cli.client_options import CredentialsError, TlsOptions
 from app.core.proto import message_class
 from app.plugins.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError
-from app.plugins.conformance.client.options import CredentialsError, TlsOptions
 from app.plugins.conformance.client.probe import GrpcChannel, Probe
 
 SCHEMES = ("grpc://", "grpcs://")
