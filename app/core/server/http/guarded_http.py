@@ -195,7 +195,7 @@ class GuardedHttp(HttpToolsProtocol):
         for cycle in self._cycles:
             if not cycle.response_complete:
                 cycle.disconnected = True
-                # Nothing may be written after the last response, and nobody sends the body.
+                # Nothing may be written after the last response.
                 cycle.waiting_for_100_continue = False
                 cycle.message_event.set()
 
