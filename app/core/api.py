@@ -11,7 +11,7 @@ from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSin
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
-from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.runtimes.onnxruntime.graph import ImageGraph
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphView, Layout, Match

@@ -12,7 +12,7 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import CHARIOT_PREFIX
-from app.core.protocols.inference_call import InferenceHead
+from app.core.protocols.inference_call import RequestHead
 from app.core.protocols.protocol import (
     Endpoint,
     HttpRequest,
@@ -46,7 +46,7 @@ def chariot_endpoints(
         engine.ready_model(name, request.path_params.get("version"))
         return ModelReady(name)
 
-    def queue_model(head: InferenceHead) -> str:
+    def queue_model(head: RequestHead) -> str:
         return engine.registry.name_for_path(head.target)
 
     infer = partial(

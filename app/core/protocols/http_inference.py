@@ -6,7 +6,7 @@ import zlib
 from litestar import Response
 
 from app.core.engine.engine import Engine
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.core.protocols.protocol import HttpProtocol, HttpRequest
 from app.core.protocols.request_info import RETRY_AFTER
 from app.core.protocols.status import http_status
@@ -63,13 +63,13 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return content
 
 
-def error_answer(protocol: HttpProtocol, error: InferenceError) -> HttpAnswer:
+def error_response(protocol: HttpProtocol, error: InferenceError) -> HttpResponse:
     """Return the answer of a protocol for an error."""
     headers = () if error.retry_after is None else ((RETRY_AFTER, str(error.retry_after)),)
-    return HttpAnswer(content=protocol.error_body(error), status=http_status(error.kind), headers=headers)
+    return HttpResponse(content=protocol.error_body(error), status=http_status(error.kind), headers=headers)
 
 
-def to_response(answer: HttpAnswer) -> Response[bytes]:
+def to_response(answer: HttpResponse) -> Response[bytes]:
     """Return the response of the framework for an answer."""
     return Response(
         answer.content, status_code=answer.status, headers=dict(answer.headers), media_type=answer.media_type

@@ -17,7 +17,7 @@ PROMETHEUS = CONTENT_TYPE_LATEST.removesuffix("; charset=utf-8")
 """The media type of Prometheus' text format, without the charset, which Litestar adds to every text."""
 
 
-class InferenceHead(msgspec.Struct, frozen=True, kw_only=True):
+class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
     """What an inference reads from the request line and the headers.
 
     Attributes:
@@ -35,7 +35,7 @@ class InferenceHead(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
 
 
-class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a response, its media type, status and further headers."""
 
     content: bytes
@@ -60,7 +60,7 @@ class InferenceCall(Protocol):
         """
         ...
 
-    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the response, in a worker."""
         ...
 
@@ -83,9 +83,9 @@ class HandledCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     model_name: str
-    handle: Callable[..., Awaitable[HttpAnswer]]
+    handle: Callable[..., Awaitable[HttpResponse]]
     decode: Callable[[], InferenceRequest]
-    encode: Callable[..., HttpAnswer]
+    encode: Callable[..., HttpResponse]
     map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
 
 
@@ -115,7 +115,7 @@ class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     model_name: str
     decode: Callable[[], InferenceRequest]
-    encode: Callable[[InferenceResponse], HttpAnswer]
+    encode: Callable[[InferenceResponse], HttpResponse]
     map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
 
 

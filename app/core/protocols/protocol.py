@@ -11,7 +11,7 @@ from litestar import Request, Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.inference_call import HttpAnswer, InferenceHead, StartedCall
+from app.core.protocols.inference_call import HttpResponse, RequestHead, StartedCall
 from tasks.inference.error import ErrorKind, InferenceError
 
 Permission = Literal["open", "infer", "read", "label", "admin"]
@@ -39,7 +39,7 @@ class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, object] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
-StartCall = Callable[[InferenceHead, bytes, RequestContext], StartedCall | Coroutine[Any, Any, StartedCall]]
+StartCall = Callable[[RequestHead, bytes, RequestContext], StartedCall | Coroutine[Any, Any, StartedCall]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, eq=False):
@@ -90,7 +90,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     handle: Callable[[HttpRequest], object] | None = None
     start: StartCall | None = None
     accepts_target: Callable[[str], bool] | None = None
-    queue_model: Callable[[InferenceHead], str] | None = None
+    queue_model: Callable[[RequestHead], str] | None = None
 
 
 infer_endpoint = partial(
@@ -146,7 +146,7 @@ class HttpListener(HttpProtocol, Protocol):
 
     title: str
 
-    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
+    def error_response(self, error: InferenceError, /) -> HttpResponse:
         """Return the answer for an error of an inference."""
         ...
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.core.protocols.kserve_v1.wire import WireRequest
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import read_json
@@ -100,10 +100,10 @@ def read_event(event: WireEvent) -> tuple[bytes | msgspec.Raw, str, str]:
     return content, media_type, "data_base64"
 
 
-def encode_event(mode: EventMode, model_name: str, content: bytes) -> HttpAnswer:
+def encode_event(mode: EventMode, model_name: str, content: bytes) -> HttpResponse:
     """Return the response with the JSON `content` to a request in `mode`."""
     if mode is EventMode.NONE:
-        return HttpAnswer(content=content)
+        return HttpResponse(content=content)
     attributes = {
         "specversion": _VERSION,
         "id": str(uuid.uuid4()),
@@ -114,9 +114,9 @@ def encode_event(mode: EventMode, model_name: str, content: bytes) -> HttpAnswer
     }
     if mode is EventMode.BINARY:
         headers = [(_HEADER_PREFIX + name, value) for name, value in attributes.items()]
-        return HttpAnswer(content=content, headers=headers)
+        return HttpResponse(content=content, headers=headers)
     event = msgspec.json.encode({**attributes, "data": msgspec.Raw(content)})
-    return HttpAnswer(content=event, media_type=EVENT_MEDIA_TYPE)
+    return HttpResponse(content=event, media_type=EVENT_MEDIA_TYPE)
 
 
 def _check_version(version: str, path: str) -> None:
@@ -145,7 +145,7 @@ class _CloudEvents:
         is_structured = mode == EventMode.STRUCTURED or (mode == EventMode.NONE and looks_like_event(wire))
         return read_event(wire) if is_structured else None
 
-    def seal(self, mode: str, opened: bool, model_name: str, content: bytes) -> HttpAnswer:
+    def seal(self, mode: str, opened: bool, model_name: str, content: bytes) -> HttpResponse:
         return encode_event(EventMode.STRUCTURED if opened else EventMode(mode), model_name, content)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.inference_call import HandledCall, HttpAnswer, InferenceHead
+from app.core.protocols.inference_call import HandledCall, HttpResponse, RequestHead
 from app.core.protocols.kserve_v1.codec import RequestCodec
 from app.core.protocols.kserve_v1.routes import create_codec, v1_inference
 from app.core.protocols.kserve_v1.wire import WireAnswer
@@ -57,7 +57,7 @@ class ExplanationCodec(msgspec.Struct, kw_only=True, eq=False):
         self.saliency_format = read_saliency_format(self.inner.parameters)
         return request
 
-    def encode(self, response: InferenceResponse, explanations: Explanations) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, explanations: Explanations) -> HttpResponse:
         """Encode the response, as an event if the request was one.
 
         Raises:
@@ -100,7 +100,7 @@ def endpoints(engine: Engine) -> Sequence[Endpoint]:
     ]
 
 
-def _start(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> HandledCall:
+def _start(engine: Engine, head: RequestHead, body: bytes, context: RequestContext) -> HandledCall:
     inner = create_codec(engine, head, body, context)
     codec = ExplanationCodec(inner=inner)
     return HandledCall(

@@ -12,7 +12,7 @@ from litestar import Response
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import read_body
-from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, Stream, media_type_of
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead, Stream, media_type_of
 from app.core.protocols.protocol import (
     Endpoint,
     HttpProtocol,
@@ -70,7 +70,7 @@ class Grps(HttpProtocol):
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def start(
-            head: InferenceHead, body: bytes, context: RequestContext
+            head: RequestHead, body: bytes, context: RequestContext
         ) -> CodecCall | Stream | Coroutine[Any, Any, CodecCall | Stream]:
             query = _read_query(head.query)
             context.model_name = query.model
@@ -81,7 +81,7 @@ class Grps(HttpProtocol):
             return _start(_codec(engine, head, body, query), query)
 
         async def start_later(
-            head: InferenceHead, body: bytes, query: _Query, context: RequestContext
+            head: RequestHead, body: bytes, query: _Query, context: RequestContext
         ) -> CodecCall | Stream:
             if await asyncio.to_thread(asks_to_stream, body):
                 return _start_stream(engine, head, body, query, context)
@@ -129,7 +129,7 @@ async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -
     return json_response(await call.respond(engine, lambda: read_json_message(body, engine.limits)[0], encode_json))
 
 
-def _codec(engine: Engine, head: InferenceHead, body: bytes, query: _Query) -> PredictCodec:
+def _codec(engine: Engine, head: RequestHead, body: bytes, query: _Query) -> PredictCodec:
     """Return the codec of a request.
 
     Raises:
@@ -145,16 +145,16 @@ def _codec(engine: Engine, head: InferenceHead, body: bytes, query: _Query) -> P
 def _start(codec: PredictCodec, query: _Query) -> CodecCall:
     """Return an inference. Bytes without a type are the answer of a model that returns bytes."""
 
-    def encode(response: InferenceResponse) -> HttpAnswer:
+    def encode(response: InferenceResponse) -> HttpResponse:
         message = codec.encode(response)
         if message.WhichOneof("data_oneof") == "bin_data" and not query.as_ndarray:
-            return HttpAnswer(content=message.bin_data, media_type=_BINARY)
-        return HttpAnswer(content=encode_json(message, as_ndarray=query.as_ndarray))
+            return HttpResponse(content=message.bin_data, media_type=_BINARY)
+        return HttpResponse(content=encode_json(message, as_ndarray=query.as_ndarray))
 
     return CodecCall(model_name=query.model, decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
 
 
-def _start_stream(engine: Engine, head: InferenceHead, body: bytes, query: _Query, context: RequestContext) -> Stream:
+def _start_stream(engine: Engine, head: RequestHead, body: bytes, query: _Query, context: RequestContext) -> Stream:
     if query.as_ndarray:
         raise invalid("Expected streaming or return-ndarray, got both", "query")
     codec = _codec(engine, head, body, query)
@@ -179,7 +179,7 @@ def _read_query(encoded: str) -> _Query:
     )
 
 
-def _may_stream(head: InferenceHead, body: bytes) -> bool:
+def _may_stream(head: RequestHead, body: bytes) -> bool:
     """Return whether the body may ask to stream the response, by a quick search if it is not too long for that."""
     is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
     return is_json and (len(body) > _MAX_SEARCHED_BYTES or _STREAMING.encode() in body)

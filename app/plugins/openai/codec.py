@@ -11,7 +11,7 @@ from app.core.engine.models.registry import Registration
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import event, read_json
 from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
@@ -98,12 +98,12 @@ class _Codec(Generic[WireT]):
             path = self.content_name
         return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
 
-    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Return the complete answer."""
         (answer,) = cast("TextPrediction", response.predictions[0]).chunks()
         choice = {"index": 0, **self._content(answer.text), "logprobs": None, "finish_reason": answer.finish}
         content = self._encode(self.answer_object, response.model_name, [choice], usage=_usage(answer.usage))
-        return HttpAnswer(content=content)
+        return HttpResponse(content=content)
 
     def encode_chunk(self, chunk: Chunk) -> bytes:
         """Return the events of a chunk, empty if it adds nothing to the answer. The last chunk sets `last_events`."""

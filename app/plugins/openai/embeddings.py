@@ -9,7 +9,7 @@ import pybase64
 from numpy.typing import NDArray
 
 from app.core.engine.engine import Engine
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import read_json
 from app.plugins.openai.codec import check_data_uri, find_model
@@ -63,7 +63,7 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
         )
         return InferenceRequest(id=self.request_id, model_name=registration.source.name, inputs=(tensor,))
 
-    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the vectors, in a worker.
 
         Raises:
@@ -74,7 +74,7 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
         self._check_width(vectors.shape[1])
         data = [WireEmbedding(index=index, embedding=self._encoded(vector)) for index, vector in enumerate(vectors)]
         usage = _usage(tensors.get(_TOKENS))
-        return HttpAnswer(
+        return HttpResponse(
             content=msgspec.json.encode(WireEmbeddings(data=data, model=response.model_name, usage=usage))
         )
 

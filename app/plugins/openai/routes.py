@@ -11,7 +11,7 @@ import msgspec
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Protocols
-from app.core.protocols.inference_call import EVENT_STREAM, InferenceHead, Stream
+from app.core.protocols.inference_call import EVENT_STREAM, RequestHead, Stream
 from app.core.protocols.kserve_v1.wire import WireModel
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.protocols.status import http_status
@@ -67,7 +67,7 @@ class OpenAI(HttpProtocol):
             return WireModel(id=registration.source.name)
 
         def start(
-            codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext
+            codec_type: type[Codec], _: RequestHead, body: bytes, context: RequestContext
         ) -> Codec | Stream | Coroutine[Any, Any, Codec | Stream]:
             if len(body) > _MAX_INLINE_BYTES:
                 return start_later(codec_type, body, context)
@@ -89,7 +89,7 @@ class OpenAI(HttpProtocol):
                 map_error_path=codec.map_error_path,
             )
 
-        def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
+        def embed(_: RequestHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
             return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
 
         infer = partial(infer_endpoint, refusal=WireRefusal)

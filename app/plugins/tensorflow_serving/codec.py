@@ -7,7 +7,7 @@ import msgspec
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.input_names import PROMPTS
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors, read_examples
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
@@ -170,7 +170,7 @@ class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
             tensors, self.example_count = example_tensors(examples, signature), len(examples)
         return self.request(registration, model_inputs(tensors, self.tensor_format, signature))
 
-    def encode(self, response: InferenceResponse) -> HttpAnswer:
+    def encode(self, response: InferenceResponse) -> HttpResponse:
         """Encode the response.
 
         Raises:
@@ -180,4 +180,4 @@ class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
             content = json_document("results", example_results(response, self.example_count, self.signature))
         else:
             content = encode(response, self.tensor_format)
-        return HttpAnswer(content=content, headers=self.headers)
+        return HttpResponse(content=content, headers=self.headers)

@@ -10,8 +10,8 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.http_inference import error_answer, to_response
-from app.core.protocols.inference_call import PROMETHEUS, HttpAnswer, InferenceHead
+from app.core.protocols.http_inference import error_response, to_response
+from app.core.protocols.inference_call import PROMETHEUS, HttpResponse, RequestHead
 from app.core.protocols.protocol import (
     INFER_FAILURES,
     Endpoint,
@@ -144,8 +144,8 @@ class TensorFlowServing(HttpListener):
     def error_body(self, error: InferenceError, /) -> bytes:
         return json_document("error", str(error))
 
-    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
-        answer = error_answer(self, error)
+    def error_response(self, error: InferenceError, /) -> HttpResponse:
+        answer = error_response(self, error)
         status = _NOT_IMPLEMENTED if error.kind is ErrorKind.UNSUPPORTED else answer.status
         return msgspec.structs.replace(answer, status=status, headers=(*answer.headers, *self._headers))
 
@@ -183,14 +183,14 @@ class TensorFlowServing(HttpListener):
         try:
             target = parse_target(request.method, path)
             model = target.model
-            answer = HttpAnswer(content=self._description(engine, target), headers=self._headers)
+            answer = HttpResponse(content=self._description(engine, target), headers=self._headers)
         except InferenceError as error:
-            failure, answer = error, self.error_answer(error)
+            failure, answer = error, self.error_response(error)
         metrics.record_other(model, failure, time.perf_counter_ns() - started)
         return to_response(answer)
 
     def _start(
-        self, engine: Engine, verb: Verb, head: InferenceHead, body: bytes, context: RequestContext
+        self, engine: Engine, verb: Verb, head: RequestHead, body: bytes, context: RequestContext
     ) -> TensorFlowRequestCodec:
         context.operation = verb
         return TensorFlowRequestCodec(

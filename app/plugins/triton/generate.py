@@ -13,7 +13,7 @@ import msgspec
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
-from app.core.protocols.inference_call import EVENT_STREAM, HttpAnswer, InferenceHead, Stream
+from app.core.protocols.inference_call import EVENT_STREAM, HttpResponse, RequestHead, Stream
 from app.core.protocols.kserve_v2.binary import read_timeout
 from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH
 from app.core.protocols.protocol import Endpoint, error_object, infer_endpoint
@@ -68,10 +68,10 @@ class WireGenerateResponse(msgspec.Struct, frozen=True, kw_only=True):
 def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Return the endpoints `generate` (one object) and `generate_stream` (events; the last may be an error)."""
 
-    def generate(head: InferenceHead, body: bytes, _: RequestContext) -> _GenerateCall:
+    def generate(head: RequestHead, body: bytes, _: RequestContext) -> _GenerateCall:
         return _GenerateCall(engine, head.target, head.version, body)
 
-    def generate_stream(head: InferenceHead, body: bytes, context: RequestContext) -> Stream:
+    def generate_stream(head: RequestHead, body: bytes, context: RequestContext) -> Stream:
         call = generate(head, body, context)
         return Stream(
             outputs=engine.stream_outputs(context, call.model_name, call.decode, None, call.encode_chunk),
@@ -144,11 +144,11 @@ class _GenerateCall(msgspec.Struct, eq=False):
             timeout=timeout,
         )
 
-    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the complete answer, in a worker."""
         (output,) = response.outputs
         (answer,) = cast("TextPrediction", output.predictions[0]).chunks()
-        return HttpAnswer(content=_encode(response, answer.text, output.parameters))
+        return HttpResponse(content=_encode(response, answer.text, output.parameters))
 
     def encode_chunk(self, chunk: Chunk) -> bytes:
         """Return the event for a chunk; empty for one without text, unless the answer has none."""

@@ -11,7 +11,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.plugins.cloud_events.events import EventMode, encode_event
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import app_with_models
@@ -213,4 +213,4 @@ def test_event_source_is_an_ascii_uri_reference(name: str) -> None:
 
 
 def test_plain_request_is_answered_without_an_event() -> None:
-    assert encode_event(EventMode.NONE, "m", b"{}") == HttpAnswer(content=b"{}")
+    assert encode_event(EventMode.NONE, "m", b"{}") == HttpResponse(content=b"{}")

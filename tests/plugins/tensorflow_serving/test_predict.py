@@ -227,7 +227,7 @@ def test_error_kind_has_a_code_and_the_matching_status(kind: ErrorKind) -> None:
     statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
     statuses |= {"NOT_FOUND": 404, "UNAUTHENTICATED": 401, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500, "CANCELLED": 499}
     statuses |= {"PERMISSION_DENIED": 403}
-    status = TensorFlowServing().error_answer(InferenceError(kind, "message")).status
+    status = TensorFlowServing().error_response(InferenceError(kind, "message")).status
     assert status == (413 if kind is ErrorKind.TOO_LARGE else statuses[grpc_status(kind).name])
     assert status in (http_status(kind), 501)
 

@@ -17,7 +17,7 @@ from app.core.protocols.chariot_v2.codec import (
     encode,
     map_error_path,
 )
-from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead, media_type_of
 from app.core.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceResponse
@@ -29,7 +29,7 @@ class ChariotV2(HttpProtocol):
     name = "chariot-v2"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
+        def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
             name = engine.registry.name_for_path(head.target)
             media_type = media_type_of(head.headers.get("content-type", ""))
             return CodecCall(
@@ -56,6 +56,6 @@ class ChariotV2(HttpProtocol):
         return msgspec.json.encode({"error": str(error), "detail": str(error)})
 
 
-def _answer(response: InferenceResponse) -> HttpAnswer:
+def _answer(response: InferenceResponse) -> HttpResponse:
     content, media_type = encode(response)
-    return HttpAnswer(content=content, media_type=media_type)
+    return HttpResponse(content=content, media_type=media_type)

@@ -7,7 +7,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.chariot_paths import chariot_endpoints
 from app.core.protocols.chariot_v2_kserve.codec import WireRequest, WireResponse, decode, encode
-from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
 from app.core.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.response import InferenceResponse
 
@@ -18,7 +18,7 @@ class ChariotV2KServe(HttpProtocol):
     name = "chariot-v2-kserve"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
+        def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
             name = engine.registry.name_for_path(head.target)
             return CodecCall(
                 model_name=name,
@@ -36,5 +36,5 @@ class ChariotV2KServe(HttpProtocol):
         return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse)
 
 
-def _answer(response: InferenceResponse) -> HttpAnswer:
-    return HttpAnswer(content=encode(response))
+def _answer(response: InferenceResponse) -> HttpResponse:
+    return HttpResponse(content=encode(response))

@@ -9,7 +9,7 @@ import msgspec
 
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
-from app.core.protocols.inference_call import HttpAnswer, media_type_of
+from app.core.protocols.inference_call import HttpResponse, media_type_of
 from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
 from app.core.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.core.protocols.kserve_v1.wire import WireAnswer, WireRequest
@@ -54,7 +54,7 @@ class Envelope(Protocol):
 
     def mode(self, media_type: str, headers: Mapping[str, str], /) -> str: ...
     def open(self, wire: Any, mode: str, /) -> tuple[bytes | msgspec.Raw, str, str] | None: ...
-    def seal(self, mode: str, opened: bool, model_name: str, content: bytes, /) -> HttpAnswer: ...
+    def seal(self, mode: str, opened: bool, model_name: str, content: bytes, /) -> HttpResponse: ...
 
 
 @cache
@@ -111,7 +111,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         self.instances_path, self.locations, self.parameters = root, locations, parameters
         return self._request([location.tensor for location in locations])
 
-    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+    def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the response, in an envelope if the request had one.
 
         Raises:
@@ -120,11 +120,11 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         wire = WireAnswer(predictions=self.predictions(response), parameters=self.response_parameters(response))
         return self.encode_wire(wire)
 
-    def encode_wire(self, wire: WireAnswer) -> HttpAnswer:
+    def encode_wire(self, wire: WireAnswer) -> HttpResponse:
         """Encode an answer, in an envelope if the request had one."""
         content = _encoder.encode(wire)
         if (envelope := find_envelope()) is None:
-            return HttpAnswer(content=content)
+            return HttpResponse(content=content)
         return envelope.seal(self.mode, bool(self.path_prefix), self.model_name, content)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:

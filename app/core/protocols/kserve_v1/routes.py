@@ -7,7 +7,7 @@ from typing import Any
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.plugins import registry
-from app.core.protocols.inference_call import InferenceHead, media_type_of
+from app.core.protocols.inference_call import RequestHead, media_type_of
 from app.core.protocols.kserve_v1.codec import RequestCodec, find_envelope
 from app.core.protocols.kserve_v1.wire import WireAnswer, WireModels, WireRequest
 from app.core.protocols.protocol import (
@@ -61,7 +61,7 @@ class KServeV1(HttpProtocol):
         ]
 
 
-def create_codec(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
+def create_codec(engine: Engine, head: RequestHead, body: bytes, context: RequestContext) -> RequestCodec:
     """Return the codec of a request.
 
     Raises:

@@ -10,7 +10,7 @@ from app import __version__
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
 from app.core.protocols.kserve_v2.codec import decode, encode
 from app.core.protocols.kserve_v2.rendering import OutputSelection, declared_outputs
 from app.core.protocols.kserve_v2.wire import WireMetadata, WireRequest, WireResponse, WireServerMetadata
@@ -98,7 +98,7 @@ class KServeV2(HttpProtocol):
         return endpoints
 
 
-def _start(engine: Engine, head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
+def _start(engine: Engine, head: RequestHead, body: bytes, _: RequestContext) -> CodecCall:
     registration = engine.registry.find(engine.registry.name_for_path(head.target), head.version)
     name, servable = registration.source.name, registration.ready_servable()
     selection = OutputSelection()
@@ -115,11 +115,11 @@ def _start(engine: Engine, head: InferenceHead, body: bytes, _: RequestContext) 
         )
         return request
 
-    def encode_response(response: InferenceResponse) -> HttpAnswer:
+    def encode_response(response: InferenceResponse) -> HttpResponse:
         content, json_length = encode(response, servable, selection)
         if json_length is None:
-            return HttpAnswer(content=content)
-        return HttpAnswer(content=content, media_type=_BINARY, headers=((_HEADER_LENGTH, str(json_length)),))
+            return HttpResponse(content=content)
+        return HttpResponse(content=content, media_type=_BINARY, headers=((_HEADER_LENGTH, str(json_length)),))
 
     return CodecCall(model_name=name, decode=decode_body, encode=encode_response)
 

@@ -13,7 +13,7 @@ from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
 from app.core.engine.engine import Engine
-from app.core.protocols.http_inference import error_answer, to_response
+from app.core.protocols.http_inference import error_response, to_response
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
 from app.core.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
@@ -83,7 +83,7 @@ def _create_handler(
             message = f"Expected the name of a model and {expected_verbs} behind it"
         else:
             message = f"No protocol here serves a model called {quote_value(target)} on this path"
-        return to_response(error_answer(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message)))
+        return to_response(error_response(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message)))
 
     opt = {**requires(BY_ENDPOINT), VERBS: tuple(filter(None, verbs))}
     return route(path, http_method=method, status_code=200, opt=opt)(dispatch)
@@ -114,4 +114,4 @@ async def _handle(
             content = json_response(msgspec.json.encode(content))
         return cast("Response[bytes]", content)
     except InferenceError as error:
-        return to_response(error_answer(protocol, error))
+        return to_response(error_response(protocol, error))

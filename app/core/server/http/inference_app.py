@@ -17,7 +17,7 @@ from litestar.types import ASGIApp, HTTPScope, Receive, Send
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import decompress_body
-from app.core.protocols.inference_call import HandledCall, HttpAnswer, InferenceCall, InferenceHead, Stream
+from app.core.protocols.inference_call import HandledCall, HttpResponse, InferenceCall, RequestHead, Stream
 from app.core.protocols.protocol import HttpProtocol, report_refusals
 from app.core.protocols.request_info import (
     BASE_ID_HEADER,
@@ -104,7 +104,7 @@ class InferenceApp:
             headers[name.decode("latin-1")] = value.decode("latin-1")
         context = new_context(headers, route.protocol.name, address_of(scope))
         reply = _Reply(context, scope, send, cors_headers(self._cors, headers))
-        head = InferenceHead(
+        head = RequestHead(
             target=parameters.get("target", ""),
             version=parameters.get("version"),
             label=parameters.get("label"),
@@ -114,7 +114,7 @@ class InferenceApp:
         if route.endpoint.queue_model is not None and not self._engine.has_idle_worker():
             overload = self._overload(route, head, context)
             if overload is not None:
-                await self._shed(route.error_answer(overload), headers, body, reply)
+                await self._shed(route.error_response(overload), headers, body, reply)
                 return
         call: InferenceCall | HandledCall | Stream | None = None
         try:
@@ -128,20 +128,22 @@ class InferenceApp:
             answer = await self._run(call, context, headers.get("accept-encoding", ""))
         except BodyError as error:
             content = route.protocol.routing_error(error.status_code, error.detail)
-            answer = HttpAnswer(content=content, status=error.status_code, headers=tuple((error.headers or {}).items()))
+            answer = HttpResponse(
+                content=content, status=error.status_code, headers=tuple((error.headers or {}).items())
+            )
             await self._send_and_close(answer, headers, body, reply)
             return
         except InferenceError as error:
-            answer = route.error_answer(error if call is None else call.map_error_path(error))
+            answer = route.error_response(error if call is None else call.map_error_path(error))
         except (asyncio.CancelledError, DisconnectedError):
             raise
         except BaseException:  # `SystemExit` from a codec must not stop the server
             _logger.exception("request failed", extra={"request_id": context.request_id})
-            answer = route.error_answer(InferenceError(ErrorKind.INTERNAL, _FAILED))
+            answer = route.error_response(InferenceError(ErrorKind.INTERNAL, _FAILED))
         await reply.send(answer)
 
     async def _start(
-        self, route: Route, head: InferenceHead, body: Body, context: RequestContext
+        self, route: Route, head: RequestHead, body: Body, context: RequestContext
     ) -> InferenceCall | HandledCall | Stream:
         """Read the body, and create the call.
 
@@ -166,9 +168,9 @@ class InferenceApp:
             call: Any = route.start(head, content, context)
             return await call if iscoroutine(call) else call
 
-    async def _run(self, call: InferenceCall | HandledCall, context: RequestContext, encodings: str) -> HttpAnswer:
+    async def _run(self, call: InferenceCall | HandledCall, context: RequestContext, encodings: str) -> HttpResponse:
         """Return the answer of a call, which a worker also compresses."""
-        encode: Callable[..., HttpAnswer] = call.encode
+        encode: Callable[..., HttpResponse] = call.encode
         if "gzip" in encodings and GZIP_REFUSED.search(encodings) is None:
             encode = partial(_compressed, encode)
         handle = partial(call.handle, self._engine) if isinstance(call, HandledCall) else self._engine.handle
@@ -178,7 +180,7 @@ class InferenceApp:
         """Send the parts of an answer. An error before the first one is raised, a later one is the last part."""
         async with aclosing(stream.outputs) as outputs:
             part = await anext(outputs)
-            head = HttpAnswer(content=b"", media_type=_with_charset(stream.media_type), headers=_UNBUFFERED)
+            head = HttpResponse(content=b"", media_type=_with_charset(stream.media_type), headers=_UNBUFFERED)
             await reply.start(head, streamed=True)
             # A client that does not read must not keep a worker.
             with suppress(TimeoutError):
@@ -197,9 +199,7 @@ class InferenceApp:
             async with asyncio.timeout(self._write_timeout):
                 await reply.body(part)
 
-    # Rejections.
-
-    def _overload(self, route: Route, head: InferenceHead, context: RequestContext) -> InferenceError | None:
+    def _overload(self, route: Route, head: RequestHead, context: RequestContext) -> InferenceError | None:
         """Return the error of a request that is rejected by its headers, and count it; None if it is not rejected."""
         engine, model_name = self._engine, None
         with suppress(InferenceError):
@@ -220,7 +220,7 @@ class InferenceApp:
         context = RequestContext(protocol=protocol, request_id=request_id, model_name=model_name, count=count)
         self._engine.report_refused_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
 
-    async def _shed(self, answer: HttpAnswer, headers: Mapping[str, str], body: Body, reply: "_Reply") -> None:
+    async def _shed(self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: "_Reply") -> None:
         """Reject a request at once, and read nothing more of its connection for a while."""
         length = _length_of(headers)
         if length is None or length > _MAX_DROPPED_BYTES or "expect" in headers:
@@ -234,7 +234,7 @@ class InferenceApp:
         await reply.end()
 
     async def _send_and_close(
-        self, answer: HttpAnswer, headers: Mapping[str, str], body: Body, reply: "_Reply"
+        self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: "_Reply"
     ) -> None:
         """Send an answer without waiting for the body, drop some of that, and close the connection."""
         await reply.start(answer, close=True)
@@ -261,12 +261,12 @@ class _Reply:
             name == b"connection" and b"close" in value.lower() for name, value in self._scope["headers"]
         )
 
-    async def send(self, answer: HttpAnswer) -> None:
+    async def send(self, answer: HttpResponse) -> None:
         """Send a complete answer."""
         await self.start(answer)
         await self._send({"type": "http.response.body", "body": answer.content, "more_body": False})
 
-    async def start(self, answer: HttpAnswer, *, close: bool = False, streamed: bool = False) -> None:
+    async def start(self, answer: HttpResponse, *, close: bool = False, streamed: bool = False) -> None:
         """Send status and headers. The length of a streamed answer is not known yet."""
         context = self._context
         headers = [
@@ -305,7 +305,7 @@ def _with_charset(media_type: str) -> str:
     return f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type
 
 
-def _compressed(encode: Callable[..., HttpAnswer], *arguments: Any) -> HttpAnswer:
+def _compressed(encode: Callable[..., HttpResponse], *arguments: Any) -> HttpResponse:
     answer = encode(*arguments)
     if len(answer.content) < MIN_COMPRESSED_BYTES:
         return answer

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import msgspec
 
 from app.core.engine.engine import Engine
-from app.core.protocols.http_inference import error_answer
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.http_inference import error_response
+from app.core.protocols.inference_call import HttpResponse
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, StartCall
 from tasks.inference.error import InferenceError
 
@@ -25,7 +25,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     protocol: HttpProtocol
     endpoint: Endpoint
     start: StartCall
-    error_answer: Callable[[InferenceError], HttpAnswer]
+    error_response: Callable[[InferenceError], HttpResponse]
 
 
 class RouteTable:
@@ -92,10 +92,10 @@ class RouteTable:
 
 
 def _route(protocol: HttpProtocol, endpoint: Endpoint, start: StartCall) -> Route:
-    def answer(error: InferenceError) -> HttpAnswer:
+    def answer(error: InferenceError) -> HttpResponse:
         status = endpoint.statuses.get(error.kind)
         found = default(error)
         return found if status is None else msgspec.structs.replace(found, status=status)
 
-    default = protocol.error_answer if isinstance(protocol, HttpListener) else partial(error_answer, protocol)
-    return Route(protocol=protocol, endpoint=endpoint, start=start, error_answer=answer)
+    default = protocol.error_response if isinstance(protocol, HttpListener) else partial(error_response, protocol)
+    return Route(protocol=protocol, endpoint=endpoint, start=start, error_response=answer)

@@ -10,7 +10,7 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols.inference_call import HttpAnswer
+from app.core.protocols.inference_call import HttpResponse
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission, json_response
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.server.http.dispatch import RouteConflictError, create_handlers
@@ -46,8 +46,8 @@ class VerbProtocol(HttpListener):
     def error_body(self, error: InferenceError, /) -> bytes:
         return str(error).encode()
 
-    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
-        return HttpAnswer(content=self.error_body(error))
+    def error_response(self, error: InferenceError, /) -> HttpResponse:
+        return HttpResponse(content=self.error_body(error))
 
     def permission(self, request: HttpRequest, /) -> Permission:
         return "infer"

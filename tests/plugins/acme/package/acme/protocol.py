@@ -8,14 +8,14 @@ from charioteer.plugins import (
     CodecCall,
     Endpoint,
     Engine,
-    HttpAnswer,
     HttpProtocol,
     HttpRequest,
-    InferenceHead,
+    HttpResponse,
     InferenceRequest,
     InferenceResponse,
     Protocols,
     RequestContext,
+    RequestHead,
     ServerSettings,
     infer_endpoint,
     read_endpoint,
@@ -32,7 +32,7 @@ class AcmeProtocol(HttpProtocol):
         return [infer_endpoint("/acme/models/{target:str}", "Name the classes", start=start, media_types=("image/*",))]
 
 
-def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
+def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
     """Return how a request is decoded and its response encoded, which workers do."""
 
     def decode() -> InferenceRequest:
@@ -42,11 +42,11 @@ def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCal
     return CodecCall(model_name=head.target, decode=decode, encode=encode)
 
 
-def encode(response: InferenceResponse) -> HttpAnswer:
+def encode(response: InferenceResponse) -> HttpResponse:
     """Write the class of each record."""
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
     labels = [getattr(record, "label", "") for prediction in predictions for record in prediction.records()]
-    return HttpAnswer(content="\n".join(labels).encode(), media_type="text/plain")
+    return HttpResponse(content="\n".join(labels).encode(), media_type="text/plain")
 
 
 def protocols(settings: ServerSettings) -> Protocols:
