@@ -58,7 +58,7 @@ class ShadowQueue:
         run: runs a job.
         may_run: returns whether a job may start now.
         on_idle: called about every second while no job waits.
-        on_close: called at the end, in the thread of the others if it has started.
+        on_close: called at the end, if there was a job.
     """
 
     def __init__(
@@ -91,11 +91,9 @@ class ShadowQueue:
         """Drop the jobs that wait, and wait up to `timeout` seconds for the one that runs."""
         with self._lock:
             self._closed.set()
-        if self._thread is None:
-            self._on_close()
-            return
-        self._jobs.put(None)
-        self._thread.join(timeout)
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(timeout)
 
     def _work(self) -> None:
         with suppress(OSError):
