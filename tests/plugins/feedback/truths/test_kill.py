@@ -11,7 +11,7 @@ from tests.support.servers.server_process import ROOT
 
 @pytest.mark.slow
 def test_acknowledged_truths_survive_kills(url: str) -> None:
-    kills = 4 if url.startswith("postgresql") else 8
+    kills = 10 if url.startswith("postgresql") else 20
     command = [sys.executable, "-m", "tests.plugins.feedback.truths.killed", url, str(kills)]
     completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert completed.returncode == 0, completed.stderr
