@@ -1,16 +1,12 @@
 """Read one label a line, as JSON."""
 
 from collections.abc import Mapping
-from typing import TypeVar
 
-import msgspec
-
+from app.core.wire.json_body import read_json
 from app.plugins.feedback.truths.matching import Label
 from app.plugins.feedback.truths.right_answer import RightAnswer, records_by_kind
 from tasks.inference.error import invalid
 from tasks.inference.limits import too_large
-
-T = TypeVar("T")
 
 MAX_BYTES = 1_000_000
 """Maximum size of one truth."""
@@ -32,9 +28,6 @@ class LabelLine(RightAnswer, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     metadata: Mapping[str, str] = {}
 
 
-_LINES = msgspec.json.Decoder(LabelLine)
-
-
 def read_line(line: bytes) -> Label:
     """Return the label in one line.
 
@@ -43,7 +36,7 @@ def read_line(line: bytes) -> Label:
     """
     if len(line) > MAX_BYTES:
         raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
-    answer = decode(_LINES, line)
+    answer = read_json(line, LabelLine, subject="line")
     name = answer.metadata.get("file_name")
     if not (answer.id or answer.request_id or answer.digest or name):
         raise invalid('Expected id, request_id, digest or metadata {"file_name": ...}')
@@ -55,15 +48,3 @@ def read_line(line: bytes) -> Label:
         answer=answer,
         records=records_by_kind(answer),
     )
-
-
-def decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
-    """Decode JSON.
-
-    Raises:
-        InferenceError: INVALID_REQUEST, naming the field.
-    """
-    try:
-        return decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise invalid(str(error)) from None

@@ -13,7 +13,8 @@ from app.core.engine.scheduling.thread_pool import lower_priority
 from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, json_response
 from app.core.protocols.request_info import CLIENT
 from app.core.server.auth.http_access import requires
-from app.plugins.feedback.truths.label_lines import MAX_BYTES, LabelLine, decode, read_line
+from app.core.wire.json_body import read_json
+from app.plugins.feedback.truths.label_lines import MAX_BYTES, LabelLine, read_line
 from app.plugins.feedback.truths.matching import Label
 from app.plugins.feedback.truths.right_answer import RightAnswer
 from app.plugins.feedback.truths.truth_store import Outcome, TruthStore
@@ -37,9 +38,6 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     results: Sequence[Outcome]
 
 
-_ANSWERS = msgspec.json.Decoder(RightAnswer)
-
-
 class Truths:
     """Provide the routes of truths, and run all work on the store in one thread."""
 
@@ -60,7 +58,7 @@ class Truths:
         @put(_ONE, status_code=200, opt=requires("label"))
         async def store_one(request: HttpRequest) -> Response[bytes]:
             name, author, body = request.path_params["id"], CLIENT.get(), await _body(request, MAX_BYTES)
-            return _answer(await self.run(lambda store: store.put(name, decode(_ANSWERS, body), author)))
+            return _answer(await self.run(lambda store: store.put(name, read_json(body, RightAnswer), author)))
 
         @delete(_ONE, status_code=200, opt=requires("label"))
         async def withdraw(request: HttpRequest) -> Response[bytes]:
