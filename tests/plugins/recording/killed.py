@@ -7,10 +7,10 @@ recording was acknowledged, one on each line.
 import importlib
 import os
 import random
-import signal
 import sys
 import threading
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from app.plugins.recording.service import open_recorder
 from app.plugins.recording.settings import RecordingSettings
 from tests.support.data.inference_events import detection_event
+from tests.support.killing import run_until_killed
 
 _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 
@@ -30,28 +31,7 @@ def main() -> None:
         importlib.import_module(f"app.plugins.recording.{module}")
     rng = random.Random(seed)
     for _ in range(int(kills)):
-        sys.stdout.write(_record_until_killed(store, Path(images), rng.randint(0, 20)))
-
-
-def _record_until_killed(store: str, images: Path, min_acknowledged: int) -> str:
-    """Start a recorder, kill it after `min_acknowledged` events, and return the ids that it acknowledged."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        _record(store, images, write_end)
-    os.close(write_end)
-    acknowledged = b""
-    while acknowledged.count(b"\n") < min_acknowledged:
-        data = os.read(read_end, 4096)
-        assert data, "the recorder ended by itself"
-        acknowledged += data
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    while data := os.read(read_end, 65536):
-        acknowledged += data
-    os.close(read_end)
-    return acknowledged.decode()
+        sys.stdout.write(run_until_killed(partial(_record, store, Path(images)), rng.randint(0, 20)))
 
 
 def _record(store: str, images: Path, acknowledgements: int) -> NoReturn:

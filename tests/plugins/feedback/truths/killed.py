@@ -6,8 +6,8 @@ acknowledged, one on each line.
 
 import os
 import random
-import signal
 import sys
+from functools import partial
 from typing import NoReturn
 
 from app.plugins.feedback.truths.right_answer import RightAnswer
@@ -16,6 +16,7 @@ from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.rows import to_rows
 from app.plugins.recording.stores.store import parse_dsn
 from tests.plugins.feedback.truths.recorded import CAR, detection
+from tests.support.killing import run_until_killed
 
 
 def main() -> None:
@@ -26,28 +27,7 @@ def main() -> None:
     recordings.close()
     rng = random.Random(0)
     for turn in range(int(kills)):
-        sys.stdout.write(_write_until_killed(store, turn, rng.randint(0, 10)))
-
-
-def _write_until_killed(store: str, turn: int, min_acknowledged: int) -> str:
-    """Start a writer, kill it after `min_acknowledged` truths, and return what it acknowledged."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        _write(store, turn, write_end)
-    os.close(write_end)
-    acknowledged = b""
-    while acknowledged.count(b"\n") < min_acknowledged:
-        data = os.read(read_end, 4096)
-        assert data, "the writer ended by itself"
-        acknowledged += data
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    while data := os.read(read_end, 65536):
-        acknowledged += data
-    os.close(read_end)
-    return acknowledged.decode()
+        sys.stdout.write(run_until_killed(partial(_write, store, turn), rng.randint(0, 10)))
 
 
 def _write(store: str, turn: int, acknowledgements: int) -> NoReturn:
