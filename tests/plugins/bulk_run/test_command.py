@@ -6,10 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 
 from tests.support.command_line import charioteer
 from tests.support.polling import wait_until
+from tests.support.servers.fake_chariot import fake_chariot
 from tests.support.servers.server_process import ROOT
 
 PARQUET: Any = importlib.import_module("pyarrow.parquet")
@@ -116,36 +115,14 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     )
 
 
-@contextmanager
-def fake_server(status_of: Callable[[int, bytes], int]) -> Generator[str]:
+def fake_server(status_of: Callable[[int, bytes], int]) -> AbstractContextManager[str]:
     """Yield the URL of a fake chariot-v2 server, whose status is `status_of` the number of a request and its body."""
-    lock, count = threading.Lock(), [0]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received = self.rfile.read(int(self.headers["content-length"]))
-            with lock:
-                count[0] += 1
-                status = status_of(count[0], received)
-            body = json.dumps({"output": [DETECTION]} if status == 200 else {"detail": "no"}).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.send_header("Retry-After", "0")
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(number: int, body: bytes) -> tuple[int, object]:
+        status = status_of(number, body)
+        return status, {"output": [DETECTION]} if status == 200 else {"detail": "no"}
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return fake_chariot(answer)
 
 
 def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> None:

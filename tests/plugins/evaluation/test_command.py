@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from cyclopts import App
 
 from app.plugins.evaluation.command import evaluate
 from tests.support.data.datasets import coco_annotation, write_coco_dataset, write_image_folder
+from tests.support.servers.fake_chariot import fake_chariot
 from tests.support.servers.server_process import ROOT, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
@@ -37,36 +37,14 @@ def run(*arguments: object) -> int:
     return 0
 
 
-@contextmanager
-def fake_server(answer: Callable[[int], Sequence[Mapping[str, object]] | None]) -> Generator[str]:
+def fake_server(answer: Callable[[int], Sequence[Mapping[str, object]] | None]) -> AbstractContextManager[str]:
     """Yield the URL of a fake chariot-v2 server; its n-th answer is `answer(n)`, or 500 for None."""
-    lock, count = threading.Lock(), [0]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            with lock:
-                count[0] += 1
-                number = count[0]
-            records = answer(number)
-            body = json.dumps({"output": records} if records is not None else {"detail": "broken"}).encode()
-            self.send_response(500 if records is None else 200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answered(number: int, _: bytes) -> tuple[int, object]:
+        records = answer(number)
+        return (500, {"detail": "broken"}) if records is None else (200, {"output": records})
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return fake_chariot(answered)
 
 
 def url_options(url: str, *arguments: object) -> tuple[object, ...]:
