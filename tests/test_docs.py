@@ -82,7 +82,7 @@ def test_the_readme_names_every_protocol() -> None:
     assert [protocol.name for protocol in PROTOCOLS if protocol.name not in README] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/kserve_v2.md", "docs/explanations.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/kserve.md", "docs/explanations.md"])
 def test_every_task_type_is_named(page: str) -> None:
     assert [task_type for task_type in TaskType if f"`{task_type}`" not in (ROOT / page).read_text()] == []
 

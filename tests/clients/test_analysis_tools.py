@@ -1,4 +1,4 @@
-"""Run the examples of docs/inferences.md for DuckDB and pandas unchanged, on an export of recordings."""
+"""Run the examples of docs/recording.md for DuckDB and pandas unchanged, on an export of recordings."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from app.plugins.recording.inference import RecordedInference
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT
 
-_PAGE = (ROOT / "docs" / "inferences.md").read_text()
+_PAGE = (ROOT / "docs" / "recording.md").read_text()
 _EXAMPLES = dict(re.findall(r"^```(sql|python)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL))
 _NOVEMBER_5 = 1_793_836_800_000_000
 _DAY = 86_400_000_000

@@ -1,4 +1,4 @@
-"""Read licences and native libraries of packages from an SBOM, and from docs/supply_chain.md."""
+"""Read licences and native libraries of packages from an SBOM, and from docs/security.md#supply-chain."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _SPDX_NAMES = {
 
 def documented_table(title: str) -> dict[str, str]:
     """Return the second column of a table in the document, by the first column."""
-    text = (ROOT / "docs" / "supply_chain.md").read_text()
+    text = (ROOT / "docs" / "security.md").read_text()
     rows = re.findall(
         r"^\| ([^|]+) \| ([^|]+) \|", text.partition(f"## {title}\n")[2].partition("\n#")[0], re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""Compare the licences of locked packages with docs/supply_chain.md, so that a new one needs a decision.
+"""Compare the licences of locked packages with docs/security.md#supply-chain, so that a new one needs a decision.
 
 Only packages that are installed here in the locked version are compared; test_image.py compares all of an image.
 """

@@ -40,5 +40,5 @@ def test_image_label_states_licence() -> None:
 
 
 def test_documents_state_licence() -> None:
-    for name in ("README.md", "docs/supply_chain.md", "docs/index.md"):
+    for name in ("README.md", "docs/security.md", "docs/index.md"):
         assert PROJECT["license"] in (ROOT / name).read_text(), name

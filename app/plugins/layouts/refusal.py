@@ -87,7 +87,7 @@ def _ways_on(view: GraphView, task: TaskType) -> str:
     if task in RECIPE_TASKS:
         file = shlex.quote(str(view.model_files.file))
         recipe += f"`charioteer init NAME --from onnx --task {task} --file {file}` writes a starter, see "
-    return f"docs/model_formats.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"
+    return f"docs/models.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"
 
 
 def _shown(outputs: Sequence[Output]) -> str:

@@ -13,7 +13,7 @@ def ray_application(arguments: Mapping[str, object]) -> Any:
     """Build the application for ``serve run`` and for the ``import_path`` of a Ray Serve config.
 
     Args:
-        arguments: as ``docs/ray.md`` lists them.
+        arguments: as ``docs/deployment.md#ray-serve`` lists them.
 
     Returns:
         A ``ray.serve.Application``.

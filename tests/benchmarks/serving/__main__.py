@@ -1,4 +1,4 @@
-"""Measure the server, print tables and write them into docs/performance.md (``make bench``)."""
+"""Measure the server, print tables and write them into RESULTS.md (``make bench``)."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ import onnxruntime
 from msgspec.structs import replace
 
 from tests.benchmarks.serving.difference import difference
-from tests.benchmarks.serving.processes import ROOT, processor
+from tests.benchmarks.serving.processes import processor
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.tables.accuracy import accuracy
 from tests.benchmarks.serving.tables.isolation import isolation
@@ -26,9 +26,9 @@ from tests.benchmarks.serving.tables.shortcuts import shortcuts
 from tests.benchmarks.serving.tables.tuned import tuned
 from tests.benchmarks.serving.workload import Workload, make_workload
 
-_DOCUMENT = ROOT / "docs" / "performance.md"
+_DOCUMENT = Path(__file__).with_name("RESULTS.md")
 _MARK = "<!-- Everything below is written by `make bench`. -->"
-_IMAGE = ROOT / "docs" / "performance.png"
+_IMAGE = Path(__file__).with_name("scale.png")
 _MACHINE = f"Measured on {len(os.sched_getaffinity(0))} cores, {processor()}."
 """In each section, because sections are measured again one at a time."""
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=300, help="in each round")
     parser.add_argument("--leak-requests", type=int, default=100_000)
     parser.add_argument("--scenes", type=int, default=200, help="that accuracy is measured on")
-    parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="the tables into RESULTS.md")
     parser.add_argument("--only", nargs="*", help="names of measurements")
     options = parser.parse_args()
     rounds, requests = options.rounds, options.requests

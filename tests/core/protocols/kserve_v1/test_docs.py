@@ -1,4 +1,4 @@
-"""Run the examples of docs/kserve_v1.md as they are written."""
+"""Run the examples of docs/kserve.md#kserve-v1 as they are written."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.support.data.golden import CASES
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
-PAGE = (ROOT / "docs" / "kserve_v1.md").read_text()
+PAGE = (ROOT / "docs" / "kserve.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```\n\n```(json|text)\n(.*?)\n```", PAGE, re.DOTALL)
 NAMES = {case.name for case in CASES if case.protocol == "kserve-v1"}
 

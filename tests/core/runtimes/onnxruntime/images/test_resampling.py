@@ -243,7 +243,7 @@ def paddle_text_line(pixels: NDArray[np.uint8], height: int, width: int) -> NDAr
 
 @pytest.mark.parametrize("size", [(24, 60), (24, 96), (24, 97), (24, 400), (24, 1000), (90, 30), (48, 192)])
 def test_documented_settings_of_text_classifier_equal_paddleocr(tmp_path: Path, size: tuple[int, int]) -> None:
-    page = (Path(__file__).parents[5] / "docs" / "model_formats.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "models.md").read_text()
     (settings,) = (json.loads(line) for line in page.splitlines() if line.startswith('{"labels": ["0", "180"]'))
     scores = np.array([[0.3, 0.7]], np.float32)
     file = graphs.constant(tmp_path / "model.onnx", {"softmax_0.tmp_0": scores}, shape=("batch", 3, "h", "w"), name="x")

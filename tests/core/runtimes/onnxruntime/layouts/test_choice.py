@@ -74,7 +74,7 @@ def test_layout_names_are_unique() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layout_is_documented(name: str) -> None:
-    assert f"`{name}`" in (Path(__file__).parents[5] / "docs" / "model_formats.md").read_text()
+    assert f"`{name}`" in (Path(__file__).parents[5] / "docs" / "models.md").read_text()
 
 
 @pytest.mark.parametrize(
