@@ -75,7 +75,7 @@ check-texts: $(VENV)/.check ## [test] check style, import contracts, spelling, w
 	@$(BIN)/python -m tests.support.prose
 	@$(BIN)/python docs/links.py
 
-docs: $(VENV)/.docs ## [run] write the tables of plugins into docs/, and build the documentation site in build/site
+docs: $(VENV)/.docs ## [run] write the tables and the command reference of docs/, and build the documentation site in build/site
 	@$(BIN)/python -m docs.tables
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

@@ -1,38 +1,143 @@
-"""Write the tables of the documentation that are read from the objects of plugins. `make docs` runs it."""
+"""Write the parts of the documentation that are read from plugins, options and commands. `make docs` runs it."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import cleandoc
 from pathlib import Path
+from textwrap import fill
+from typing import Any, cast
 
+from cyclopts import App, Argument, Group
+
+from app.core.cli import DEFAULTS, command_line
+from app.core.cli.serve import serve
 from app.core.plugins import registry
+from app.plugins.conformance.check import Level
+from app.plugins.conformance.protocols import PROTOCOLS
 
 _FOLDER = Path(__file__).parent
-_TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_WIDTH = 105
+_GENERATED = re.compile(r"(<!-- table: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
-def plugins() -> Iterable[Sequence[str]]:
-    """Yield a row for each built-in plugin."""
-    yield "plugin", "what it adds", "commands", "requires"
+def plugins() -> str:
+    """Return a table with a row for each built-in plugin."""
+    rows: list[Sequence[str]] = []
     for name, plugin in sorted(registry().loaded.items()):
         if name != "core":
             needed = [f"`{required}`" for required in plugin.requires] + (
                 [f"extra `{plugin.extra}`"] if plugin.extra else []
             )
             commands = ", ".join(f"`{command.name}`" for command in plugin.commands)
-            yield f"`{plugin.name}`", plugin.summary, commands, ", ".join(needed)
+            rows.append((f"`{plugin.name}`", plugin.summary, commands, ", ".join(needed)))
+    return _table(("plugin", "what it adds", "commands", "requires"), rows)
 
 
-TABLES: Mapping[str, Callable[[], Iterable[Sequence[str]]]] = {"plugins": plugins}
+def checks() -> str:
+    """Return a table of the protocols that ``conform`` checks, with their numbers of checks."""
+    levels = (Level.MUST, Level.SHOULD)
+    rows = [
+        (f"`{protocol.name}`", *(str(sum(check.level is level for check in protocol.checks)) for level in levels))
+        for protocol in PROTOCOLS
+    ]
+    return _table(("`--protocol`", "MUST", "SHOULD"), rows)
+
+
+def options() -> str:
+    """Return a table of the options of ``serve`` for each group of its help."""
+    groups: dict[Group, list[Sequence[str]]] = {}
+    for argument in _serve_arguments():
+        variables = ", ".join(f"`{variable}`" for variable in argument.parameter.env_var or ())
+        (group,) = cast("tuple[Group]", argument.parameter.group)
+        groups.setdefault(group, []).append((_names(argument), variables, _default(argument), _meaning(argument)))
+    heading = "option", "environment", "default", "meaning"
+    in_order = sorted(groups.items(), key=lambda item: cast("int", item[0].sort_key))
+    return "\n".join(f"### {group.name}\n\n{_table(heading, rows)}" for group, rows in in_order)
+
+
+def commands() -> str:
+    """Return a section for each command but ``serve``, from its help."""
+    shared = {argument.name: argument.parameter.help or "" for argument in _serve_arguments()}
+    sections: list[str] = []
+    for name in sorted(registry().commands.keys() - {"serve"}):
+        app = command_line()[name]
+        if app.default_command is not None:
+            app.help = None
+            sections.append(_section(name, app, shared))
+        else:
+            subcommands = [key for key in app.resolved_commands() if not key.startswith("-")]
+            sections += [_section(f"{name} {subcommand}", app[subcommand], shared) for subcommand in subcommands]
+    return "\n".join(sections)
+
+
+def _section(name: str, app: App, shared: Mapping[str, str]) -> str:
+    """Return the section of a command; options that it shares with ``serve`` are only listed."""
+    paragraphs = [cleandoc(app.default_command.__doc__ or "").partition("\n\nArgs:")[0] + "\n"]
+    arguments = list(_arguments(app))
+    own = [argument for argument in arguments if argument.parameter.help != shared.get(argument.name)]
+    if own:
+        rows = [(_names(argument), _default(argument), _meaning(argument)) for argument in own]
+        paragraphs.append(_table(("option", "default", "meaning"), rows))
+    if also := ", ".join(f"`{argument.name}`" for argument in arguments if argument not in own):
+        text = f"Also, as for [serve](configuration.md#options): {also}."
+        paragraphs.append(fill(text, _WIDTH, break_on_hyphens=False) + "\n")
+    return "\n".join([f"## {name}\n", *paragraphs])
+
+
+def _serve_arguments() -> Sequence[Argument]:
+    app = App(default_parameter=DEFAULTS)
+    app.default(serve)
+    return list(_arguments(app))
+
+
+def _arguments(app: App) -> Iterator[Argument]:
+    for argument in app.assemble_argument_collection(parse_docstring=True):
+        if not argument.children and argument.parameter.show is not False:
+            yield argument
+
+
+def _names(argument: Argument) -> str:
+    if argument.index is not None:
+        return f"`{argument.name.removeprefix('--').upper()}`"
+    # The negative name of a switch that is off by default has no use.
+    names = [name for name in argument.names if argument.field_info.default is not False or "--no-" not in name]
+    return ", ".join(f"`{name}`" for name in names if not name.startswith("--empty-"))
+
+
+def _default(argument: Argument) -> str:
+    if argument.required:
+        return "required"
+    default: Any = argument.field_info.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, float):
+        return f"{default:g}"
+    if isinstance(default, tuple):
+        return " ".join(map(str, cast("tuple[object, ...]", default)))
+    return str(default) if isinstance(default, int | str | Path) else ""
+
+
+def _meaning(argument: Argument) -> str:
+    choices = argument.get_choices() or ()
+    listed = f" One of {', '.join(f'`{choice}`' for choice in choices)}." if choices else ""
+    return " ".join((argument.parameter.help or "").split()).replace("|", "\\|") + listed
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heading, ["---"] * len(heading), *rows))
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "checks": checks,
+    "commands": commands,
+    "options": options,
+    "plugins": plugins,
+}
 
 
 def filled(text: str) -> str:
-    """Return the text of a page with its tables."""
-
-    def table(match: re.Match[str]) -> str:
-        heading, *rows = TABLES[match[2]]()
-        return match[1] + "".join(f"| {' | '.join(row)} |\n" for row in (heading, ["---"] * len(heading), *rows))
-
-    return _TABLE.sub(table, text)
+    """Return the text of a page with its generated parts."""
+    return _GENERATED.sub(lambda match: f"{match[1]}{GENERATED[match[2]]()}", text)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ def conform(
 ) -> None:
     """Check any inference server against a protocol.
 
-    Exits with 0 when every tested MUST requirement holds, with 1 when one fails, and with 2 when the server does not
-    answer, when it refuses the credentials, or when the options are invalid.
+    Exits with 0 when every tested MUST requirement holds, and with 1 when one fails. Exits with 2 when the server does
+    not answer or refuses the credentials, or when the options are invalid.
 
     Args:
         url: URL of the server, or its host and port. For Chariot's protocols, the base URL that /infer follows; for

@@ -88,8 +88,8 @@ def evaluate(
 ) -> None:
     """Measure a model on labelled data: in this process, through a server, or from recorded predictions.
 
-    Exits with 0 on success, with 1 when a metric is below --fail-under, with 2 when the evaluation cannot run, and with
-    130 when it was interrupted.
+    Exits with 0 on success, and with 1 when a metric is below --fail-under. Exits with 2 when the evaluation cannot
+    run, and with 130 when it was interrupted.
 
     Args:
         dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl. Without

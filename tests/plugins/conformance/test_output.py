@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
@@ -19,7 +18,6 @@ from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport, UnreachableError
 from tests.plugins.conformance.engines import run_checks
-from tests.support.servers.server_process import ROOT
 
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
     b"9" * 400,
@@ -200,16 +198,6 @@ def test_checks_of_each_protocol_are_listed(protocol: Protocol) -> None:
     written = io.StringIO()
     print_checks(Console(file=written, width=160), protocol)
     assert all(check.id in written.getvalue() for check in protocol.checks)
-
-
-def test_documentation_has_the_counts_of_the_list() -> None:
-    written = io.StringIO()
-    print_checks(Console(file=written, width=160))
-    listed = [re.findall(r"[\w-]+", line) for line in written.getvalue().splitlines() if line.startswith("│")]
-    assert len(listed) == len(PROTOCOLS)
-    document = (ROOT / "docs" / "conformance.md").read_text()
-    rows = re.findall(r"^\| `([\w-]+)`.* \| (\d+) \| (\d+) \| (\d+) \|$", document, re.MULTILINE)
-    assert [list(row) for row in rows] == listed
 
 
 def test_hanging_engine_receives_few_requests() -> None:
