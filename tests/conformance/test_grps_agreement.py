@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.plugins.grps.proto import message_class
-from app.plugins.grps.tensors import wire_type
+from app.plugins.grps.tensors import ELEMENTS, dtype_name, sent_datatype
 from tasks.inference.tensor import Datatype
 from tests.conformance.test_agreement import AGREEING, over_json
 from tests.support.data.chariot import Client
@@ -46,9 +46,10 @@ def predict(client: Client, peer: GrpcTestClient, body: dict[str, Any]) -> dict[
 
 def generic_tensor(tensor: dict[str, Any]) -> dict[str, Any]:
     """Convert a V2 tensor to a GRPS tensor."""
-    wire = wire_type(Datatype(tensor["datatype"]))
+    datatype = Datatype(tensor["datatype"])
+    field = ELEMENTS.names[sent_datatype(datatype)]
     flat = np.array(tensor["data"], object).ravel().tolist()
-    return {"name": tensor["name"], "dtype": wire.name, "shape": tensor["shape"], wire.field: flat}
+    return {"name": tensor["name"], "dtype": dtype_name(datatype), "shape": tensor["shape"], field: flat}
 
 
 def tensors_of(answer: dict[str, Any]) -> dict[str, tuple[list[int], list[Any]]]:

@@ -20,6 +20,9 @@ from tasks.inference.tensor import Datatype, Tensor, fits_shape
 MAX_DIMENSIONS = 32
 """The limit of NumPy 1, which many clients use."""
 
+_MAX_SIZE = 2**59
+"""The limit of NumPy for elements of 8 bytes."""
+
 _MAX_FAST_DEPTH = 8
 _PEEK_BYTES = 64
 
@@ -142,28 +145,30 @@ def check_rows(rows_shape: Sequence[int], shape: Sequence[int], path: str) -> No
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
-    if len(shape) > MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
-    free_dimensions = [index for index, size in enumerate(shape) if size == -1]
-    if len(free_dimensions) > 1 or any(size < -1 for size in shape):
+    known_sizes = [size for size in shape if size != -1]
+    if len(shape) - len(known_sizes) > 1:
         raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {quote_value(list(shape))}", path)
-    known_size = math.prod(size for size in shape if size != -1)
-    fits = known_size and values.size % known_size == 0 if free_dimensions else known_size == values.size
-    if not fits:
+    check_shape(known_sizes, path)
+    known_size = math.prod(known_sizes)
+    is_known = len(known_sizes) == len(shape)
+    if not (known_size == values.size if is_known else known_size and values.size % known_size == 0):
         raise invalid(f"Expected a shape for the {values.size} numbers in data, got {quote_value(list(shape))}", path)
-    return reshape(values, shape, path)
+    return values.reshape(shape)
 
 
-def reshape(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
-    """Return `values` in a shape whose product is their number.
+def check_shape(shape: Sequence[int], path: str) -> None:
+    """Reject a shape that no array has.
 
     Raises:
-        InferenceError: INVALID_REQUEST with `path`, for an empty shape with sizes that NumPy cannot multiply.
+        InferenceError: INVALID_REQUEST with `path`.
     """
-    try:
-        return values.reshape(tuple(shape))
-    except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path) from None
+    if len(shape) > MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    if shape and min(shape) < 0:
+        raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
+    # NumPy multiplies the sizes of an empty array as well.
+    if math.prod(filter(None, shape)) > _MAX_SIZE:
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path)
 
 
 def to_bfloat16_bits(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:

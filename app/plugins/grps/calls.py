@@ -14,7 +14,7 @@ from app.core.engine.models.registry import Registration, Registry, list_choices
 from app.core.protocols.protocol import Permission
 from app.core.protocols.status import http_status
 from app.plugins.grps.messages import GrpsMessage, with_success_status
-from app.plugins.grps.tensors import wire_type
+from app.plugins.grps.tensors import dtype_name
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import TensorSpec
 
@@ -155,7 +155,7 @@ def _entry(versions: Sequence[Registration]) -> dict[str, Any]:
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": wire_type(spec.datatype).name, "shape": list(spec.shape)}
+    return {"name": spec.name, "dtype": dtype_name(spec.datatype), "shape": list(spec.shape)}
 
 
 def _to_yaml(content: dict[str, Any]) -> str:

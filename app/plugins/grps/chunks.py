@@ -6,7 +6,6 @@ from typing import Any
 from app.core.engine.streams.text_stream import Chunk
 from app.plugins.grps.gmap import echo_metadata
 from app.plugins.grps.messages import GrpsMessage
-from app.plugins.grps.tensors import FLAT_FIELDS
 
 
 class ChunkWriter:
@@ -60,11 +59,9 @@ class ChunkWriter:
 
     def _tensors(self, chunk: Chunk) -> Any:
         message = GrpsMessage()
-        for name, field, value in (
-            ("image", "flat_int32", self._image),
-            ("prompt", "flat_int32", chunk.prompt),
-            ("final", "flat_uint8", int(chunk.final)),
-            ("text", "flat_string", chunk.text),
-        ):
-            message.gtensors.tensors.add(name=name, dtype=FLAT_FIELDS[field].number, shape=[1], **{field: [value]})
+        add = message.gtensors.tensors.add
+        add(name="image", dtype="DT_INT32", shape=[1], flat_int32=[self._image])
+        add(name="prompt", dtype="DT_INT32", shape=[1], flat_int32=[chunk.prompt])
+        add(name="final", dtype="DT_UINT8", shape=[1], flat_uint8=[int(chunk.final)])
+        add(name="text", dtype="DT_STRING", shape=[1], flat_string=[chunk.text])
         return message

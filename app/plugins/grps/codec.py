@@ -16,7 +16,7 @@ from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.plugins.grps.chunks import ChunkWriter
 from app.plugins.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.plugins.grps.messages import GrpsMessage, entry_path, with_success_status
-from app.plugins.grps.tensors import read_tensor, wire_type_of, write_tensor
+from app.plugins.grps.tensors import ELEMENTS, datatype_of, read_tensor, write_tensor
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, Prediction
@@ -162,7 +162,7 @@ class PredictCodec(msgspec.Struct, eq=False):
                 inputs.append(read_tensor(tensor, spec, path))
             except InferenceError as error:
                 raise (InferenceError(error.kind, error.message, "ndarray") if is_ndarray else error) from None
-            elements = f"{path}.{wire_type_of(tensor, path).field}"
+            elements = f"{path}.{ELEMENTS.names[datatype_of(tensor, path)]}"
             self._input_paths.append(("ndarray", "ndarray") if is_ndarray else (path, elements))
         return inputs
 

@@ -15,7 +15,7 @@ from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.core.wire.json_body import read_json
 from app.core.wire.json_tensors import MAX_DIMENSIONS
 from app.plugins.grps.messages import entry_path
-from app.plugins.grps.tensors import convert_numbers, wire_type, wire_values
+from app.plugins.grps.tensors import convert_numbers, sent_datatype, wire_values
 from metadata.request import METADATA_PARAMETER as METADATA
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
@@ -104,7 +104,7 @@ def write_scalars(message: Any, tensors: Sequence[Tensor]) -> None:
     """Write tensors with one element each into the map of `message`, by name; bytes that are no text into `s_b`."""
     message.gmap.SetInParent()
     for tensor in tensors:
-        field = _FIELDS[wire_type(tensor.datatype).datatype]
+        field = _FIELDS[sent_datatype(tensor.datatype)]
         try:
             (value,) = wire_values(tensor)
         except InferenceError:

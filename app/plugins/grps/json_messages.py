@@ -14,9 +14,9 @@ from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
 from app.core.wire.json_body import read_json
-from app.core.wire.json_tensors import MAX_DIMENSIONS, index_path, shape_and_values
+from app.core.wire.json_tensors import check_shape, index_path, shape_and_values
 from app.plugins.grps.messages import GenericTensor, GrpsMessage, entry_path, with_success_status
-from app.plugins.grps.tensors import FLAT_FIELDS
+from app.plugins.grps.tensors import ELEMENTS
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 
@@ -112,8 +112,7 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
     """
     rows = cast("list[Any]", value)
     shape, values = shape_and_values(rows, path) if isinstance(value, list) else ((), [value])
-    if len(shape) > MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    check_shape(shape, path)
     if not set(map(type, values)) <= {int, float}:
         position = next(index for index, number in enumerate(values) if type(number) not in (int, float))
         raise invalid(f"Expected a number, got {quote_value(values[position])}", path + index_path(position, shape))
@@ -144,7 +143,7 @@ def _pop_numbers(tensor: Any) -> Any:
     if not isinstance(tensor, dict):
         return numbers
     fields = cast("dict[str, Any]", tensor)
-    for field in FLAT_FIELDS:
+    for field in ELEMENTS.stored_dtypes:
         values = cast("list[Any]", fields[field]) if isinstance(fields.get(field), list) else []
         types = set(map(type, values))
         with suppress(TypeError, ValueError, OverflowError):
@@ -222,9 +221,9 @@ def _content(message: Any) -> dict[str, Any]:
     arrays: list[dict[str, list[Any]]] = []
     for tensor in message.gtensors.tensors if message.HasField("gtensors") else ():
         flat: dict[str, list[Any]] = {}
-        for field, wire in FLAT_FIELDS.items():
+        for field, stored in ELEMENTS.stored_dtypes.items():
             values = list(getattr(tensor, field))
-            if values and (wire.stored_dtype.kind != "f" or all(map(math.isfinite, values))):
+            if values and (stored.kind != "f" or all(map(math.isfinite, values))):
                 flat[field] = list(map(str, values)) if field == "flat_int64" else values
                 tensor.ClearField(field)
         arrays.append(flat)

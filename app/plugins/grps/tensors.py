@@ -4,47 +4,37 @@ GRPS has fewer datatypes than models. A missing datatype is sent as the narrowes
 the model's datatype if no value changes.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.wire.bytes_elements import StringElement
-from app.core.wire.json_tensors import MAX_DIMENSIONS, reshape, to_bfloat16_bits
-from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from app.core.wire.json_tensors import check_shape, to_bfloat16_bits
+from app.core.wire.proto_tensors import ElementFields, check_unchanged, convert_exactly
+from app.plugins.grps.messages import GenericTensor
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec, from_bfloat16_bits
 
-
-class WireType(msgspec.Struct, frozen=True):
-    """A `DataType`: its number and name, its datatype, its field, and the dtype in which protobuf stores elements."""
-
-    number: int
-    name: str
-    datatype: Datatype
-    field: str
-    stored_dtype: np.dtype[Any]
-
-
-_TYPES = (
-    WireType(1, "DT_UINT8", Datatype.UINT8, "flat_uint8", np.dtype(np.uint32)),
-    WireType(2, "DT_INT8", Datatype.INT8, "flat_int8", np.dtype(np.int32)),
-    WireType(3, "DT_INT16", Datatype.INT16, "flat_int16", np.dtype(np.int32)),
-    WireType(4, "DT_INT32", Datatype.INT32, "flat_int32", np.dtype(np.int32)),
-    WireType(5, "DT_INT64", Datatype.INT64, "flat_int64", np.dtype(np.int64)),
-    WireType(6, "DT_FLOAT16", Datatype.FP16, "flat_float16", np.dtype(np.float32)),
-    WireType(7, "DT_FLOAT32", Datatype.FP32, "flat_float32", np.dtype(np.float32)),
-    WireType(8, "DT_FLOAT64", Datatype.FP64, "flat_float64", np.dtype(np.float64)),
-    WireType(9, "DT_STRING", Datatype.BYTES, "flat_string", np.dtype(object)),
+ELEMENTS = ElementFields(
+    GenericTensor,
+    {
+        Datatype.UINT8: "flat_uint8",
+        Datatype.INT8: "flat_int8",
+        Datatype.INT16: "flat_int16",
+        Datatype.INT32: "flat_int32",
+        Datatype.INT64: "flat_int64",
+        Datatype.FP16: "flat_float16",
+        Datatype.FP32: "flat_float32",
+        Datatype.FP64: "flat_float64",
+        Datatype.BYTES: "flat_string",
+    },
 )
+"""The fields with the elements of the datatypes that GRPS has."""
 
-FLAT_FIELDS = {wire.field: wire for wire in _TYPES}
-"""The fields with elements, by name."""
-
-_BY_NUMBER = {wire.number: wire for wire in _TYPES}
-_BY_DATATYPE = {wire.datatype: wire for wire in _TYPES}
+_DTYPES = {datatype: f"DT_{name.removeprefix('flat_').upper()}" for datatype, name in ELEMENTS.names.items()}
+_NUMBERS = GenericTensor.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_name
+_DATATYPES: dict[int, Datatype] = {_NUMBERS[name].number: datatype for datatype, name in _DTYPES.items()}
 
 _WIDENED: dict[Datatype, Datatype] = {
     Datatype.BOOL: Datatype.UINT8,
@@ -56,23 +46,27 @@ _WIDENED: dict[Datatype, Datatype] = {
 """The datatypes that GRPS lacks, and those that they are sent as."""
 
 
-def wire_type(datatype: Datatype) -> WireType:
-    """Return the wire type for a model's datatype."""
-    return _BY_DATATYPE[_WIDENED.get(datatype, datatype)]
+def sent_datatype(datatype: Datatype) -> Datatype:
+    """Return the datatype as which GRPS sends numbers of a model's datatype."""
+    return _WIDENED.get(datatype, datatype)
 
 
-def wire_type_of(message: Any, path: str) -> WireType:
-    """Return the type of a `GenericTensor`.
+def dtype_name(datatype: Datatype) -> str:
+    """Return the `DataType` for a model's datatype."""
+    return _DTYPES[sent_datatype(datatype)]
+
+
+def datatype_of(message: Any, path: str) -> Datatype:
+    """Return the datatype of a `GenericTensor`.
 
     Raises:
         InferenceError: INVALID_REQUEST when its dtype is missing or unknown.
     """
-    matched = _BY_NUMBER.get(message.dtype)
-    if matched is None:
-        names = ", ".join(wire.name for wire in _TYPES)
+    datatype = _DATATYPES.get(message.dtype)
+    if datatype is None:
         received = "DT_INVALID" if message.dtype == 0 else str(message.dtype)
-        raise invalid(f"Expected one of {names}, got {received}", f"{path}.dtype")
-    return matched
+        raise invalid(f"Expected one of {', '.join(_DTYPES.values())}, got {received}", f"{path}.dtype")
+    return datatype
 
 
 def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor:
@@ -88,23 +82,16 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
         InferenceError: INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another dtype, a
             count that does not fit the shape, or a number out of range.
     """
-    wire = wire_type_of(message, path)
-    for field, other in FLAT_FIELDS.items():
-        if field != wire.field and len(getattr(message, field)) > 0:
-            raise invalid(f"Expected {wire.field} for {wire.name}, got {other.field}", f"{path}.{field}")
-    values: Sequence[Any] = getattr(message, wire.field)
+    sent = datatype_of(message, path)
     shape = tuple(message.shape)
-    if len(shape) > MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
-    if len(values) != math.prod(shape):
-        expected = f"Expected {math.prod(shape)} elements for the shape {quote_value(list(shape))}"
-        raise invalid(f"{expected}, got {len(values)}", f"{path}.{wire.field}")
+    check_shape(shape, f"{path}.shape")
+    values = ELEMENTS.read(message, sent, shape, path)
     name: str = message.name or (spec.name if spec is not None else "")
-    if wire.datatype is Datatype.BYTES:
+    if sent is Datatype.BYTES:
         return BytesTensor(name=name, shape=shape, elements=[StringElement(value) for value in values])
-    numbers = np.fromiter(values, wire.stored_dtype, len(values))
-    datatype, data = convert_numbers(numbers, wire.datatype, spec, f"{path}.{wire.field}")
-    return Tensor(name=name, datatype=datatype, data=reshape(data, shape, f"{path}.shape"))
+    numbers = ELEMENTS.to_array(values, sent)
+    datatype, data = convert_numbers(numbers, sent, spec, f"{path}.{ELEMENTS.names[sent]}")
+    return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
 
 
 def write_tensor(tensor: Tensor, message: Any) -> None:
@@ -113,15 +100,15 @@ def write_tensor(tensor: Tensor, message: Any) -> None:
     Raises:
         InferenceError: UNSUPPORTED for values that GRPS cannot hold: UINT64 beyond INT64, bytes that are not UTF-8.
     """
-    wire = wire_type(tensor.datatype)
+    datatype = sent_datatype(tensor.datatype)
     message.name = tensor.name
-    message.dtype = wire.number
+    message.dtype = _NUMBERS[_DTYPES[datatype]].number
     message.shape.extend(tensor.shape)
-    getattr(message, wire.field).extend(wire_values(tensor))
+    getattr(message, ELEMENTS.names[datatype]).extend(wire_values(tensor))
 
 
 def convert_numbers(
-    numbers: NDArray[Any], sent_datatype: Datatype, spec: TensorSpec | None, path: str, *, rounds: bool = False
+    numbers: NDArray[Any], sent: Datatype, spec: TensorSpec | None, path: str, *, rounds: bool = False
 ) -> tuple[Datatype, NDArray[Any]]:
     """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype.
 
@@ -130,31 +117,14 @@ def convert_numbers(
     Raises:
         InferenceError: INVALID_REQUEST naming the first number that would change, or that would become infinite.
     """
-    convert = _rounded if sent_datatype is Datatype.FP16 else _exact
-    converted = convert(numbers, sent_datatype, path)
-    if spec is None or spec.datatype in (sent_datatype, Datatype.BYTES):
-        return sent_datatype, converted
-    convert = _rounded if rounds and sent_datatype.kind == spec.datatype.kind == "f" else _exact
+    convert = _rounded if sent is Datatype.FP16 else convert_exactly
+    converted = convert(numbers, sent, path)
+    if spec is None or spec.datatype in (sent, Datatype.BYTES):
+        return sent, converted
+    convert = _rounded if rounds and sent.kind == spec.datatype.kind == "f" else convert_exactly
     if spec.datatype is Datatype.BF16:
         return spec.datatype, _rounded(convert(converted, Datatype.FP32, path), spec.datatype, path)
     return spec.datatype, convert(converted, spec.datatype, path)
-
-
-def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
-    """Convert `numbers` to another datatype without a change of value.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first number that would change.
-    """
-    if numbers.dtype == datatype.dtype:
-        return numbers
-    with np.errstate(all="ignore"):
-        cast = numbers.astype(datatype.dtype)
-        is_unchanged = (cast.astype(numbers.dtype) == numbers) & ((cast < 0) == (numbers < 0))
-        if numbers.dtype.kind == cast.dtype.kind == "f":
-            is_unchanged |= np.isnan(numbers)
-    _check_unchanged(numbers, is_unchanged, datatype, path)
-    return cast
 
 
 def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
@@ -167,15 +137,8 @@ def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[An
     with np.errstate(over="ignore"):
         rounded: NDArray[Any] = to_bfloat16_bits(numbers) if is_bf16 else numbers.astype(datatype.dtype)
     is_finite = np.isfinite(from_bfloat16_bits(rounded) if is_bf16 else rounded)
-    _check_unchanged(numbers, is_finite | ~np.isfinite(numbers), datatype, path)
+    check_unchanged(numbers, is_finite | ~np.isfinite(numbers), datatype, path)
     return rounded
-
-
-def _check_unchanged(numbers: NDArray[Any], is_unchanged: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
-    changed = np.flatnonzero(~is_unchanged)
-    if changed.size:
-        first = int(changed[0])
-        raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
 
 
 def wire_values(tensor: Tensor) -> list[Any]:
@@ -190,7 +153,7 @@ def wire_values(tensor: Tensor) -> list[Any]:
     if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
         message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest integer of GRPS; use another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)
-    return flat.astype(wire_type(tensor.datatype).stored_dtype).tolist()
+    return flat.astype(ELEMENTS.stored_dtypes[ELEMENTS.names[sent_datatype(tensor.datatype)]]).tolist()
 
 
 def _texts(name: str, flat: NDArray[Any]) -> list[str]:

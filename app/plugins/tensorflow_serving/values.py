@@ -15,14 +15,11 @@ from numpy.typing import NDArray
 
 from app.core.wire.bytes_elements import base64_object, nested_elements
 from app.core.wire.json_body import check_json
-from app.core.wire.json_tensors import index_path, shape_and_values
+from app.core.wire.json_tensors import check_shape, index_path, shape_and_values
 from app.plugins.tensorflow_serving.signatures import short_name
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
-
-_MAX_DIMENSIONS = 64
-"""NumPy's limit; TensorFlow has 254."""
 
 _BYTES_SUFFIX = "_bytes"
 _INT32 = (-(2**31), 2**31 - 1)
@@ -55,8 +52,7 @@ def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor:
     leaves: list[Any] = [value]
     if isinstance(value, list):
         shape, leaves = shape_and_values(cast("list[Any]", value), name)
-    if len(shape) > _MAX_DIMENSIONS:
-        raise invalid(f"Expected a tensor of at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", name)
+    check_shape(shape, name)
     if datatype is Datatype.BYTES:
         return nested_elements(name, shape, leaves, name)
     if datatype in _UNSUPPORTED and leaves:

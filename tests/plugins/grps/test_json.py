@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.grps.json_messages import encode_json, encode_streamed, nested_numbers, read_json_message
 from app.plugins.grps.messages import GrpsMessage, with_success_status
-from app.plugins.grps.tensors import FLAT_FIELDS
+from app.plugins.grps.tensors import ELEMENTS as FIELDS
+from app.plugins.grps.tensors import dtype_name
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype
 
 NAMES = st.text(max_size=8)
 FLOATS = st.floats(width=32)
@@ -32,10 +34,11 @@ ELEMENTS: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def tensors(draw: st.DrawFn) -> dict[str, Any]:
-    wire = draw(st.sampled_from(list(FLAT_FIELDS.values())))
-    element = st.integers(-(2**63), 2**63 - 1) if wire.field == "flat_int64" else ELEMENTS[wire.stored_dtype.kind]
+    datatype, field = draw(st.sampled_from(list(FIELDS.names.items())))
+    is_int64 = datatype is Datatype.INT64
+    element = st.integers(-(2**63), 2**63 - 1) if is_int64 else ELEMENTS[FIELDS.stored_dtypes[field].kind]
     values = draw(st.lists(element, max_size=4))
-    return {"name": draw(NAMES), "dtype": wire.number, "shape": [len(values)], wire.field: values}
+    return {"name": draw(NAMES), "dtype": dtype_name(datatype), "shape": [len(values)], field: values}
 
 
 def maps(value: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

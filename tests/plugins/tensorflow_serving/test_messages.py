@@ -97,26 +97,26 @@ def test_strings_are_written_as_values() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (TensorProto(), "expected a dtype that models here have, got 0"),
-        (TensorProto(dtype="DT_COMPLEX64"), "expected a dtype that models here have, got 8"),
-        (TensorProto(dtype=999), "expected a dtype that models here have, got 999"),
-        (tensor_proto(Datatype.FP32, -1), "expected a shape of known sizes"),
-        (TensorProto(dtype="DT_FLOAT", tensor_shape={"unknown_rank": True}), "expected a shape of known sizes"),
-        (tensor_proto(Datatype.FP32, 0, 2**62, 4), "expected a shape of sizes that can be counted"),
-        (tensor_proto(Datatype.FP32, 2, tensor_content=bytes(7)), "expected 8 bytes in tensor_content, got 7"),
-        (tensor_proto(Datatype.FP32, 1, float_val=[1, 2]), "expected at most 1 values in float_val, got 2"),
+        (TensorProto(), "Expected a dtype that models here have, got 0"),
+        (TensorProto(dtype="DT_COMPLEX64"), "Expected a dtype that models here have, got 8"),
+        (TensorProto(dtype=999), "Expected a dtype that models here have, got 999"),
+        (tensor_proto(Datatype.FP32, -1), "Expected sizes of 0 or more, got [-1]"),
+        (TensorProto(dtype="DT_FLOAT", tensor_shape={"unknown_rank": True}), "Expected a shape of known rank"),
+        (
+            tensor_proto(Datatype.FP32, 0, 2**62, 4),
+            "Expected sizes that can be counted, got [0, 4611686018427387904, 4]",
+        ),
+        (tensor_proto(Datatype.FP32, *[1] * 33), "Expected at most 32 dimensions, got 33"),
+        (tensor_proto(Datatype.FP32, 2, tensor_content=bytes(7)), "Expected 8 bytes in tensor_content, got 7"),
+        (tensor_proto(Datatype.FP32, 1, float_val=[1, 2]), "Expected at most 1 values in float_val, got 2"),
         (
             tensor_proto(Datatype.BYTES, 1, tensor_content=b"\x01a"),
-            "expected strings in string_val, not in tensor_content",
+            "Expected strings in string_val, not in tensor_content",
         ),
     ],
 )
-def test_tensor_that_cannot_be_read_is_a_parsing_error(message: Any, reason: str) -> None:
-    assert error_of(message).message == f"tensor parsing error: x: {reason}"
-
-
-def test_tensor_of_too_many_dimensions_is_rejected() -> None:
-    assert "at most 64 dimensions, got 65" in error_of(tensor_proto(Datatype.FP32, *[1] * 65)).message
+def test_tensor_that_cannot_be_read_is_rejected(message: Any, reason: str) -> None:
+    assert str(error_of(message)) == f"x: {reason}"
 
 
 @pytest.mark.parametrize(

@@ -160,14 +160,14 @@ def test_model_without_inputs_is_rejected() -> None:
     assert error == "Failed to get input map for signature: serving_default"
 
 
-def test_more_than_64_dimensions_are_rejected() -> None:
+def test_more_than_32_dimensions_are_rejected() -> None:
     value: Any = 1.0
-    for _ in range(65):
+    for _ in range(33):
         value = [value]
     for body in ({"instances": value}, {"inputs": value}):
         error = error_of(lambda body=body: read_tensors(body, signature(x=Datatype.FP32)))
         assert error is not None
-        assert "Expected a tensor of at most 64 dimensions, got 65" in error
+        assert "Expected at most 32 dimensions, got 33" in error
 
 
 def test_integer_too_large_for_a_double_is_rejected() -> None:

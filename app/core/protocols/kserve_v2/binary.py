@@ -15,14 +15,12 @@ import pybase64
 from numpy.typing import NDArray
 
 from app.core.wire.bytes_elements import BinaryElement
-from app.core.wire.json_tensors import MAX_DIMENSIONS, reshape
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
 from tasks.inference.request import read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 _LENGTH = struct.Struct("<I")
-_MAX_SIZE = 2**63 - 1
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 
 _MICROSECONDS = 1_000_000
@@ -63,18 +61,6 @@ def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, me
     return (None if length == 0 else body[:length]), view[length:]
 
 
-def check_shape(shape: Sequence[int], path: str) -> None:
-    """Reject a shape that no array has. Call this before its sizes are multiplied, because the product may be huge.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field.
-    """
-    if len(shape) > MAX_DIMENSIONS:
-        raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
-    if shape and min(shape) < 0:
-        raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
-
-
 def bytes_tensor(
     name: str, shape: Sequence[int], elements: Sequence[Element], parameters: Mapping[str, object], path: str
 ) -> BytesTensor:
@@ -107,15 +93,13 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
     Raises:
         InferenceError: INVALID_REQUEST when the size does not fit the shape.
     """
-    if any(size > _MAX_SIZE for size in shape):
-        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path)
     dtype = datatype.dtype
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise invalid(f"Expected {expected} bytes for {datatype} of shape {list(shape)}, got {len(data)}", path)
     if datatype is Datatype.BOOL and np.any(np.frombuffer(data, np.uint8) > 1):
         raise invalid("Expected bytes of 0 or 1, got another", path)
-    return reshape(np.frombuffer(data, dtype.newbyteorder("<")), shape, path)
+    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape)
 
 
 def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int) -> list[Element]:

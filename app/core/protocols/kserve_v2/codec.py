@@ -11,7 +11,6 @@ from app.core.protocols.kserve_v2.binary import (
     SniffedElement,
     binary_tensor,
     bytes_tensor,
-    check_shape,
     pack,
     read_timeout,
     refuse_shared_memory,
@@ -28,7 +27,7 @@ from app.core.protocols.kserve_v2.rendering import (
 from app.core.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireResponse
 from app.core.wire.bytes_elements import StringElement, string_elements
 from app.core.wire.json_body import read_json, read_parameters_object
-from app.core.wire.json_tensors import check_rows, numeric_tensor, read_datatype, shape_and_values
+from app.core.wire.json_tensors import check_rows, check_shape, numeric_tensor, read_datatype, shape_and_values
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, convert
@@ -195,6 +194,7 @@ def _raw_input(data: memoryview, servable: Servable) -> InputTensor:
     elif free_dimensions:
         known_bytes = spec.datatype.dtype.itemsize * int(np.prod([size for size in shape if size != -1]))
         shape[free_dimensions[-1]] = len(data) // known_bytes if known_bytes else 0
+    check_shape(shape, "body")
     return Tensor(name=spec.name, datatype=spec.datatype, data=unpack_numbers(data, spec.datatype, shape, "body"))
 
 

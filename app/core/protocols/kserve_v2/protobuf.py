@@ -1,6 +1,5 @@
 """Convert gRPC messages of the Open Inference Protocol to and from the neutral request and response."""
 
-import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import msgspec
 import numpy as np
 from google.protobuf.json_format import ParseDict
-from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.engine.streams.text_stream import Chunk
@@ -16,8 +14,6 @@ from app.core.proto import message_class
 from app.core.protocols.kserve_v2.binary import (
     SniffedElement,
     binary_tensor,
-    bytes_tensor,
-    check_shape,
     pack,
     read_timeout,
     refuse_shared_memory,
@@ -30,32 +26,33 @@ from app.core.protocols.kserve_v2.rendering import (
     requested_output,
     select_outputs,
 )
-from app.core.wire.json_tensors import read_datatype, reshape
+from app.core.wire.json_tensors import check_shape, read_datatype
+from app.core.wire.proto_tensors import ElementFields, convert_exactly
 from app.core.wire.protobuf_limits import parse_message
-from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import Datatype, InputTensor, Tensor
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 
 InferRequest = message_class("inference.ModelInferRequest")
 _Response = message_class("inference.ModelInferResponse")
 _Streamed = message_class("inference.ModelStreamInferResponse")
 
-_CONTENTS: dict[Datatype, str] = {
-    **dict.fromkeys((Datatype.INT8, Datatype.INT16, Datatype.INT32), "int_contents"),
-    **dict.fromkeys((Datatype.UINT8, Datatype.UINT16, Datatype.UINT32), "uint_contents"),
-    Datatype.BOOL: "bool_contents",
-    Datatype.INT64: "int64_contents",
-    Datatype.UINT64: "uint64_contents",
-    Datatype.FP32: "fp32_contents",
-    Datatype.FP64: "fp64_contents",
-    Datatype.BYTES: "bytes_contents",
-}
-"""The field of `InferTensorContents` for each datatype; FP16 and BF16 have none."""
-
-_STORED_DTYPES: dict[str, np.dtype[Any]] = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
-"""The dtype that protobuf stores where one field serves several datatypes."""
+_CONTENTS = ElementFields(
+    message_class("inference.InferTensorContents"),
+    {
+        **dict.fromkeys((Datatype.INT8, Datatype.INT16, Datatype.INT32), "int_contents"),
+        **dict.fromkeys((Datatype.UINT8, Datatype.UINT16, Datatype.UINT32), "uint_contents"),
+        Datatype.BOOL: "bool_contents",
+        Datatype.INT64: "int64_contents",
+        Datatype.UINT64: "uint64_contents",
+        Datatype.FP32: "fp32_contents",
+        Datatype.FP64: "fp64_contents",
+        Datatype.BYTES: "bytes_contents",
+    },
+)
+"""FP16 and BF16 have no field."""
 
 _MAX_PLAIN_BYTES = 64 * 1024
 """The limit of messages that hold only names and versions."""
@@ -127,7 +124,7 @@ def encode(
     message = _Response(model_name=response.model_name, model_version=response.model_version, id=response.id)
     echoed = output_parameters(response)
     tensors = [tensor for tensor, _ in render(response, servable, selection)]
-    raw = selection.binary or any(tensor.datatype not in _CONTENTS for tensor in tensors)
+    raw = selection.binary or any(tensor.datatype not in _CONTENTS.names for tensor in tensors)
     for tensor in tensors:
         _add_output(message, tensor, echoed, raw=raw)
     if streamed:
@@ -177,7 +174,7 @@ def _add_output(message: Any, tensor: Tensor, parameters: Mapping[str, object], 
         message.raw_output_contents.append(pack(tensor))
         return
     output.contents.SetInParent()
-    getattr(output.contents, _CONTENTS[tensor.datatype]).extend(tensor.data.ravel().tolist())
+    getattr(output.contents, _CONTENTS.names[tensor.datatype]).extend(tensor.data.ravel().tolist())
 
 
 def _input(message: Any, raw: bytes | None, index: int, max_elements: int) -> InputTensor:
@@ -198,37 +195,16 @@ def _input(message: Any, raw: bytes | None, index: int, max_elements: int) -> In
 def _decode_contents(
     message: Any, datatype: Datatype, shape: tuple[int, ...], parameters: Mapping[str, object], path: str
 ) -> InputTensor:
-    if datatype not in _CONTENTS:
+    if datatype not in _CONTENTS.names:
         raise invalid(f"{datatype} has no field in contents; send it in raw_input_contents", f"{path}.datatype")
-    field = _CONTENTS[datatype]
-    for other, _ in message.contents.ListFields():
-        if other.name != field:
-            raise invalid(f"Expected {field} for {datatype}, got {other.name}", f"{path}.contents.{other.name}")
-    values: Sequence[Any] = getattr(message.contents, field)
+    values = _CONTENTS.read(message.contents, datatype, shape, f"{path}.contents")
     if datatype is Datatype.BYTES:
-        if not values and 0 not in shape:
-            raise invalid("Expected elements here or in raw_input_contents, got none", f"{path}.contents.{field}")
         elements = [SniffedElement(value) for value in values]
-        return bytes_tensor(message.name, shape, elements, parameters, path)
-    if len(values) != math.prod(shape):
-        expected = f"Expected {math.prod(shape)} elements for the shape {quote_value(list(shape))}"
-        raise invalid(f"{expected}, got {len(values)}", f"{path}.contents.{field}")
-    data = reshape(_numbers(values, datatype, f"{path}.contents.{field}"), shape, f"{path}.shape")
-    return Tensor(name=message.name, datatype=datatype, data=data, parameters=parameters)
-
-
-def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[Any]:
-    dtype = datatype.dtype
-    stored = np.fromiter(values, _STORED_DTYPES.get(_CONTENTS[datatype], dtype), len(values))
-    if stored.dtype == dtype:
-        return stored
-    limits = np.iinfo(dtype)
-    outside = np.flatnonzero((stored < limits.min) | (stored > limits.max))
-    if outside.size:
-        first = int(outside[0])
-        message = f"Expected {limits.min} to {limits.max} for {datatype}, got {stored[first]}"
-        raise invalid(message, f"{path}[{first}]")
-    return stored.astype(dtype)
+        return BytesTensor(name=message.name, shape=shape, elements=elements, parameters=parameters)
+    numbers = convert_exactly(
+        _CONTENTS.to_array(values, datatype), datatype, f"{path}.contents.{_CONTENTS.names[datatype]}"
+    )
+    return Tensor(name=message.name, datatype=datatype, data=numbers.reshape(shape), parameters=parameters)
 
 
 def _parameters(messages: Mapping[str, Any], path: str) -> Mapping[str, object]:

@@ -11,26 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.wire.bytes_elements import BinaryElement
+from app.core.wire.json_tensors import check_shape
+from app.core.wire.proto_tensors import ElementFields
 from app.plugins.tensorflow_serving.examples import Example, Feature, FeatureKind
 from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.signatures import DATATYPES, enum_name, short_name
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 
 _TensorProto = message_class("tensorflow.TensorProto")
 _DTYPES = _TensorProto.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
 
-_MAX_DIMENSIONS = 64
-"""NumPy's limit; TensorFlow has 254."""
-
 _INT_DATATYPES = (Datatype.INT8, Datatype.INT16, Datatype.INT32, Datatype.UINT8, Datatype.UINT16)
-_FIELDS = {
-    **{datatype: f"{short_name(datatype)}_val" for datatype in Datatype},
-    **dict.fromkeys(_INT_DATATYPES, "int_val"),
-    Datatype.BF16: "half_val",
-}
-"""The field of `TensorProto` with the values of each datatype."""
+_ELEMENTS = ElementFields(
+    _TensorProto,
+    {
+        **{datatype: f"{short_name(datatype)}_val" for datatype in Datatype},
+        **dict.fromkeys(_INT_DATATYPES, "int_val"),
+        Datatype.BF16: "half_val",
+    },
+)
 
 _ClassificationResult = message_class("tensorflow.serving.ClassificationResult")
 _RegressionResult = message_class("tensorflow.serving.RegressionResult")
@@ -48,22 +49,24 @@ def read_tensor_proto(name: str, message: Any, limits: Limits) -> InputTensor:
     number = message.dtype
     datatype = DATATYPES.get(_DTYPES[number].name) if number in _DTYPES else None
     if datatype is None:
-        raise _parsing_error(name, f"expected a dtype that models here have, got {number}")
+        raise invalid(f"Expected a dtype that models here have, got {number}", name)
     shape = _shape(name, message.tensor_shape)
     size = math.prod(shape)
     _check_size(name, datatype, size, limits)
-    field = _FIELDS[datatype]
+    field = _ELEMENTS.names[datatype]
     values: Sequence[Any] = getattr(message, field)
     if len(values) > size:
-        raise _parsing_error(name, f"expected at most {size} values in {field}, got {len(values)}")
+        raise invalid(f"Expected at most {size} values in {field}, got {len(values)}", name)
     if datatype is Datatype.BYTES:
         if message.tensor_content:
-            raise _parsing_error(name, "expected strings in string_val, not in tensor_content")
+            raise invalid("Expected strings in string_val, not in tensor_content", name)
         padding = [values[-1] if values else b""] * (size - len(values))
         return BytesTensor(name=name, shape=shape, elements=[BinaryElement(value) for value in (*values, *padding)])
     if message.tensor_content and size:
         return Tensor(name=name, datatype=datatype, data=_content(name, datatype, message.tensor_content, shape))
-    data = _numbers(datatype, values)
+    # The bits of 16-bit floating-point numbers, and integers, lose their upper half.
+    stored = _ELEMENTS.to_array(values, datatype)
+    data = stored.astype(np.uint16).view(datatype.dtype) if field == "half_val" else stored.astype(datatype.dtype)
     if len(values) < size:
         data = np.concatenate([data, np.full(size - len(values), data[-1] if len(values) else 0, datatype.dtype)])
     return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
@@ -78,7 +81,7 @@ def encode_tensor(tensor: Tensor) -> Any:
     flat = tensor.data.ravel()
     if tensor.datatype is Datatype.FP16:
         flat = flat.view(np.uint16)
-    getattr(message, _FIELDS[tensor.datatype]).extend(flat.tolist())
+    getattr(message, _ELEMENTS.names[tensor.datatype]).extend(flat.tolist())
     return message
 
 
@@ -93,35 +96,19 @@ def _check_size(name: str, datatype: Datatype, size: int, limits: Limits) -> Non
 
 def _shape(name: str, message: Any) -> tuple[int, ...]:
     shape = tuple(dimension.size for dimension in message.dim)
-    if message.unknown_rank or any(size < 0 for size in shape):
-        raise _parsing_error(name, "expected a shape of known sizes")
-    if len(shape) > _MAX_DIMENSIONS:
-        raise invalid(f"Expected a tensor of at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", name)
-    if 0 in shape and math.prod(filter(None, shape)) > np.iinfo(np.intp).max:
-        raise _parsing_error(name, "expected a shape of sizes that can be counted")
+    if message.unknown_rank:
+        raise invalid("Expected a shape of known rank", name)
+    check_shape(shape, name)
     return shape
 
 
 def _content(name: str, datatype: Datatype, content: bytes, shape: tuple[int, ...]) -> NDArray[Any]:
     expected = math.prod(shape) * datatype.dtype.itemsize
     if len(content) != expected:
-        raise _parsing_error(name, f"expected {expected} bytes in tensor_content, got {len(content)}")
+        raise invalid(f"Expected {expected} bytes in tensor_content, got {len(content)}", name)
     if datatype is Datatype.BOOL:
         return np.frombuffer(content, np.uint8).astype(np.bool_).reshape(shape)
     return np.frombuffer(content, datatype.dtype.newbyteorder("<")).reshape(shape)
-
-
-def _numbers(datatype: Datatype, values: Sequence[Any]) -> NDArray[Any]:
-    """Return the values of a field; the bits of 16-bit floating-point numbers, and integers, lose their upper half."""
-    if datatype in (Datatype.FP16, Datatype.BF16):
-        return np.fromiter(values, np.int32, len(values)).astype(np.uint16).view(datatype.dtype)
-    stored_dtype = np.dtype(np.int32) if _FIELDS[datatype] == "int_val" else datatype.dtype
-    return np.fromiter(values, stored_dtype, len(values)).astype(datatype.dtype)
-
-
-def _parsing_error(name: str, reason: str) -> InferenceError:
-    """Return the real server's error, with the reason behind it."""
-    return invalid(f"tensor parsing error: {name}: {reason}")
 
 
 def read_input(message: Any) -> Sequence[Example]:

@@ -171,7 +171,7 @@ def test_named_output_uses_its_own_binary_parameter(
 def test_binary_tensor_with_sizes_that_cannot_be_counted_is_rejected(client: Client) -> None:
     response = post(client, "half_plus_two", {"inputs": [tensor("FP32", [10**4000, 10**4000], 4)]}, b"\0" * 4)
     assert response.status_code == 400
-    assert response.json()["error"].startswith("inputs[0].data: Expected sizes that can be counted")
+    assert response.json()["error"].startswith("inputs[0].shape: Expected sizes that can be counted")
 
 
 def test_json_and_binary_tensors_can_be_mixed(client: Client) -> None:

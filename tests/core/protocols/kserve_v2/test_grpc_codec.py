@@ -242,10 +242,10 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "UINT8 above": ({"inputs": [typed_input("UINT8", [256])]}, "inputs[0].contents.uint_contents[0]"),
     "UINT16 above": ({"inputs": [typed_input("UINT16", [65536])]}, "inputs[0].contents.uint_contents[0]"),
     "negative shape": ({"inputs": [typed_input("FP32", [1.0], [-1])]}, "inputs[0].shape"),
-    "overflowing shape": ({"inputs": [input_header("FP32", [2**62, 2**62])]}, "inputs[0].contents.fp32_contents"),
+    "overflowing shape": ({"inputs": [input_header("FP32", [2**62, 2**62])]}, "inputs[0].shape"),
     "overflowing raw shape": (
         {"inputs": [input_header("FP32", [2**62, 2**62])], "raw_input_contents": [BLOCK]},
-        "raw_input_contents[0]",
+        "inputs[0].shape",
     ),
     "overflowing empty shape": ({"inputs": [input_header("FP32", [0, 2**62, 2**62])]}, "inputs[0].shape"),
     "too many dimensions": ({"inputs": [typed_input("FP32", [1.0], [1] * 70)]}, "inputs[0].shape"),
@@ -263,7 +263,10 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
         "raw_input_contents[0]",
     ),
     "empty parameter": ({"inputs": [typed_input("FP32", [1.0], parameters={"p": {}})]}, "inputs[0].parameters.p"),
-    "shape does not match elements": ({"inputs": [typed_input("BYTES", ["a"], [2])]}, "inputs[0].shape"),
+    "shape does not match elements": (
+        {"inputs": [typed_input("BYTES", ["a"], [2])]},
+        "inputs[0].contents.bytes_contents",
+    ),
     "shape does not match elements, raw": (
         {"inputs": [input_header("BYTES", [1])], "raw_input_contents": [raw("BYTES", ["a", "b"])]},
         "inputs[0].shape",
