@@ -6,19 +6,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from app.plugins.drift.feature_space import Neighbourhood, comparable_distances
-from app.plugins.drift.hypothesis_tests import PERMUTATIONS, holm, tail_test
+from app.plugins.drift.feature_space import Neighbourhood
+from app.plugins.drift.hypothesis_tests import PERMUTATIONS, holm
 from app.plugins.drift.result import DriftComparison, DriftTestResult, LabelShare, Outlier
 from app.plugins.drift.sample import PREDICTION_FEATURES, DriftError, Sample
-from app.plugins.drift.test_suite import (
-    PValue,
-    compare_mix,
-    compare_numbers,
-    fit_space,
-    number_test,
-    quote_names,
-    sample_tests,
-)
+from app.plugins.drift.test_suite import PValue, compare_mix, compare_numbers, quote_names, sample_tests
 
 ALPHA = 0.01
 """The probability of a false verdict of drift."""
@@ -38,11 +30,9 @@ def compare(
     alpha: float = ALPHA,
     neighbourhood: Neighbourhood | None = None,
 ) -> DriftComparison:
-    """Compare production with a baseline.
+    """Compare production with a baseline; a test of several numbers is corrected for their count.
 
-    Every test has a valid p-value: a test of several numbers is corrected for their count. Holm's correction of these
-    gives the verdict, so that its false alarm probability is at most `alpha` for any number of tests. The tests assume
-    independent images; frames of one video are not independent.
+    Holm's correction over the tests keeps the probability of a false alarm at `alpha`, if images are independent.
     `neighbourhood` is that of the baseline's shared columns, if it is known already.
 
     Raises:
@@ -54,13 +44,9 @@ def compare(
     baseline_neighbourhood = neighbourhood or Neighbourhood(baseline.numbers, baseline.embeddings)
     distances = baseline_neighbourhood.distances_of(production.numbers, production.embeddings)
     numbers = compare_numbers(baseline, production, alpha)
-    space = fit_space(baseline, production)
     # The smallest p-value must stay below the level after the correction for the other tests.
     permutations = max(PERMUTATIONS, min(_MAX_PERMUTATIONS, math.ceil(_TESTS / alpha)))
-    results = [number_test(numbers), *sample_tests(baseline, production, space, rng, permutations, notes)]
-    rows = [space.join(sample.numbers, sample.embeddings) for sample in (baseline, production)]
-    p = tail_test(*comparable_distances(rows[0], rows[1], rng))
-    results.append(PValue("similarity tail", "images unlike any of the baseline", p))
+    results = sample_tests(baseline, production, numbers, rng, permutations, notes)
     mix = compare_mix(baseline, production, alpha, _TESTS / alpha, rng, notes)
     if mix:
         worst = min(mix, key=lambda drift: drift.p)

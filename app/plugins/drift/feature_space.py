@@ -18,14 +18,10 @@ _SEED = 0
 
 
 class FeatureSpace:
-    """A feature space that is fitted to the rows of images.
+    """A feature space that is fitted to (n, f) numbers and (n, d) embeddings; d may be 0.
 
-    Numbers are divided by their deviation. Embeddings are reduced to their main components, each divided by
-    its deviation: a component with little variation in a baseline detects new images best.
-
-    Args:
-        numbers: (n, f).
-        embeddings: (n, d); d may be 0.
+    Numbers, and the main components of embeddings, are divided by their deviation: a component with little variation
+    in a baseline detects new images best.
     """
 
     def __init__(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> None:
@@ -59,17 +55,10 @@ class FeatureSpace:
 
 
 class Neighbourhood:
-    """The images of a baseline for nearest-neighbour search.
+    """The images of a baseline, at most `_MAX_ROWS`, for nearest-neighbour search.
 
-    The distance of an image is the mean Euclidean distance to its five nearest neighbours. Cosine distance would not
-    work for such numbers: a blurred image could get more similar.
-
-    Args:
-        numbers: (n, f), at least six rows; at most `_MAX_ROWS` of them are kept.
-        embeddings: (n, d); d may be 0.
-
-    Attributes:
-        distances: (n,) distances of the kept images, each to the others.
+    The distance of an image is the mean Euclidean distance to its five nearest neighbours. By cosine distance, a
+    blurred image could be more similar. `distances` has the (n,) distances of these images, each to the others.
     """
 
     def __init__(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> None:
@@ -92,18 +81,10 @@ class Neighbourhood:
 def comparable_distances(
     baseline: NDArray[np.float32], production: NDArray[np.float32], rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return distances to the baseline that have the same distribution in both samples without drift.
+    """Return the distances of both samples to the baseline, which have one distribution without drift.
 
-    A space fitted only to the baseline gives biased distances for its own images. So it is fitted to both samples.
-    Each image of production also skips one random image of the baseline, as baseline images skip themselves.
-
-    Args:
-        baseline: (n, d) rows joined in a space of both samples; a random subset of `_MAX_ROWS` is used.
-        production: (m, d), likewise.
-        rng: draws the rows.
-
-    Returns:
-        Distances of the baseline, of shape (at most n,), and of production, of shape (m,).
+    The (n, d) and (m, d) rows are of a space fitted to both: one fitted to the baseline alone is biased for its images.
+    Each image of production skips one random image of the baseline, as those of the baseline skip themselves.
     """
     baseline = subsample(baseline, rng, _MAX_ROWS)
     squared = squared_distances(baseline, baseline)
@@ -114,10 +95,9 @@ def comparable_distances(
 
 
 def cluster_images(rows: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the cluster of each image, of shape (n,): images that look alike, such as those of one camera.
+    """Return the (n,) cluster of each image, such as those of one camera, by k-means of (n, components) rows.
 
-    This is k-means of rows (n, components), whose wider components have more weight. Cluster both samples together: so
-    tests within clusters stay valid. Without components, or with few images, there is one cluster.
+    Cluster both samples together, so that tests within clusters stay valid. Few images are one cluster.
     """
     count = min(_MAX_CLUSTERS, len(rows) // _IMAGES_PER_CLUSTER)
     if count < 2 or not rows.shape[1]:
@@ -128,7 +108,7 @@ def cluster_images(rows: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def standardize_within_clusters(numbers: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Standardize each number by the mean and deviation of its cluster; returns (n, d)."""
+    """Standardize each (n, d) number by the mean and deviation of its cluster."""
     standardized = np.zeros_like(numbers)
     for cluster in np.unique(clusters):
         members = numbers[clusters == cluster]

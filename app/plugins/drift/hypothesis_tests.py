@@ -1,6 +1,6 @@
-"""Statistical tests of two samples, by SciPy, and the tests that SciPy lacks.
+"""Statistical tests of two samples, by SciPy, and those that SciPy lacks.
 
-Permutation tests shuffle images, not single predictions, because the predictions of one image depend on each other.
+Permutation tests shuffle whole images, because the predictions of one image depend on each other.
 """
 
 import importlib
@@ -50,10 +50,9 @@ def kolmogorov_smirnov(first: Numbers, second: Numbers) -> tuple[float, float]:
 
 
 def tail_test(baseline: Numbers, production: Numbers) -> float:
-    """Test whether production is overrepresented among the largest values; return the one-sided p-value.
+    """Return the one-sided p-value of production's count among the largest 5 % of both samples (hypergeometric).
 
-    The test counts production in the largest 5 % of both samples; this count is hypergeometric. It detects a few
-    outliers that do not change the mean. Among equal values, those of the baseline come first.
+    It detects a few outliers that do not change the mean. Of equal values, the baseline's come first.
     """
     n, total = len(baseline), len(baseline) + len(production)
     size = max(1, math.ceil(_TAIL_SHARE * total))
@@ -62,10 +61,9 @@ def tail_test(baseline: Numbers, production: Numbers) -> float:
 
 
 def mix_chi_square(table: NDArray[np.int64], rng: np.random.Generator, max_tables: float) -> float:
-    """Return the p-value of Pearson's chi-square of a table (2, categories), whose images have one category each.
+    """Return the p-value of Pearson's chi-square of (2, categories) counts of images, by random tables.
 
-    It comes from random tables with the same totals, because counts can be too small for the limiting distribution.
-    If none of the first is as extreme, up to `max_tables` are drawn: several keys need smaller p-values.
+    If none of the first tables is as extreme, up to `max_tables` are drawn: several keys need smaller p-values.
     """
     stats = import_scipy()
 
@@ -83,16 +81,7 @@ def mix_chi_square(table: NDArray[np.int64], rng: np.random.Generator, max_table
 def chi_square(
     first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, permutations: int = PERMUTATIONS
 ) -> float:
-    """Return the p-value of Pearson's chi-square of two samples' label counts.
-
-    SciPy's test would assume independent labels, but those of one image depend on each other.
-
-    Args:
-        first: (n, labels) the count of each label in each image.
-        second: (m, labels), likewise.
-        rng: draws the permutations.
-        permutations: number of permutations.
-    """
+    """Return the p-value of Pearson's chi-square of the label counts of two samples, (n, labels) and (m, labels)."""
     pooled = np.concatenate([first, second]).astype(np.float64)
     pooled = pooled[:, pooled.sum(axis=0) > 0]
     if not pooled.size:
@@ -112,15 +101,9 @@ def chi_square(
 def maximum_mean_discrepancy(
     first: Numbers, second: Numbers, rng: np.random.Generator, permutations: int = PERMUTATIONS
 ) -> float:
-    """Return the p-value of the maximum mean discrepancy under a Gaussian kernel, which SciPy lacks.
+    """Return the p-value of the maximum mean discrepancy of (n, d) and (m, d), of at most `MAX_ROWS` rows each.
 
-    The width of the kernel is the median distance of two rows (Gretton et al., JMLR 13, 2012).
-
-    Args:
-        first: (n, d); a random subset of `MAX_ROWS` is used.
-        second: (m, d), likewise.
-        rng: draws the rows and the permutations.
-        permutations: number of permutations.
+    The kernel is Gaussian, its width the median distance of two rows (Gretton et al., JMLR 13, 2012).
     """
     first, second = subsample(first, rng, MAX_ROWS), subsample(second, rng, MAX_ROWS)
     n, m = len(first), len(second)
@@ -141,17 +124,8 @@ def tail_excess(
 ) -> tuple[int, float]:
     """Test whether the second sample is overrepresented in the largest or smallest 5 % of some column.
 
-    This detects a few outliers that do not change the mean. The statistic is the largest excess over all columns, in
-    standard deviations under the null hypothesis. So redundant columns do not reduce its power. SciPy has no such test.
-
-    Args:
-        columns: (n + m, d) numbers of both samples.
-        n: number of images in the first sample.
-        rng: draws the permutations.
-        permutations: number of permutations.
-
-    Returns:
-        The column with the largest excess, and the p-value of the test.
+    The statistic is the largest excess of all columns, in standard deviations, so redundant columns cost no power.
+    `columns` is (n + m, d). Return the column with the largest excess, and the p-value.
     """
     total = len(columns)
     m, size = total - n, max(1, math.ceil(_TAIL_SHARE * total))
@@ -173,7 +147,7 @@ def tail_excess(
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Adjust p-values to control the probability of any false alarm (Holm, 1979), which SciPy lacks."""
+    """Adjust p-values to control the probability of any false alarm (Holm, 1979)."""
     order = np.argsort(values)
     adjusted = np.empty(len(values))
     adjusted[order] = np.maximum.accumulate(np.asarray(values)[order] * np.arange(len(values), 0, -1))
@@ -181,7 +155,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def population_stability(baseline: Numbers, production: Numbers) -> float:
-    """Return the population stability index over the deciles of the baseline, 0 for equal shares; SciPy lacks it."""
+    """Return the population stability index over the deciles of the baseline, 0 for equal shares."""
     edges = np.unique(np.quantile(baseline, np.linspace(0, 1, _BINS + 1)[1:-1]))
     # Add half a count to each bin, so that an empty bin has no infinite weight.
     counts = [
@@ -194,9 +168,8 @@ def population_stability(baseline: Numbers, production: Numbers) -> float:
 
 def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the (n, m) squared Euclidean distances of rows. As a product it is much faster than SciPy's `cdist`."""
-    products = first @ second.T
     norms = np.square(first).sum(axis=1)[:, None] + np.square(second).sum(axis=1)[None, :]
-    return np.maximum(norms - 2 * products, 0)
+    return np.maximum(norms - 2 * first @ second.T, 0)
 
 
 def subsample(rows: NDArray[_Float], rng: np.random.Generator, max_rows: int) -> NDArray[_Float]:

@@ -8,7 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.drift.feature_space import FeatureSpace, cluster_images, standardize_within_clusters
+from app.plugins.drift.feature_space import (
+    FeatureSpace,
+    cluster_images,
+    comparable_distances,
+    standardize_within_clusters,
+)
 from app.plugins.drift.hypothesis_tests import (
     chi_square,
     kolmogorov_smirnov,
@@ -53,30 +58,25 @@ def compare_numbers(baseline: Sample, production: Sample, alpha: float) -> list[
     ]
 
 
-def number_test(numbers: Sequence[NumberDrift]) -> PValue:
-    """Return the smallest Kolmogorov-Smirnov p-value of single numbers, corrected for their count."""
-    p, feature = min((number.kolmogorov_smirnov_p, number.feature) for number in numbers)
-    return PValue("Kolmogorov-Smirnov", "each number", min(1.0, p * len(numbers)), feature)
-
-
-def fit_space(baseline: Sample, production: Sample) -> FeatureSpace:
-    """Fit a space to both samples together, which keeps permutation tests exact."""
-    return FeatureSpace(
-        np.concatenate([baseline.numbers, production.numbers]),
-        np.concatenate([baseline.embeddings, production.embeddings]),
-    )
-
-
 def sample_tests(
     baseline: Sample,
     production: Sample,
-    space: FeatureSpace,
+    numbers: Sequence[NumberDrift],
     rng: np.random.Generator,
     permutations: int,
     notes: list[str],
 ) -> list[PValue]:
-    """Run the tests of all numbers together."""
-    results = [_outlier_test(baseline, production, space, rng, permutations)]
+    """Run the tests of whole samples; `numbers` are the results of `compare_numbers`."""
+    p, feature = min((number.kolmogorov_smirnov_p, number.feature) for number in numbers)
+    # A space of both samples together keeps permutation tests exact.
+    space = FeatureSpace(
+        np.concatenate([baseline.numbers, production.numbers]),
+        np.concatenate([baseline.embeddings, production.embeddings]),
+    )
+    results = [
+        PValue("Kolmogorov-Smirnov", "each number", min(1.0, p * len(numbers)), feature),
+        _outlier_test(baseline, production, space, rng, permutations),
+    ]
     if baseline.embeddings.shape[1]:
         rows = space.embeddings(baseline.embeddings), space.embeddings(production.embeddings)
         p = maximum_mean_discrepancy(*rows, rng, permutations)
@@ -88,7 +88,9 @@ def sample_tests(
             results.append(PValue("chi-square", "labels", p, describe_change(_labels(baseline), _labels(production))))
         else:
             notes.append("Labels: fewer than two were found; not compared")
-    return results
+    joined = [space.join(sample.numbers, sample.embeddings) for sample in (baseline, production)]
+    p = tail_test(*comparable_distances(joined[0], joined[1], rng))
+    return [*results, PValue("similarity tail", "images unlike any of the baseline", p)]
 
 
 def compare_mix(
@@ -99,13 +101,11 @@ def compare_mix(
     rng: np.random.Generator,
     notes: list[str],
 ) -> list[MixDrift]:
-    """Test the mix: for each metadata key of both samples, how often each value occurs, such as each camera.
+    """Test how often each value of each metadata key of both samples occurs, such as each camera.
 
-    Images without the key count as a value of their own. Values with fewer than five images in both samples together
-    count as one value. So an id is not tested: all its values are rare. Keys with ISO 8601 times are not tested either.
-    These rules ignore which sample an image belongs to, so the tests stay valid.
-    `alpha` is the maximum probability of a false alarm over all keys, and `max_tables` the maximum number of random
-    tables for a single key. `notes` receives a sentence about keys that are not tested.
+    A missing key is a value, and all values with fewer than five images together are one: so ids are not tested, nor
+    are ISO 8601 times. `alpha` is the level over all keys, `max_tables` the maximum number of random tables for one
+    key. `notes` receives sentences about keys that are not tested.
     """
     keys, other_keys = (Counter(key for entry in sample.metadata for key in entry) for sample in (baseline, production))
     if unshared := sorted(keys.keys() ^ other_keys.keys()):
