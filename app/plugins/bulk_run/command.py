@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import ExistingFile, NonNegativeFloat, PositiveInt
+from cyclopts.types import NonNegativeFloat, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
-from app.core.cli.client_options import CredentialsError, TlsOptions, read_headers
+from app.core.cli.client_options import CredentialsError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
@@ -22,11 +22,10 @@ from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.bulk_run.source import Source, SourceImage
 from app.plugins.evaluation.dataset import EvaluationError
-from app.plugins.evaluation.model import read_assignments, served_model
+from app.plugins.evaluation.model import ServerOptions, read_assignments, served_model
 from app.plugins.evaluation.runner import InferenceClientError
 from tasks.inference.error import InferenceError
 
-_PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
 _REQUESTS, _RAY_WORKERS = 8, 2
 _REPORT_SECONDS = 60.0
 
@@ -37,12 +36,7 @@ def run(
     *,
     to: Path,
     name: str | None = None,
-    url: str | None = None,
-    protocol: str = _PROTOCOL,
-    header: list[str] | None = None,
-    header_file: ExistingFile | None = None,
-    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = _TIMEOUT_S,
-    tls: TlsOptions = TlsOptions(),  # noqa: B008
+    server: ServerOptions = ServerOptions(),  # noqa: B008
     candidate_labels: list[str] | None = None,
     parameter: list[str] | None = None,
     batch: PositiveInt | None = None,
@@ -65,12 +59,7 @@ def run(
         source: Folder, glob, manifest (.jsonl, .parquet), .tar of WebDataset, or a URL of these, such as s3://.
         to: Folder for the results, or one file that ends in .parquet.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
-        url: Use the model of this server instead of a local one; host:port for gRPC.
-        protocol: Protocol of the server, as for evaluate.
-        header: Header for authentication or routing, such as "X-Tenant: a".
-        header_file: File of such headers, one a line, to keep keys out of the process list.
-        timeout: Seconds to wait for a response of the server.
-        tls: TLS files.
+        server: The server of the model.
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
         parameter: Extra parameter of every image, "name=value"; may be repeated.
         batch: Images in one call of a local model; 1 by default.
@@ -89,11 +78,8 @@ def run(
         from app.plugins.bulk_run.job import local_job, served_job
         from app.plugins.bulk_run.parts import open_parts
     try:
-        client = {"--protocol": protocol != _PROTOCOL, "--header": header, "--header-file": header_file}
-        files = {"--ca": tls.ca, "--cert": tls.cert, "--key": tls.key, "--timeout": timeout != _TIMEOUT_S}
-        if url is None:
-            reject_unused("without --url, which names the server", {**client, **files})
-        else:
+        server.check()
+        if server.url is not None:
             reject_unused("with --url, which names the server", {"--batch": batch, "--ray": ray})
         if ray is None:
             reject_unused("without --ray", {"--num-gpus": num_gpus})
@@ -107,14 +93,13 @@ def run(
                 from app.plugins.bulk_run.ray_job import ray_job
             workers = concurrency or _RAY_WORKERS
             job = ray_job(options, name, parameters, image_settings, batch or 1, ray, workers, num_gpus)
-        elif url is None:
+        elif server.url is None:
             job = local_job(options, name, parameters, image_limits(image_settings), concurrency, batch or 1)
         else:
             if options.score_threshold is not None:
                 parameters["score_threshold"] = options.score_threshold
-            headers = read_headers(header or (), header_file)
-            model = served_model(url, protocol, name, parameters, headers, timeout, tls, persistent=True)
-            job = served_job(model, protocol, name or "", parameters, concurrency or _REQUESTS)
+            model = served_model(server, server.url, name, parameters, persistent=True)
+            job = served_job(model, server.protocol, name or "", parameters, concurrency or _REQUESTS)
         results = {"charioteer": __version__, "source": source, **job.identity}
         total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
         if total == 0:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
-from cyclopts.validators import Number
 
 from app import __version__
-from app.core.cli.client_options import CredentialsError, TlsOptions, read_headers
+from app.core.cli.client_options import CredentialsError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
@@ -33,6 +32,7 @@ from app.plugins.evaluation.evaluation import (
 from app.plugins.evaluation.model import (
     DEFAULT_TOP_K,
     EvaluatedModel,
+    ServerOptions,
     local_model,
     parameters_for,
     served_model,
@@ -47,7 +47,6 @@ from tasks.task import TaskType
 if TYPE_CHECKING:
     from app.plugins.evaluation.recorded_answers import RecordedTruths
 
-_PROTOCOL, _TIMEOUT_S = "chariot-v2-kserve", 60
 _TOO_LOW = 1
 _MAX_CURVE_THRESHOLD = 0.05
 """Above this score threshold, the report warns that average precision and recall are lower."""
@@ -58,12 +57,7 @@ def evaluate(
     dataset: Path | None = None,
     *,
     name: str | None = None,
-    url: str | None = None,
-    protocol: str = _PROTOCOL,
-    header: list[str] | None = None,
-    header_file: ExistingFile | None = None,
-    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = _TIMEOUT_S,
-    tls: TlsOptions = TlsOptions(),  # noqa: B008
+    server: ServerOptions = ServerOptions(),  # noqa: B008
     recorded: str | None = None,
     format: DatasetFormat | None = None,  # noqa: A002
     images: Path | None = None,
@@ -95,13 +89,7 @@ def evaluate(
         dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl. Without
             it, --recorded measures inferences by their truths.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
-        url: Evaluate the model of this server instead of a local one; host:port for gRPC.
-        protocol: Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc,
-            grps-grpc.
-        header: Header for authentication or routing, such as "X-Tenant: a"; left out of reports.
-        header_file: File of such headers, one a line, to keep keys out of the process list.
-        timeout: Seconds to wait for a response of the server.
-        tls: TLS files.
+        server: The server of the model.
         recorded: Recording store, or its export as JSONL, to read predictions from; no model runs.
         format: Format of the dataset; detected by default.
         images: Folder of the images, if they are not at the format's usual location.
@@ -126,13 +114,9 @@ def evaluate(
     """
     minima = _minima_from(fail_under or ())
     try:
-        if url is not None and recorded is not None:
+        if server.url is not None and recorded is not None:
             raise EvaluationError("Name a URL or recordings, not both")
-        if url is None:
-            client = {"--protocol": protocol != _PROTOCOL, "--header": header, "--header-file": header_file}
-            files = {"--ca": tls.ca, "--cert": tls.cert, "--key": tls.key}
-            timeout_option = {"--timeout": timeout != _TIMEOUT_S}
-            reject_unused("without --url, which names the server", {**client, **timeout_option, **files})
+        server.check()
         if recorded is not None:
             request = {"--parameter": parameter, "--top-k": top_k != DEFAULT_TOP_K, "--concurrency": concurrency}
             reject_unused("with --recorded, which runs no model; leave it out", {**request, "--fresh": fresh})
@@ -174,17 +158,15 @@ def evaluate(
             parameters = parameters_for(selected, options.score_threshold, top_k, parameter or ())
             model = (
                 local_model(options, name, parameters, image_limits(image_settings))
-                if url is None
-                else served_model(
-                    url, protocol, name, parameters, read_headers(header or (), header_file), timeout, tls
-                )
+                if server.url is None
+                else served_model(server, server.url, name, parameters)
             )
             source = model.source
             parts = wanted_parts(source)
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
             run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=model.identity)
             collected = _predict_items(
-                selected, model, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
+                selected, model, run_header, concurrency or (1 if server.url is None else 4), out, fresh=fresh
             )
             label, notes = model.label, [*model.notes, *_score_notes(parameters)]
         with progress("Measuring", len(collected.records)) as bar:

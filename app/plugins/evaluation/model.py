@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, fields
+from typing import Annotated
 
 import httpx
 import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+from cyclopts.validators import Number
 
-from app.core.cli.client_options import TlsOptions
+from app.core.cli.client_options import TlsOptions, read_headers
 from app.core.cli.inputs import choose_model, predict_records
+from app.core.cli.terminal import reject_unused
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.evaluation.answers import MEASURED_TASKS
@@ -23,6 +29,45 @@ _DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
 _DEFAULT_PARAMETERS = frozenset({"action", "score_threshold", "top_k"})
 """Parameters that `parameters_for` adds. A model that lacks them does not fit the labels, which is another error."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The server that has the model, for commands that otherwise run it in this process."""
+
+    url: str | None = None
+    """Use the model of this server instead of a local one; host:port for gRPC."""
+
+    protocol: str = "chariot-v2-kserve"
+    """Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc, grps-grpc."""
+
+    header: list[str] | None = None
+    """Header for authentication or routing, such as "X-Tenant: a"; left out of reports."""
+
+    header_file: ExistingFile | None = None
+    """File of such headers, one a line, to keep keys out of the process list."""
+
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60
+    """Seconds to wait for a response of the server."""
+
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def check(self) -> None:
+        """Check that the options of the client have an effect.
+
+        Raises:
+            SettingsError: naming those that are given without a URL.
+        """
+        if self.url is None:
+            given = {
+                option.name: getattr(part, option.name) != option.default
+                for part in (self, self.tls)
+                for option in fields(part)
+                if option.name != "tls"
+            }
+            options = {f"--{name.replace('_', '-')}": is_given for name, is_given in given.items()}
+            reject_unused("without --url, which names the server", options)
 
 
 class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,21 +155,16 @@ def model_identity(source: ModelSource, parameters: Mapping[str, object]) -> Map
 
 
 def served_model(
-    url: str,
-    protocol: str,
-    name: str | None,
-    parameters: Mapping[str, object],
-    headers: Mapping[str, str],
-    timeout: float,
-    tls: TlsOptions,
-    *,
-    persistent: bool = False,
+    server: ServerOptions, url: str, name: str | None, parameters: Mapping[str, object], *, persistent: bool = False
 ) -> EvaluatedModel:
-    """Return the model behind a URL. A persistent client waits for minutes if the server is busy or restarts.
+    """Return the model behind the URL of a server. A persistent client waits for minutes if it is busy or restarts.
 
     Raises:
+        CredentialsError: when a header cannot be used.
         EvaluationError: when the URL, protocol and name do not fit together.
     """
+    protocol, timeout, tls = server.protocol, server.timeout, server.tls
+    headers = read_headers(server.header or (), server.header_file)
     if protocol not in PROTOCOLS:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
     over_http = protocol in HTTP_PROTOCOLS
@@ -146,7 +186,7 @@ def served_model(
     @contextmanager
     def open_client() -> Generator[InferenceClient]:
         if over_http:
-            with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
+            with httpx.Client(timeout=timeout, headers=headers, trust_env=False, verify=tls.context()) as client:
                 yield HttpInferenceClient(client, url, protocol, name or "", parameters, persistent=persistent)
         else:
             from app.plugins.evaluation.grpc_client import open_grpc_client
