@@ -1,4 +1,4 @@
-"""Compare V2 responses over JSON, the binary extension, and typed and raw gRPC contents."""
+"""Compare V2 responses over JSON, the binary extension, and gRPC contents; and V1 and Chariot responses with V2."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import decode_image
-from tests.support.data.chariot import Client
+from tests.support.data.chariot import Client, image_input, infer, items
 from tests.support.data.golden import CASES, HEADER_LENGTH, GoldenCase
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES
@@ -137,13 +137,16 @@ IMAGES = [
 
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
-def test_v1_and_v2_predictions_for_images_are_equal(kserve: Client, model: str) -> None:
+def test_chariot_v1_and_v2_predictions_for_images_are_equal(kserve: Client, model: str) -> None:
     texts = [encode_base64(data) for data in IMAGES]
     image = {"name": "image", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
     over_v2 = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [image]})
     predictions = kserve.post(f"/v1/models/{model}:predict", json={"instances": texts}).json()["predictions"]
     assert predictions == [json.loads(records) for records in over_v2["predictions"][2]]
     assert all(predictions)
+    for text, expected in zip(texts, predictions, strict=True):
+        prompts = [record["prompt"] for record in expected] if model == "teller" else None
+        assert items(infer(kserve, model, image_input(text, prompts=prompts))) == expected
     for data, expected in zip(IMAGES, predictions, strict=True):
         path, headers = f"/v1/models/{model}:predict", {"content-type": "image/png"}
         assert kserve.post(path, content=data, headers=headers).json() == {"predictions": [expected]}
@@ -170,49 +173,6 @@ def test_v1_and_v2_predictions_for_texts_are_equal(kserve: Client, model: str) -
         response = kserve.post(f"/v1/models/{model}:predict", json={"instances": instances})
         assert response.status_code == 200, response.text
         assert response.json() == {"predictions": expected}
-
-
-@pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
-def test_tensorflow_serving_and_v2_outputs_for_texts_are_equal(kserve: Client, tensorflow: Client, model: str) -> None:
-    texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
-    request = {"inputs": [texts], "parameters": {"output_format": "tensors"}}
-    outputs = kserve.post(f"/v2/models/{model}/infer", json=request).json()["outputs"]
-    expected = {
-        output["name"]: np.array(output["data"], object).reshape(output["shape"]).tolist() for output in outputs
-    }
-    single_output = len(expected) == 1
-    for body in ({"inputs": TEXTS}, {"inputs": {"args": TEXTS}}, {"inputs": {"text": TEXTS}}):
-        columns = tensorflow.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
-        assert_close({next(iter(expected)): columns} if single_output else columns, expected)
-    for body in ({"instances": TEXTS}, {"instances": [{"text": text} for text in TEXTS]}):
-        rows = tensorflow.post(f"/v1/models/{model}:predict", json=body).json()["predictions"]
-        assert len(rows) == len(TEXTS)
-        assert_close({name: rows if single_output else [row[name] for row in rows] for name in expected}, expected)
-
-
-@pytest.mark.parametrize("name", ["text", "args"])
-def test_tensorflow_serving_classify_returns_v1_scores_for_texts(kserve: Client, tensorflow: Client, name: str) -> None:
-    expected = kserve.post("/v1/models/sorter:predict", json={"instances": TEXTS}).json()["predictions"]
-    body = {"examples": [{name: text} for text in TEXTS]}
-    results = tensorflow.post("/v1/models/sorter:classify", json=body).json()["results"]
-    assert [[label for label, _ in pairs] for pairs in results] == [
-        [record["label"] for record in row] for row in expected
-    ]
-    assert [[score for _, score in pairs] for pairs in results] == [
-        pytest.approx([record["score"] for record in row], abs=1e-6) for row in expected
-    ]
-
-
-def assert_close(actual: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Compare names, order and values as FP32, because V2 writes them with the digits of 64 bits."""
-    assert list(actual) == list(expected)
-    for name, data in expected.items():
-        actual_array, expected_array = np.array(actual[name]), np.array(data)
-        assert actual_array.shape == expected_array.shape, name
-        if actual_array.dtype.kind == "f":
-            assert np.array_equal(actual_array.astype(np.float32), expected_array.astype(np.float32)), name
-        else:
-            assert actual_array.tolist() == expected_array.tolist(), name
 
 
 # `echo-scalar` has no rows; `echo-deep` exceeds the maximum JSON depth.

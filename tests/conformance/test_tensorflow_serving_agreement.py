@@ -19,6 +19,9 @@ IMAGES = [
 ]
 
 
+TEXTS = ["red, green and red", "nothing", "blue", "", "Grün is green"]
+
+
 def over_v2(client: Client, model: str, *inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the output tensors by name, as nested lists."""
     body = {"inputs": inputs, "parameters": {"output_format": "tensors"}}
@@ -47,17 +50,36 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_task_outputs_equal_v2_tensors(kserve: Client, tensorflow: Client, model: str, count: int) -> None:
-    encoded_images = IMAGES[:count]
-    expected = over_v2(kserve, model, {"name": "image", "datatype": "BYTES", "shape": [count], "data": encoded_images})
-    assert expected
-    images = [{"b64": data} for data in encoded_images]
-    columns = over_tensorflow(tensorflow, model, {"inputs": images})
-    rows = over_tensorflow(tensorflow, model, {"instances": images})
+def test_outputs_for_images_equal_v2_tensors(kserve: Client, tensorflow: Client, model: str, count: int) -> None:
+    image = {"name": "image", "datatype": "BYTES", "shape": [count], "data": IMAGES[:count]}
+    expected = over_v2(kserve, model, image)
+    images = [{"b64": data} for data in IMAGES[:count]]
+    assert_same_columns(over_tensorflow(tensorflow, model, {"inputs": images}), expected)
+    assert_same_rows(over_tensorflow(tensorflow, model, {"instances": images}), expected)
+
+
+@pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
+def test_outputs_for_texts_equal_v2_tensors(kserve: Client, tensorflow: Client, model: str) -> None:
+    args = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
+    expected = over_v2(kserve, model, args)
+    for inputs in (TEXTS, {"args": TEXTS}, {"text": TEXTS}):
+        assert_same_columns(over_tensorflow(tensorflow, model, {"inputs": inputs}), expected)
+    for instances in (TEXTS, [{"text": text} for text in TEXTS]):
+        assert_same_rows(over_tensorflow(tensorflow, model, {"instances": instances}), expected)
+
+
+def assert_same_columns(columns: Any, expected: dict[str, Any]) -> None:
+    """Compare columns with output tensors; a single output has no name."""
+    columns = columns if len(expected) > 1 else {next(iter(expected)): columns}
     assert list(columns) == list(expected)
-    for name, data in expected.items():
-        assert same(columns[name], data), name
-        assert same([row[name] for row in rows], data), name
+    assert all(same(columns[name], data) for name, data in expected.items())
+
+
+def assert_same_rows(rows: Any, expected: dict[str, Any]) -> None:
+    """Compare rows with output tensors; a single output has no name."""
+    names = list(expected)
+    columns = {name: [row[name] for row in rows] if len(names) > 1 else rows for name in names}
+    assert all(same(columns[name], data) for name, data in expected.items())
 
 
 def test_scores_and_boxes_equal_v1_predictions(kserve: Client, tensorflow: Client) -> None:
@@ -82,6 +104,15 @@ def test_classify_returns_scores_of_predict(tensorflow: Client) -> None:
     )
     pairs = [[list(pair) for pair in zip(row["labels"], row["scores"], strict=True)] for row in rows]
     assert response.json() == {"results": pairs}
+
+
+@pytest.mark.parametrize("name", ["text", "args"])
+def test_classify_returns_v1_scores_for_texts(kserve: Client, tensorflow: Client, name: str) -> None:
+    expected = kserve.post("/v1/models/sorter:predict", json={"instances": TEXTS}).json()["predictions"]
+    body = {"examples": [{name: text} for text in TEXTS]}
+    results = tensorflow.post("/v1/models/sorter:classify", json=body).json()["results"]
+    for pairs, records in zip(results, expected, strict=True):
+        assert pairs == [[record["label"], pytest.approx(record["score"], abs=1e-6)] for record in records]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
