@@ -74,6 +74,8 @@ class Reply:
         self.status, self.text, self.messages[:] = status, text if status else "", messages
 
 
+Respond = Callable[[httpx.Request], httpx.Response]
+
 AnswerFault = Callable[[httpx.Request, int, Any], tuple[int, Any]]
 """Take a request and the status and JSON of the correct answer; return what to answer instead, as JSON or bytes."""
 
@@ -107,6 +109,29 @@ class Fault:
     change_call: CallFault = lambda _method, _request, _reply: None
     also_fails: Sequence[str] = ()
     raw: bool = False
+
+
+AnswerFaults = Mapping[str, tuple[str, AnswerFault] | tuple[str, AnswerFault, str]]
+"""For each fault the check that must fail, the change of HTTP answers, and its model if another than the usual one."""
+
+CallFaults = Mapping[str, tuple[str, CallFault] | tuple[str, CallFault, str]]
+"""As `AnswerFaults`, for gRPC replies."""
+
+
+def answer_faults(protocol: str, model: str, faults: AnswerFaults, *, raw: bool = False) -> dict[str, Fault]:
+    """Return the faults of a table; `model` is the usual model."""
+    return {
+        name: Fault(protocol=protocol, model=[model, *other][-1], check=check, change_answer=change, raw=raw)
+        for name, (check, change, *other) in faults.items()
+    }
+
+
+def call_faults(protocol: str, model: str, faults: CallFaults) -> dict[str, Fault]:
+    """Return the faults of a table; `model` is the usual model."""
+    return {
+        name: Fault(protocol=protocol, model=[model, *other][-1], check=check, change_call=change)
+        for name, (check, change, *other) in faults.items()
+    }
 
 
 @cache
@@ -279,27 +304,36 @@ class FaultyCaller(GrpcChannel):
 
 
 def check_engine(
-    client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcChannel | None = None, **target: Any
+    protocol: Protocol | str,
+    reply: Respond | httpx.BaseTransport | None = None,
+    *,
+    caller: GrpcChannel | None = None,
+    url: str = "http://engine.local",
+    model: str | None = "m",
+    max_requests: int = 400,
+    **target: Any,
 ) -> ConformanceReport:
-    """Check the engine that `client` or `caller` reaches."""
-    target = {"images": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
-    probe = Probe(client, Target(url="http://testserver.local", **target), transport=caller)
-    return run_checks(PROTOCOLS_BY_NAME[protocol], probe)
+    """Run every check of a protocol against the engine that `reply` answers for over HTTP, or `caller` over gRPC."""
+    protocol = PROTOCOLS_BY_NAME[protocol] if isinstance(protocol, str) else protocol
+    transport = reply if isinstance(reply, httpx.BaseTransport) else httpx.MockTransport(reply or _no_reply)
+    with httpx.Client(transport=transport, headers={"authorization": "Bearer secret"}, timeout=60) as client:
+        engine = Target(url=url, model=model, **target)
+        probe = Probe(client, engine, max_requests, caller if protocol.rpc else None)
+        runner = CheckRunner(protocol, probe)
+        runner.check_reachable()
+        return runner.report()
 
 
-def run_checks(protocol: Protocol, probe: Probe) -> ConformanceReport:
-    """Run every check of `protocol` if the engine answers."""
-    runner = CheckRunner(protocol, probe)
-    runner.check_reachable()
-    return runner.report()
+def _no_reply(_: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused")
 
 
-def check_with_fault(engines: Engines, fault: Fault) -> ConformanceReport:
+def check_with_fault(engines: Engines, fault: Fault, **target: Any) -> ConformanceReport:
     """Check our engine with a deliberate fault."""
-    model = None if fault.protocol in CHARIOT_PROTOCOLS else fault.model
-    caller = FaultyCaller(engines, fault) if PROTOCOLS_BY_NAME[fault.protocol].rpc else None
-    with httpx.Client(transport=FaultyTransport(engines, fault), timeout=60) as client:
-        return check_engine(client, fault.protocol, caller=caller, model=model)
+    is_chariot = fault.protocol in CHARIOT_PROTOCOLS
+    target = {"model": None if is_chariot else fault.model, "images": scenes() if is_chariot else (), **target}
+    caller = FaultyCaller(engines, fault)
+    return check_engine(fault.protocol, FaultyTransport(engines, fault), caller=caller, **target)
 
 
 def failed_checks(report: ConformanceReport) -> dict[str, str]:

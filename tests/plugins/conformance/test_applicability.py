@@ -1,38 +1,24 @@
 """Models and engines that the checks of Chariot's protocols are not for."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
 from app.plugins.conformance.check import Verdict
-from app.plugins.conformance.client.probe import Probe, Target
 from app.plugins.conformance.command import conform
 from app.plugins.conformance.options import ConformanceOptions
 from app.plugins.conformance.output.reports import html_report, junit_report, to_plain
-from app.plugins.conformance.runner import CheckRunner, ConformanceReport
-from tests.plugins.conformance.engines import (
-    CHARIOT_PROTOCOLS,
-    PROTOCOLS_BY_NAME,
-    Engines,
-    Fault,
-    check_with_fault,
-    open_engines,
-)
+from app.plugins.conformance.runner import ConformanceReport
+from tests.plugins.conformance.engines import CHARIOT_PROTOCOLS, Engines, Fault, check_engine, check_with_fault
 from tests.support.servers.server_process import run_server
 
 TEXT_MODEL = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
               "outputs": [{"name": "greeting", "datatype": "BYTES", "shape": [-1]}]}  # fmt: skip
 IMAGE_MODEL = {"inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
                "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 3]}]}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with open_engines() as engines:
-        yield engines
 
 
 def check(
@@ -48,9 +34,7 @@ def check(
             return httpx.Response(200 if takes_text else 400, json={"outputs": []})
         return httpx.Response(200, json={"outputs": outputs}) if outputs else httpx.Response(400, json={"error": "no"})
 
-    with httpx.Client(transport=httpx.MockTransport(reply)) as client:
-        engine = Target(url="http://engine.local", model="m", **target)
-        return CheckRunner(PROTOCOLS_BY_NAME["chariot-v2-kserve"], Probe(client, engine)).report()
+    return check_engine("chariot-v2-kserve", reply, **target)
 
 
 @pytest.mark.parametrize("protocol", CHARIOT_PROTOCOLS)
@@ -107,9 +91,7 @@ def test_engine_of_the_other_chariot_protocol_is_reported_with_the_options(asked
             return httpx.Response(200, json={"outputs": [{"data": [[]]}]})
         return httpx.Response(400, json={"error": "no"})
 
-    with httpx.Client(transport=httpx.MockTransport(reply)) as client:
-        runner = CheckRunner(PROTOCOLS_BY_NAME[asked], Probe(client, Target(url="http://engine.local", model="m")))
-        finding = runner.finding(runner.protocol.checks[0])
+    finding = check_engine(asked, reply).findings[0]
     assert finding.verdict is Verdict.FAILED
     assert finding.reason.endswith(
         f"The engine serves {served}: check it with --protocol {served}, or start Charioteer with "

@@ -12,9 +12,8 @@ import pytest
 
 from app.plugins.conformance.check import Verdict
 from app.plugins.conformance.client.calls import open_channel
-from app.plugins.conformance.client.probe import Probe, Target
-from app.plugins.conformance.runner import CheckRunner, UnreachableError
-from tests.plugins.conformance.engines import PROTOCOLS_BY_NAME
+from app.plugins.conformance.runner import UnreachableError
+from tests.plugins.conformance.engines import check_engine
 
 
 @contextmanager
@@ -52,19 +51,14 @@ def test_call_without_answer_times_out() -> None:
 
 
 def test_hanging_engine_receives_few_requests() -> None:
-    with hanging() as url, open_channel(url, {}, 0.1) as channel, httpx.Client() as client:
-        report = CheckRunner(
-            PROTOCOLS_BY_NAME["v2-grpc"], Probe(client, Target(url=url, model="m"), transport=channel)
-        ).report()
+    with hanging() as url, open_channel(url, {}, 0.1) as channel:
+        report = check_engine("v2-grpc", caller=channel)
     assert not report.conforms
     assert report.requests == 3
     assert report.count(Verdict.PASSED) == 0
 
 
 def test_unreachable_engine_is_reported() -> None:
-    with open_channel("grpc://127.0.0.1:1", {}, 0.2) as channel, httpx.Client() as client:
-        runner = CheckRunner(
-            PROTOCOLS_BY_NAME["grps-grpc"], Probe(client, Target(url="grpc://127.0.0.1:1"), transport=channel)
-        )
-        with pytest.raises(UnreachableError, match=r"grpc://127\.0\.0\.1:1: Nothing speaks gRPC"):
-            runner.check_reachable()
+    url = "grpc://127.0.0.1:1"
+    with open_channel(url, {}, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
+        check_engine("grps-grpc", caller=channel, url=url)

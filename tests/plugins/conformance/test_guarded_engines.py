@@ -1,7 +1,6 @@
 """Engines that need authentication: an unauthorized request says nothing about the engine, and never passes."""
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any, cast
 
 import httpx
@@ -9,35 +8,15 @@ import pytest
 
 from app.plugins.conformance.check import Level, Verdict
 from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
-from app.plugins.conformance.runner import CheckRunner, ConformanceReport, UnreachableError
-from tests.plugins.conformance.engines import PROTOCOLS_BY_NAME
-
-Answer = Callable[[httpx.Request], httpx.Response]
-
-
-@contextmanager
-def runner_against(protocol: str, answer: Answer, model: str | None = "m") -> Generator[CheckRunner]:
-    """Yield a runner of the checks against an engine that answers with `answer`."""
-    with httpx.Client(transport=httpx.MockTransport(answer)) as client:
-        yield CheckRunner(
-            PROTOCOLS_BY_NAME[protocol], Probe(client, Target(url="http://testserver.local", model=model))
-        )
-
-
-def report_on(protocol: str, answer: Answer) -> ConformanceReport:
-    """Check an engine that answers with `answer`."""
-    with runner_against(protocol, answer) as runner:
-        return runner.report()
+from app.plugins.conformance.runner import UnreachableError
+from tests.plugins.conformance.engines import check_engine
 
 
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1", "grps"])
 def test_engine_that_rejects_every_request_is_not_judged(protocol: str, status: int) -> None:
-    with (
-        runner_against(protocol, lambda _: httpx.Response(status, json={"error": "no key"}), model=None) as runner,
-        pytest.raises(UnreachableError, match=r"http://testserver\.local: Every request is refused .* --header-file"),
-    ):
-        runner.report()
+    with pytest.raises(UnreachableError, match=r"http://engine\.local: Every request is refused .* --header-file"):
+        check_engine(protocol, lambda _: httpx.Response(status, json={"error": "no key"}), model=None)
 
 
 @pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1"])
@@ -49,7 +28,7 @@ def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
             return httpx.Response(200, json={"live": True, "ready": True, "status": "alive"})
         return httpx.Response(401, json={"error": "no key"})
 
-    report = report_on(protocol, answer)
+    report = check_engine(protocol, answer)
     assert not report.conforms
     passed = [finding for finding in report.findings if finding.verdict is Verdict.PASSED]
     assert passed
@@ -76,17 +55,13 @@ class _UnauthorizedCaller(GrpcChannel):
 
 @pytest.mark.parametrize("protocol", ["v2-grpc", "tensorflow-serving-grpc", "grps-grpc"])
 def test_engine_that_rejects_every_grpc_call_is_not_judged(protocol: str) -> None:
-    with httpx.Client() as client:
-        probe = Probe(client, Target(url="grpc://engine.local", model="m"), transport=_UnauthorizedCaller())
-        with pytest.raises(UnreachableError, match="--header-file"):
-            CheckRunner(PROTOCOLS_BY_NAME[protocol], probe).report()
+    with pytest.raises(UnreachableError, match="--header-file"):
+        check_engine(protocol, caller=_UnauthorizedCaller())
 
 
 def test_unauthorized_checks_are_listed() -> None:
     """Reject all methods but liveness, so that the name of the model is unknown; no check may fail by that."""
-    with httpx.Client() as client:
-        probe = Probe(client, Target(url="grpc://engine.local"), transport=_UnauthorizedCaller(7, "Live"))
-        report = CheckRunner(PROTOCOLS_BY_NAME["v2-grpc"], probe).report()
+    report = check_engine("v2-grpc", caller=_UnauthorizedCaller(7, "Live"), model=None)
     assert "V2G-006" in report.unauthorized
     assert "V2G-001" not in report.unauthorized
     assert not {finding.check.id for finding in report.findings if finding.check.level is Level.SHOULD} & {

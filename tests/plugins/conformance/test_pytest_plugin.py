@@ -91,11 +91,7 @@ def test_unreachable_engine_is_an_error_of_each_check(pytester: pytest.Pytester)
     ("arguments", "message"),
     [
         (("ftp://engine.local",), "http:// or https://"),
-        (("http://127.0.0.1:1", "--conform-protocol", "soap"), "chariot-v2-kserve"),
-        (("http://127.0.0.1:1", "--conform-protocol", "v2-grpc"), "grpc:// or grpcs://"),
-        (("http://127.0.0.1:1", "--conform-task-type", "CATS"), "OBJECT_DETECTION"),
         (("http://127.0.0.1:1", "--conform-image", "nowhere.png"), "nowhere.png"),
-        (("http://127.0.0.1:1", "--conform-header", "secret"), "Name: value"),
     ],
 )
 def test_invalid_option_is_a_usage_error(pytester: pytest.Pytester, arguments: tuple[str, ...], message: str) -> None:

@@ -11,7 +11,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     replace_containing,
     replace_when,
 )
-from tests.plugins.conformance.engines import AnswerFault, Fault
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, answer_faults
 
 
 def reject_content_type(content_type: str, status: int = 415) -> AnswerFault:
@@ -34,7 +34,7 @@ def reversed_lines(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any
     return status, answer
 
 
-ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
+ANSWER_FAULTS: AnswerFaults = {
     "results": ("CV2-001", change_answers(lambda a: a.update(results=a.pop("output")) if "output" in a else None)),
     "no slash at the end": ("CV2-002", replace_at("/infer/")),
     "items in a list": ("CV2-003", change_answers(nested)),
@@ -47,15 +47,8 @@ ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
     "no input, 500": ("CV2-011", replace_when(lambda r: r.content == b'{"parameters":{}}', 500)),
     "errors without detail": ("CV2-012", error_without_detail),
 }
-"""For each fault the check that must fail, and the change of the answer."""
-
-_NAME = "chariot-v2"
-
 FAULTS: dict[str, Fault] = {
-    **faults(_NAME, "CV2"),
-    **{
-        name: Fault(protocol=_NAME, model="detector", check=c, change_answer=change_answer)
-        for name, (c, change_answer) in ANSWER_FAULTS.items()
-    },
-    "lines backwards": Fault(protocol=_NAME, model="detector", check="CV2-006", change_answer=reversed_lines, raw=True),
+    **faults("chariot-v2", "CV2"),
+    **answer_faults("chariot-v2", "detector", ANSWER_FAULTS),
+    **answer_faults("chariot-v2", "detector", {"lines backwards": ("CV2-006", reversed_lines)}, raw=True),
 }

@@ -15,7 +15,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     replace_when,
     set_headers,
 )
-from tests.plugins.conformance.engines import AnswerFault, Fault, RequestFault
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, answer_faults
 
 Output = dict[str, Any]
 
@@ -131,106 +131,86 @@ def broken_after_error() -> AnswerFault:
     return fault
 
 
-ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
-    "always 500": ("detector", "CV2K-001", replace_at("/infer", 500)),
-    "no slash at the end": ("detector", "CV2K-002", replace_at("/infer/")),
-    "no path of a model": ("detector", "CV2K-003", replace_at("/m-conform/")),
-    "no /ready": ("detector", "CV2K-005", replace_at("/ready", method="GET")),
-    "JSON as text": ("detector", "CV2K-006", set_headers("/infer", content_type="text/plain")),
-    "no charset": ("detector", "CV2K-007", replace_when(lambda r: "charset" in r.headers.get("content-type", ""), 415)),
-    "NaN": ("detector", "CV2K-008", nan_answer),
+ANSWER_FAULTS: AnswerFaults = {
+    "always 500": ("CV2K-001", replace_at("/infer", 500)),
+    "no slash at the end": ("CV2K-002", replace_at("/infer/")),
+    "no path of a model": ("CV2K-003", replace_at("/m-conform/")),
+    "no /ready": ("CV2K-005", replace_at("/ready", method="GET")),
+    "JSON as text": ("CV2K-006", set_headers("/infer", content_type="text/plain")),
+    "no charset": ("CV2K-007", replace_when(lambda r: "charset" in r.headers.get("content-type", ""), 415)),
+    "NaN": ("CV2K-008", nan_answer),
     "outputs in an object": (
-        "detector",
         "CV2K-009",
         lambda _, s, a: (s, {**a, "outputs": {"0": a["outputs"][0]}} if a.get("outputs") else a),
     ),
-    "one output for all": ("detector", "CV2K-010", change_outputs(lambda found: found.__delitem__(slice(1, None)))),
-    "no name": ("detector", "CV2K-011", change_each_output(lambda o: o.update(name="output"))),
-    "wrong order of outputs": ("detector", "CV2K-011", change_outputs(lambda found: found.reverse())),
-    "answers of other images": ("detector", "CV2K-012", change_outputs(swapped_data)),
-    "shape of text": ("detector", "CV2K-013", change_each_output(lambda o: o.update(shape="1"))),
-    "datatype": ("classifier", "CV2K-014", change_each_output(lambda o: o.update(datatype="JSON"))),
-    "items not in a list": ("detector", "CV2K-015", change_each_output(lambda o: o.update(data=o["data"][0]))),
+    "one output for all": ("CV2K-010", change_outputs(lambda found: found.__delitem__(slice(1, None)))),
+    "no name": ("CV2K-011", change_each_output(lambda o: o.update(name="output"))),
+    "wrong order of outputs": ("CV2K-011", change_outputs(lambda found: found.reverse())),
+    "answers of other images": ("CV2K-012", change_outputs(swapped_data)),
+    "shape of text": ("CV2K-013", change_each_output(lambda o: o.update(shape="1"))),
+    "datatype": ("CV2K-014", change_each_output(lambda o: o.update(datatype="JSON")), "classifier"),
+    "items not in a list": ("CV2K-015", change_each_output(lambda o: o.update(data=o["data"][0]))),
     "items as JSON text": (
-        "classifier",
         "CV2K-015",
         change_each_output(lambda o: o.update(data=[json.dumps(o["data"][0])])),
+        "classifier",
     ),
     "no list without detections": (
-        "detector",
         "CV2K-016",
         change_each_output(lambda o: o.update(data=[]) if o["data"] == [[]] else None),
     ),
     "a version of numbers": (
-        "detector",
         "CV2K-017",
         lambda _, status, answer: (status, {**answer, "model_version": 1} if "outputs" in answer else answer),
     ),
-    "parameters that are a list": ("vlm", "CV2K-018", change_each_output(lambda o: o.setdefault("parameters", []))),
-    "no id": ("detector", "CV2K-020", ignored_id),
-    "id from header before id from body": ("detector", "CV2K-021", id_from_header),
-    "base id before id from body": ("detector", "CV2K-023", id_from_base_header),
-    "one id for all": ("segmenter", "CV2K-024", constant_id),
-    "no metadata echo": ("detector", "CV2K-030", change_each_output(lambda o: o.pop("parameters", None))),
-    "coordinates rounded": (
-        "detector",
-        "CV2K-031",
-        change_metadata(lambda t: "51.5" in t, lambda t: t.replace("51.5", "52")),
-    ),
-    "metadata serialized again": ("detector", "CV2K-033", change_each_output(reserialized_metadata)),
+    "parameters that are a list": ("CV2K-018", change_each_output(lambda o: o.setdefault("parameters", [])), "vlm"),
+    "no id": ("CV2K-020", ignored_id),
+    "id from header before id from body": ("CV2K-021", id_from_header),
+    "base id before id from body": ("CV2K-023", id_from_base_header),
+    "one id for all": ("CV2K-024", constant_id, "segmenter"),
+    "no metadata echo": ("CV2K-030", change_each_output(lambda o: o.pop("parameters", None))),
+    "coordinates rounded": ("CV2K-031", change_metadata(lambda t: "51.5" in t, lambda t: t.replace("51.5", "52"))),
+    "metadata serialized again": ("CV2K-033", change_each_output(reserialized_metadata)),
     "metadata in ASCII": (
-        "detector",
         "CV2K-034",
         change_metadata(lambda t: "東" in t, lambda t: t.encode("ascii", "replace").decode()),
     ),
-    "metadata that is JSON only": ("detector", "CV2K-035", change_each_output(json_metadata_only)),
-    "metadata of another image": ("detector", "CV2K-036", change_outputs(shuffled_metadata)),
+    "metadata that is JSON only": ("CV2K-035", change_each_output(json_metadata_only)),
+    "metadata of another image": ("CV2K-036", change_outputs(shuffled_metadata)),
     "metadata invented": (
-        "detector",
         "CV2K-037",
         change_each_output(lambda o: o.setdefault("parameters", {}).setdefault("metadata", "{}")),
     ),
-    "metadata cut": ("detector", "CV2K-038", change_metadata(lambda t: len(t) > 4096, lambda t: t[:4096])),
-    "unknown parameters refused": ("detector", "CV2K-040", replace_containing(b"conform_nested")),
-    "known actions refused": ("detector", "CV2K-041", replace_containing(b'"detect"')),
-    "unknown actions refused": ("detector", "CV2K-042", replace_containing(b'"action":"conform_unknown"')),
-    "parameters of all refused": ("detector", "CV2K-043", replace_containing(b'"conform_unknown":"x"')),
-    "unknown fields refused": ("detector", "CV2K-044", replace_containing(b'"conform_unknown":1')),
-    "unknown headers refused": ("detector", "CV2K-045", replace_when(lambda r: "x-conform-unknown" in r.headers, 400)),
-    "shape of pixels refused": ("detector", "CV2K-046", replace_containing(b'"shape":[480,640,3]')),
-    "shape -1 refused": ("detector", "CV2K-047", replace_containing(b'"shape":[-1]')),
-    "not base64, 500": ("detector", "CV2K-050", replace_containing(b"%%%", 500)),
-    "no image, 500": ("detector", "CV2K-051", replace_containing(b"bm90IGFuIGltYWdl", 500)),
+    "metadata cut": ("CV2K-038", change_metadata(lambda t: len(t) > 4096, lambda t: t[:4096])),
+    "unknown parameters refused": ("CV2K-040", replace_containing(b"conform_nested")),
+    "known actions refused": ("CV2K-041", replace_containing(b'"detect"')),
+    "unknown actions refused": ("CV2K-042", replace_containing(b'"action":"conform_unknown"')),
+    "parameters of all refused": ("CV2K-043", replace_containing(b'"conform_unknown":"x"')),
+    "unknown fields refused": ("CV2K-044", replace_containing(b'"conform_unknown":1')),
+    "unknown headers refused": ("CV2K-045", replace_when(lambda r: "x-conform-unknown" in r.headers, 400)),
+    "shape of pixels refused": ("CV2K-046", replace_containing(b'"shape":[480,640,3]')),
+    "shape -1 refused": ("CV2K-047", replace_containing(b'"shape":[-1]')),
+    "not base64, 500": ("CV2K-050", replace_containing(b"%%%", 500)),
+    "no image, 500": ("CV2K-051", replace_containing(b"bm90IGFuIGltYWdl", 500)),
     "half an image, 500": (
-        "detector",
         "CV2K-052",
         replace_when(lambda r: 0 < len(b"".join(images_in(r))) < 99 and b"bm90" not in r.content, 500),
     ),
-    "no inputs, 200": ("detector", "CV2K-053", replace_containing(b'"inputs":[]', 200)),
-    "inputs absent, 500": ("detector", "CV2K-054", replace_when(lambda r: r.content == b"{}", 500)),
-    "not JSON, 500": ("detector", "CV2K-055", replace_when(lambda r: r.content.endswith(b": ["), 500)),
-    "a list, 500": ("detector", "CV2K-056", replace_when(lambda r: r.content == b"[1]", 500)),
-    "no body, 500": ("detector", "CV2K-057", replace_when(lambda r: r.method == "POST" and not r.content, 500)),
-    "a threshold of text, 500": ("detector", "CV2K-058", replace_containing(b'"high"', 500)),
-    "errors without a reason": ("detector", "CV2K-059", error_without_reason),
-    "broken after an error": ("detector", "CV2K-060", broken_after_error()),
+    "no inputs, 200": ("CV2K-053", replace_containing(b'"inputs":[]', 200)),
+    "inputs absent, 500": ("CV2K-054", replace_when(lambda r: r.content == b"{}", 500)),
+    "not JSON, 500": ("CV2K-055", replace_when(lambda r: r.content.endswith(b": ["), 500)),
+    "a list, 500": ("CV2K-056", replace_when(lambda r: r.content == b"[1]", 500)),
+    "no body, 500": ("CV2K-057", replace_when(lambda r: r.method == "POST" and not r.content, 500)),
+    "a threshold of text, 500": ("CV2K-058", replace_containing(b'"high"', 500)),
+    "errors without a reason": ("CV2K-059", error_without_reason),
+    "broken after an error": ("CV2K-060", broken_after_error()),
 }
-"""For each fault the model, the check that must fail, and the change of the answer."""
-
-REQUEST_FAULTS: dict[str, tuple[str, str, RequestFault]] = {"header ignored": ("detector", "CV2K-022", without_header)}
-
 _NAME = "chariot-v2-kserve"
 
 FAULTS: dict[str, Fault] = {
     **faults(_NAME, "CV2K"),
-    **{
-        name: Fault(protocol=_NAME, model=m, check=c, change_answer=change_answer)
-        for name, (m, c, change_answer) in ANSWER_FAULTS.items()
-    },
-    **{
-        name: Fault(protocol=_NAME, model=m, check=c, change_request=change_request)
-        for name, (m, c, change_request) in REQUEST_FAULTS.items()
-    },
+    **answer_faults(_NAME, "detector", ANSWER_FAULTS),
+    "header ignored": Fault(protocol=_NAME, model="detector", check="CV2K-022", change_request=without_header),
     "no health": Fault(
         protocol=_NAME,
         model="detector",

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 
 from tests.plugins.conformance.deliberate_faults.spoiling import change_answers, replace_when, set_headers
-from tests.plugins.conformance.engines import AnswerFault, Fault
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, answer_faults
 
 PREDICT = "/infer/predict"
 SUCCESS = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "[]"}
@@ -92,78 +92,61 @@ def stream_without_flags(request: httpx.Request, status: int, answer: Any) -> tu
     return status, answer
 
 
-ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
-    "live without a flag": (
-        "detector",
-        "GRPS-S01",
-        change_answers(lambda a: a["status"].pop("status"), "/health/live"),
-    ),
-    "never ready": ("detector", "GRPS-S02", replace_at("/health/ready", 503, failure(503))),
-    "always ready": ("detector", "GRPS-S03", replace_at("/health/ready", 200, SUCCESS)),
-    "not ready is 200": ("detector", "GRPS-004", lambda r, s, a: (200, a) if r.url.path.endswith("ready") else (s, a)),
-    "no YAML": ("detector", "GRPS-S04", change_answers(lambda a: a.update(str_data="a: [b: c"), "/metadata/server")),
-    "no status": ("detector", "GRPS-S05", change_answers(lambda a: a.pop("status"), PREDICT)),
-    "two kinds of data": ("detector", "GRPS-S06", change_answers(two_data_fields, PREDICT)),
-    "JSON as text": ("detector", "GRPS-008", set_headers(PREDICT, content_type="text/html")),
-    "too few elements": ("half_plus_two", "GRPS-S07", change_answers(too_few, PREDICT)),
-    "only datatype names accepted": ("half_plus_two", "GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400))),
-    "nested numbers misread": ("half_plus_two", "GRPS-011", misread_nested),
-    "nested once more": ("half_plus_two", "GRPS-012", change_answers(nested, PREDICT)),
+ANSWER_FAULTS: AnswerFaults = {
+    "live without a flag": ("GRPS-S01", change_answers(lambda a: a["status"].pop("status"), "/health/live")),
+    "never ready": ("GRPS-S02", replace_at("/health/ready", 503, failure(503))),
+    "always ready": ("GRPS-S03", replace_at("/health/ready", 200, SUCCESS)),
+    "not ready is 200": ("GRPS-004", lambda r, s, a: (200, a) if r.url.path.endswith("ready") else (s, a)),
+    "no YAML": ("GRPS-S04", change_answers(lambda a: a.update(str_data="a: [b: c"), "/metadata/server")),
+    "no status": ("GRPS-S05", change_answers(lambda a: a.pop("status"), PREDICT)),
+    "two kinds of data": ("GRPS-S06", change_answers(two_data_fields, PREDICT)),
+    "JSON as text": ("GRPS-008", set_headers(PREDICT, content_type="text/html")),
+    "too few elements": ("GRPS-S07", change_answers(too_few, PREDICT), "half_plus_two"),
+    "only datatype names accepted": ("GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400)), "half_plus_two"),
+    "nested numbers misread": ("GRPS-011", misread_nested, "half_plus_two"),
+    "nested once more": ("GRPS-012", change_answers(nested, PREDICT), "half_plus_two"),
     "ndarray ignored": (
-        "detector",
         "GRPS-013",
         replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" not in str(r.url), 200, SUCCESS),
     ),
     "no bytes": (
-        "detector",
         "GRPS-014",
         replace_when(lambda r: r.headers.get("content-type") == "application/octet-stream", 415, failure(415)),
     ),
-    "any model accepted": ("detector", "GRPS-S08", replace_prediction(b"conform-unknown")),
-    "unknown models are 500": ("detector", "GRPS-S09", server_error_for_unknown_model),
+    "any model accepted": ("GRPS-S08", replace_prediction(b"conform-unknown")),
+    "unknown models are 500": ("GRPS-S09", server_error_for_unknown_model),
     "query before body": (
-        "detector",
         "GRPS-018",
         replace_when(lambda r: "conform-unknown" in str(r.url) and b'"model"' in r.content, 404, failure(404)),
     ),
-    "anything is JSON": ("detector", "GRPS-019", replace_when(lambda r: r.content.endswith(b": "), 200, SUCCESS)),
-    "bad JSON, 500": ("detector", "GRPS-020", server_error_for_bad_json),
-    "no data, 200": ("detector", "GRPS-021", replace_prediction(b'"conform_unknown"')),
-    "no body, 200": ("detector", "GRPS-022", replace_prediction_of(b"")),
+    "anything is JSON": ("GRPS-019", replace_when(lambda r: r.content.endswith(b": "), 200, SUCCESS)),
+    "bad JSON, 500": ("GRPS-020", server_error_for_bad_json),
+    "no data, 200": ("GRPS-021", replace_prediction(b'"conform_unknown"')),
+    "no body, 200": ("GRPS-022", replace_prediction_of(b"")),
     "any Content-Type accepted": (
-        "detector",
         "GRPS-023",
         replace_when(lambda r: r.headers.get("content-type") == "image/png", 200, SUCCESS),
     ),
-    "bytes in JSON": ("detector", "GRPS-024", replace_prediction(b'"bin_data"')),
-    "errors without a message": ("detector", "GRPS-025", without_message),
-    "always 200": ("detector", "GRPS-026", always_200),
-    "no YAML of a model": ("detector", "GRPS-S10", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
+    "bytes in JSON": ("GRPS-024", replace_prediction(b'"bin_data"')),
+    "errors without a message": ("GRPS-025", without_message),
+    "always 200": ("GRPS-026", always_200),
+    "no YAML of a model": ("GRPS-S10", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
     "metadata of anything": (
-        "detector",
         "GRPS-S11",
         replace_when(
             lambda r: r.url.path.endswith("/metadata/model") and b"conform-unknown" in r.content, 200, SUCCESS
         ),
     ),
-    "a stream without flags": ("detector", "GRPS-029", stream_without_flags),
+    "a stream without flags": ("GRPS-029", stream_without_flags),
     "ndarray in a stream accepted": (
-        "detector",
         "GRPS-030",
         replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" in str(r.url), 200, SUCCESS),
     ),
 }
-"""For each fault the model, the check that must fail, and the change of the answer."""
-
-_NAME = "grps"
+_STREAM_FAULTS: AnswerFaults = {"commas in a stream": ("GRPS-029", comma_separated_stream)}
 
 FAULTS: dict[str, Fault] = {
-    **{
-        name: Fault(protocol=_NAME, model=m, check=c, change_answer=change_answer)
-        for name, (m, c, change_answer) in ANSWER_FAULTS.items()
-    },
-    "query ignored": Fault(protocol=_NAME, model="detector", check="GRPS-017", change_request=without_model_query),
-    "commas in a stream": Fault(
-        protocol=_NAME, model="vlm", check="GRPS-029", change_answer=comma_separated_stream, raw=True
-    ),
+    **answer_faults("grps", "detector", ANSWER_FAULTS),
+    **answer_faults("grps", "vlm", _STREAM_FAULTS, raw=True),
+    "query ignored": Fault(protocol="grps", model="detector", check="GRPS-017", change_request=without_model_query),
 }

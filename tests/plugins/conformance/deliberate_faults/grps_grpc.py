@@ -5,7 +5,7 @@ from typing import Any
 
 from app.plugins.grps.proto import message_class
 from tests.plugins.conformance.deliberate_faults.spoiling import change_messages
-from tests.plugins.conformance.engines import CallFault, Fault, Reply
+from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, call_faults
 
 _OK, _NOT_FOUND = 0, 5
 _SUCCESS, _FAILURE = 1, 2
@@ -66,42 +66,21 @@ def failing_stream(called: str, request: Any, reply: Reply) -> None:
 
 GOOD = status_message(200, _SUCCESS, "OK", str_data="[]")
 
-CALL_FAULTS: dict[str, tuple[str, str, CallFault]] = {
-    "live without a flag": (
-        "detector",
-        "GRPSG-S01",
-        change_messages("CheckLiveness", lambda a: a.status.ClearField("status")),
-    ),
-    "never ready": ("detector", "GRPSG-S02", replace_message("CheckReadiness", status_message(503, _FAILURE))),
-    "always ready": ("detector", "GRPSG-S03", replace_message("CheckReadiness", GOOD)),
-    "no YAML": (
-        "detector",
-        "GRPSG-S04",
-        change_messages("ServerMetadata", lambda a: setattr(a, "str_data", "a: [b: c")),
-    ),
-    "no status": ("detector", "GRPSG-S05", change_messages("Predict", lambda a: a.ClearField("status"))),
-    "success without data": ("detector", "GRPSG-S06", change_messages("Predict", without_data)),
-    "too few elements": ("half_plus_two", "GRPSG-S07", change_messages("Predict", too_few)),
-    "failure as status of the call": ("detector", "GRPSG-S08", call_error_for_unknown_model),
-    "unknown models are 500": (
-        "detector",
-        "GRPSG-S09",
-        replace_message("Predict", status_message(500, _FAILURE), is_unknown),
-    ),
-    "no YAML of a model": (
-        "detector",
-        "GRPSG-S10",
-        change_messages("ModelMetadata", lambda a: setattr(a, "str_data", "[")),
-    ),
-    "metadata of anything": ("detector", "GRPSG-S11", replace_message("ModelMetadata", GOOD, is_unknown)),
-    "metadata of nothing": ("detector", "GRPSG-012", replace_message("ModelMetadata", GOOD, lambda r: not r.str_data)),
-    "errors without a message": ("detector", "GRPSG-013", without_error_text),
-    "a stream that fails": ("detector", "GRPSG-014", failing_stream),
-    "a stream that breaks off": ("detector", "GRPSG-015", broken_stream),
+CALL_FAULTS: CallFaults = {
+    "live without a flag": ("GRPSG-S01", change_messages("CheckLiveness", lambda a: a.status.ClearField("status"))),
+    "never ready": ("GRPSG-S02", replace_message("CheckReadiness", status_message(503, _FAILURE))),
+    "always ready": ("GRPSG-S03", replace_message("CheckReadiness", GOOD)),
+    "no YAML": ("GRPSG-S04", change_messages("ServerMetadata", lambda a: setattr(a, "str_data", "a: [b: c"))),
+    "no status": ("GRPSG-S05", change_messages("Predict", lambda a: a.ClearField("status"))),
+    "success without data": ("GRPSG-S06", change_messages("Predict", without_data)),
+    "too few elements": ("GRPSG-S07", change_messages("Predict", too_few), "half_plus_two"),
+    "failure as status of the call": ("GRPSG-S08", call_error_for_unknown_model),
+    "unknown models are 500": ("GRPSG-S09", replace_message("Predict", status_message(500, _FAILURE), is_unknown)),
+    "no YAML of a model": ("GRPSG-S10", change_messages("ModelMetadata", lambda a: setattr(a, "str_data", "["))),
+    "metadata of anything": ("GRPSG-S11", replace_message("ModelMetadata", GOOD, is_unknown)),
+    "metadata of nothing": ("GRPSG-012", replace_message("ModelMetadata", GOOD, lambda r: not r.str_data)),
+    "errors without a message": ("GRPSG-013", without_error_text),
+    "a stream that fails": ("GRPSG-014", failing_stream),
+    "a stream that breaks off": ("GRPSG-015", broken_stream),
 }
-"""For each fault the model, the check that must fail, and the change of the reply."""
-
-FAULTS = {
-    name: Fault(protocol="grps-grpc", model=model, check=check, change_call=change_call)
-    for name, (model, check, change_call) in CALL_FAULTS.items()
-}
+FAULTS = call_faults("grps-grpc", "detector", CALL_FAULTS)

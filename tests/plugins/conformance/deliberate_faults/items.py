@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import cv2
@@ -13,7 +14,7 @@ import numpy as np
 
 from app.plugins.conformance.sample_images import BLANK_IMAGE
 from tests.plugins.conformance.deliberate_faults.spoiling import change_body
-from tests.plugins.conformance.engines import BARS, AnswerFault, Fault, RequestFault
+from tests.plugins.conformance.engines import BARS, AnswerFault, AnswerFaults, Fault, answer_faults
 
 Item = dict[str, Any]
 
@@ -158,85 +159,63 @@ def repeat_first_item(item_list: list[Item]) -> None:
     item_list[1:1] = item_list[:1]
 
 
-ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
-    "missing corner": ("detector", "I01", change_items(lambda item: item.pop("ymax"))),
-    "label of numbers": ("detector", "I02", change_items(lambda item: item.update(label=3))),
-    "score of text": ("detector", "I03", change_items(lambda item: item.update(score=str(item["score"])))),
-    "score of text, classes": ("classifier", "I03", change_items(lambda item: item.update(score=str(item["score"])))),
-    "score in per cent": ("detector", "I04", change_items(lambda item: item.update(score=item["score"] * 100))),
-    "worst first": ("detector", "I05", change_lists(lambda found: found.reverse())),
-    "a label twice": ("classifier", "I07", change_lists(repeat_first_item)),
-    "answer that is a list": ("vlm", "I08", change_items(lambda item: item.update(answer=[item["answer"]]))),
-    "prompts not returned": ("vlm", "I09", change_items(lambda item: item.update(prompt="?"))),
-    "no JPEG": ("detector", "I11", reject_images(lambda image: image.startswith(_JPEG))),
-    "no grey": ("detector", "I12", reject_images(is_png(8, 0))),
-    "no alpha": ("detector", "I13", reject_images(is_png(8, 6))),
-    "no sixteen bits": ("detector", "I14", reject_images(is_png(16, 2))),
-    "plain image is an error": ("detector", "I16", reject_images(lambda image: image == BLANK_IMAGE.data)),
-    "corners of text": ("detector", "P01", change_items(lambda item: item.update(xmin=str(item["xmin"])))),
-    "normalised boxes": ("detector", "P02", change_sized_items(lambda item, w, h: scale(item, 1 / w, 1 / h))),
-    "boxes of the model's own frame": (
-        "detector",
-        "P03",
-        change_sized_items(lambda item, w, h: scale(item, 320 / w, 320 / h)),
-    ),
-    "left and right swapped": (
-        "detector",
-        "P04",
-        change_items(lambda item: item.update(xmin=item["xmax"], xmax=item["xmin"])),
-    ),
+ANSWER_FAULTS: AnswerFaults = {
+    "missing corner": ("I01", change_items(lambda item: item.pop("ymax"))),
+    "label of numbers": ("I02", change_items(lambda item: item.update(label=3))),
+    "score of text": ("I03", change_items(lambda item: item.update(score=str(item["score"])))),
+    "score of text, classes": ("I03", change_items(lambda item: item.update(score=str(item["score"]))), "classifier"),
+    "score in per cent": ("I04", change_items(lambda item: item.update(score=item["score"] * 100))),
+    "worst first": ("I05", change_lists(lambda found: found.reverse())),
+    "a label twice": ("I07", change_lists(repeat_first_item), "classifier"),
+    "answer that is a list": ("I08", change_items(lambda item: item.update(answer=[item["answer"]])), "vlm"),
+    "prompts not returned": ("I09", change_items(lambda item: item.update(prompt="?")), "vlm"),
+    "no JPEG": ("I11", reject_images(lambda image: image.startswith(_JPEG))),
+    "no grey": ("I12", reject_images(is_png(8, 0))),
+    "no alpha": ("I13", reject_images(is_png(8, 6))),
+    "no sixteen bits": ("I14", reject_images(is_png(16, 2))),
+    "plain image is an error": ("I16", reject_images(lambda image: image == BLANK_IMAGE.data)),
+    "corners of text": ("P01", change_items(lambda item: item.update(xmin=str(item["xmin"])))),
+    "normalised boxes": ("P02", change_sized_items(lambda item, w, h: scale(item, 1 / w, 1 / h))),
+    "boxes of the model's own frame": ("P03", change_sized_items(lambda item, w, h: scale(item, 320 / w, 320 / h))),
+    "left and right swapped": ("P04", change_items(lambda item: item.update(xmin=item["xmax"], xmax=item["xmin"]))),
     "boxes outside": (
-        "detector",
         "P05",
         change_sized_items(lambda item, w, _: item.update(xmin=item["xmin"] + w, xmax=item["xmax"] + w)),
     ),
-    "oriented boxes of text": ("oriented-detector", "P06", change_items(lambda item: item.update(r=str(item["r"])))),
+    "oriented boxes of text": ("P06", change_items(lambda item: item.update(r=str(item["r"]))), "oriented-detector"),
     "oriented boxes in pixels": (
-        "oriented-detector",
         "P07",
         change_sized_items(lambda item, w, h: scale(item, w, h, "cx cy w h")),
+        "oriented-detector",
     ),
-    "degrees": ("oriented-detector", "P08", change_items(lambda item: item.update(r=math.degrees(item["r"])))),
-    "counter-clockwise rotation": (BARS, "P09", change_items(lambda item: item.update(r=-item["r"]))),
-    "negative sides": ("oriented-detector", "P10", change_items(lambda item: item.update(w=-item["w"]))),
-    "flat contour": ("segmenter", "P11", change_items(lambda item: item.update(contour=item["contour"][0]))),
+    "degrees": ("P08", change_items(lambda item: item.update(r=math.degrees(item["r"]))), "oriented-detector"),
+    "counter-clockwise rotation": ("P09", change_items(lambda item: item.update(r=-item["r"])), BARS),
+    "negative sides": ("P10", change_items(lambda item: item.update(w=-item["w"])), "oriented-detector"),
+    "flat contour": ("P11", change_items(lambda item: item.update(contour=item["contour"][0])), "segmenter"),
     "points of lists": (
-        "segmenter",
         "P11",
         change_items(lambda item: item.update(contour=[[[p["x"], p["y"]] for p in c] for c in item["contour"]])),
+        "segmenter",
     ),
     "normalised contours": (
-        "segmenter",
         "P12",
         change_sized_items(lambda item, w, h: scale_points(item, 1 / w, 1 / h)),
+        "segmenter",
     ),
     "contours of the model's own frame": (
-        "segmenter",
         "P13",
         change_sized_items(lambda item, w, h: scale_points(item, 320 / w, 320 / h)),
+        "segmenter",
     ),
-    "contours outside": ("segmenter", "P14", change_items(move_points)),
+    "contours outside": ("P14", change_items(move_points), "segmenter"),
 }
-"""For each fault the model, the check that must fail, and the change of the answer."""
-
-REQUEST_FAULTS: dict[str, tuple[str, str, RequestFault]] = {
-    "threshold ignored": ("detector", "I06", change_body(without_threshold)),
-    "EXIF ignored": ("detector", "I10", change_body(without_exif)),
-}
-"""For each fault the model, the check that must fail, and the change of the request."""
 
 
 def faults(protocol: str, prefix: str) -> dict[str, Fault]:
     """Return all faults for a protocol, whose checks have ids that start with `prefix`."""
-    all_faults = {
-        name: Fault(protocol=protocol, model=model, check=f"{prefix}-{check}", change_answer=change_answer)
-        for name, (model, check, change_answer) in ANSWER_FAULTS.items()
-    }
-    for name, (model, check, change_request) in REQUEST_FAULTS.items():
-        all_faults[name] = Fault(
-            protocol=protocol, model=model, check=f"{prefix}-{check}", change_request=change_request
-        )
-    all_faults["unstable scores"] = Fault(
-        protocol=protocol, model="detector", check=f"{prefix}-I15", change_answer=unstable_scores()
-    )
-    return all_faults
+    unstable: AnswerFaults = {"unstable scores": ("I15", unstable_scores())}
+    all_faults = answer_faults(protocol, "detector", {**ANSWER_FAULTS, **unstable})
+    for name, check, change in (("threshold ignored", "I06", without_threshold), ("EXIF ignored", "I10", without_exif)):
+        request_fault = change_body(change)
+        all_faults[name] = Fault(protocol=protocol, model="detector", check=check, change_request=request_fault)
+    return {name: replace(fault, check=f"{prefix}-{fault.check}") for name, fault in all_faults.items()}

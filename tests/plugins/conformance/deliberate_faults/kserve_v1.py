@@ -11,7 +11,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     server_error_for_bad_json,
     set_headers,
 )
-from tests.plugins.conformance.engines import AnswerFault, Fault
+from tests.plugins.conformance.engines import AnswerFaults, answer_faults
 
 
 def first_prediction_only(answer: Any) -> None:
@@ -23,7 +23,7 @@ def models_as_objects(answer: Any) -> None:
         answer["models"] = [{"name": model} for model in answer["models"]]
 
 
-ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
+ANSWER_FAULTS: AnswerFaults = {
     "not alive": ("V1-001", change_answers(lambda a: a.pop("status", 0))),
     "models that are objects": ("V1-002", change_answers(models_as_objects)),
     "never ready": ("V1-003", change_answers(lambda a: a.update(ready=False) if "ready" in a else 0)),
@@ -39,9 +39,4 @@ ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
     "errors in a field detail": ("V1-013", detail_errors),
     "no events": ("V1-014", set_headers(":predict", ce_id=None)),
 }
-"""For each fault the check that must fail, and the change of the answer."""
-
-FAULTS = {
-    name: Fault(protocol="v1", model="half_plus_two", check=check, change_answer=change_answer)
-    for name, (check, change_answer) in ANSWER_FAULTS.items()
-}
+FAULTS = answer_faults("v1", "half_plus_two", ANSWER_FAULTS)

@@ -14,7 +14,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     server_error_for_bad_json,
     set_headers,
 )
-from tests.plugins.conformance.engines import AnswerFault, Fault
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, answer_faults
 
 
 def change_outputs(change: Callable[[dict[str, Any]], object]) -> AnswerFault:
@@ -56,57 +56,35 @@ def replace_status(path: str, status: int) -> AnswerFault:
     return replace_when(lambda r: r.url.path.endswith(path), status)
 
 
-ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
-    "no extensions": ("half_plus_two", "V2-001", change_answers(no_extensions)),
-    "not live": ("half_plus_two", "V2-002", replace_status("/health/live", 400)),
-    "not ready": ("half_plus_two", "V2-003", replace_status("/health/ready", 503)),
-    "empty health answers": ("half_plus_two", "V2-004", change_answers(lambda a: a.clear(), "/health/")),
-    "a model not ready": ("half_plus_two", "V2-005", replace_status("/half_plus_two/ready", 503)),
-    "no platform": ("half_plus_two", "V2-006", change_answers(lambda a: a.pop("platform", 0))),
-    "datatype STRING": ("detector", "V2-S01", change_answers(datatype_string)),
-    "no shape": ("half_plus_two", "V2-008", change_outputs(lambda o: o.pop("shape"))),
-    "JSON as text": ("half_plus_two", "V2-009", set_headers("/infer", content_type="text/html")),
-    "an undeclared output": ("half_plus_two", "V2-S02", change_outputs(lambda o: o.update(name="other"))),
-    "another datatype": ("half_plus_two", "V2-S03", change_outputs(lambda o: o.update(datatype="FP64"))),
-    "another rank": ("half_plus_two", "V2-S04", change_outputs(lambda o: o.update(shape=[*o["shape"], 1]))),
-    "too few elements": ("half_plus_two", "V2-013", change_outputs(lambda o: o["data"].pop() if "data" in o else 0)),
-    "numbers as text": ("half_plus_two", "V2-014", change_outputs(numbers_as_text)),
-    "no id": ("half_plus_two", "V2-S05", change_answers(lambda a: a.pop("id", 0), "/infer")),
-    "another model": ("half_plus_two", "V2-S06", change_answers(lambda a: a.update(model_name="x"), "/infer")),
-    "an output twice": ("half_plus_two", "V2-S07", repeated_outputs),
-    "any output accepted": (
-        "half_plus_two",
-        "V2-S09",
-        replace_containing(b'"outputs":[{"name":"conform', 200, {"outputs": []}),
-    ),
-    "unknown models are 400": ("half_plus_two", "V2-019", replace_at("/conform-unknown", 400)),
-    "errors in a field detail": ("half_plus_two", "V2-020", detail_errors),
-    "any JSON accepted": (
-        "half_plus_two",
-        "V2-021",
-        replace_when(lambda r: r.content.endswith(b"["), 200, {"outputs": []}),
-    ),
-    "bad JSON, 500": ("half_plus_two", "V2-022", server_error_for_bad_json),
-    "no inputs, 200": ("half_plus_two", "V2-023", replace_containing(b'{"id":"conform"}', 200, {"outputs": []})),
-    "any datatype accepted": ("half_plus_two", "V2-S10", replace_containing(b"CONFORM", 200, {"outputs": []})),
-    "a wrong shape, 500": ("half_plus_two", "V2-S11", replace_containing(b'"shape":[2]', 500)),
-    "unknown parameters refused": (
-        "half_plus_two",
-        "V2-S08",
-        replace_containing(b'"parameters":{"conform-unknown":1}'),
-    ),
-    "no versions": ("half_plus_two", "V2-027", replace_at("/versions/")),
+ANSWER_FAULTS: AnswerFaults = {
+    "no extensions": ("V2-001", change_answers(no_extensions)),
+    "not live": ("V2-002", replace_status("/health/live", 400)),
+    "not ready": ("V2-003", replace_status("/health/ready", 503)),
+    "empty health answers": ("V2-004", change_answers(lambda a: a.clear(), "/health/")),
+    "a model not ready": ("V2-005", replace_status("/half_plus_two/ready", 503)),
+    "no platform": ("V2-006", change_answers(lambda a: a.pop("platform", 0))),
+    "datatype STRING": ("V2-S01", change_answers(datatype_string), "detector"),
+    "no shape": ("V2-008", change_outputs(lambda o: o.pop("shape"))),
+    "JSON as text": ("V2-009", set_headers("/infer", content_type="text/html")),
+    "an undeclared output": ("V2-S02", change_outputs(lambda o: o.update(name="other"))),
+    "another datatype": ("V2-S03", change_outputs(lambda o: o.update(datatype="FP64"))),
+    "another rank": ("V2-S04", change_outputs(lambda o: o.update(shape=[*o["shape"], 1]))),
+    "too few elements": ("V2-013", change_outputs(lambda o: o["data"].pop() if "data" in o else 0)),
+    "numbers as text": ("V2-014", change_outputs(numbers_as_text)),
+    "no id": ("V2-S05", change_answers(lambda a: a.pop("id", 0), "/infer")),
+    "another model": ("V2-S06", change_answers(lambda a: a.update(model_name="x"), "/infer")),
+    "an output twice": ("V2-S07", repeated_outputs),
+    "any output accepted": ("V2-S09", replace_containing(b'"outputs":[{"name":"conform', 200, {"outputs": []})),
+    "unknown models are 400": ("V2-019", replace_at("/conform-unknown", 400)),
+    "errors in a field detail": ("V2-020", detail_errors),
+    "any JSON accepted": ("V2-021", replace_when(lambda r: r.content.endswith(b"["), 200, {"outputs": []})),
+    "bad JSON, 500": ("V2-022", server_error_for_bad_json),
+    "no inputs, 200": ("V2-023", replace_containing(b'{"id":"conform"}', 200, {"outputs": []})),
+    "any datatype accepted": ("V2-S10", replace_containing(b"CONFORM", 200, {"outputs": []})),
+    "a wrong shape, 500": ("V2-S11", replace_containing(b'"shape":[2]', 500)),
+    "unknown parameters refused": ("V2-S08", replace_containing(b'"parameters":{"conform-unknown":1}')),
+    "no versions": ("V2-027", replace_at("/versions/")),
 }
-"""For each fault the model, the check that must fail, and the change of the answer."""
-
-_NAME = "v2"
-
-FAULTS: dict[str, Fault] = {
-    **{
-        name: Fault(protocol=_NAME, model=m, check=c, change_answer=change_answer)
-        for name, (m, c, change_answer) in ANSWER_FAULTS.items()
-    },
-    "a byte lost": Fault(
-        protocol=_NAME, model="half_plus_two", check="V2-028", change_answer=truncated_binary, raw=True
-    ),
-}
+FAULTS = answer_faults("v2", "half_plus_two", ANSWER_FAULTS) | answer_faults(
+    "v2", "half_plus_two", {"a byte lost": ("V2-028", truncated_binary)}, raw=True
+)

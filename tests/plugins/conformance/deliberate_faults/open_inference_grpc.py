@@ -7,7 +7,7 @@ import numpy as np
 
 from app.core.proto import message_class
 from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, without_error_text
-from tests.plugins.conformance.engines import CallFault, Fault, Reply
+from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, call_faults
 
 _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13
 
@@ -77,7 +77,7 @@ def version_not_found(called: str, request: Any, reply: Reply) -> None:
         reply.replace(_NOT_FOUND)
 
 
-CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
+CALL_FAULTS: CallFaults = {
     "not live": ("V2G-001", change_messages("ServerLive", lambda a: a.Clear())),
     "not ready": ("V2G-002", change_messages("ServerReady", lambda a: a.Clear())),
     "no name": ("V2G-003", change_messages("ServerMetadata", lambda a: a.ClearField("name"))),
@@ -122,15 +122,8 @@ CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
         replace_when(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK),
     ),
     "no versions": ("V2G-026", version_not_found),
+    "truncated raw elements": ("V2G-012", change_messages("ModelInfer", truncated_raw)),
+    "truncated raw texts": ("V2G-012", change_messages("ModelInfer", truncated_raw), "greeter"),
 }
-"""For each fault the check that must fail, and the change of the reply."""
 
-FAULTS = {
-    name: Fault(protocol="v2-grpc", model="half_plus_two", check=check, change_call=change_call)
-    for name, (check, change_call) in CALL_FAULTS.items()
-} | {
-    f"truncated raw elements of {model}": Fault(
-        protocol="v2-grpc", model=model, check="V2G-012", change_call=change_messages("ModelInfer", truncated_raw)
-    )
-    for model in ("half_plus_two", "greeter")
-}
+FAULTS = call_faults("v2-grpc", "half_plus_two", CALL_FAULTS)

@@ -10,7 +10,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     replace_containing,
     server_error_for_bad_json,
 )
-from tests.plugins.conformance.engines import AnswerFault, Fault, RequestFault
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, RequestFault, answer_faults
 
 CHAT = "chat/completions"
 
@@ -43,7 +43,11 @@ def replaced_bytes(old: bytes, new: bytes) -> AnswerFault:
     return fault
 
 
-ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
+def without_field(field: str) -> RequestFault:
+    return change_body(lambda body: body.pop(field, 0))
+
+
+ANSWER_FAULTS: AnswerFaults = {
     "a bare list of models": ("OAI-001", change_answers(lambda a: a.pop("object", 0), "/v1/models")),
     "another object": ("OAI-002", change_answers(lambda a: a.update(object="completion"), CHAT)),
     "no role": ("OAI-003", change_answers(lambda a: a["choices"][0]["message"].pop("role"), CHAT)),
@@ -57,35 +61,19 @@ ANSWER_FAULTS: dict[str, tuple[str, AnswerFault]] = {
     "bad JSON, 500": ("OAI-013", server_error_for_bad_json),
     "errors as text": ("OAI-014", text_error),
 }
-"""For each fault the check that must fail, and the change of the answer."""
 
-REQUEST_FAULTS: dict[str, tuple[str, RequestFault]] = {
-    "stop ignored": ("OAI-006", change_body(lambda body: body.pop("stop", 0))),
-    "n ignored": ("OAI-011", change_body(lambda body: body.pop("n", 0))),
-}
-"""For each fault the check that must fail, and the change of the request."""
 
-EMBEDDINGS_FAULTS: dict[str, tuple[str, AnswerFault]] = {
-    "vectors in another order": (
-        "OAI-015",
-        change_answers(lambda a: a["data"].reverse(), "embeddings"),
-    ),
+EMBEDDINGS_FAULTS: AnswerFaults = {
+    "vectors in another order": ("OAI-015", change_answers(lambda a: a["data"].reverse(), "embeddings")),
     "a bare vector": ("OAI-015", change_answers(lambda a: a["data"].__setitem__(0, [0.5]), "embeddings")),
     "base64 of 64-bit floats": ("OAI-016", change_answers(double_base64, "embeddings")),
 }
-"""As `ANSWER_FAULTS`, for a model that embeds texts."""
 
-FAULTS = (
-    {
-        name: Fault(protocol="openai", model="vlm", check=check, change_answer=change_answer, raw=True)
-        for name, (check, change_answer) in ANSWER_FAULTS.items()
-    }
-    | {
-        name: Fault(protocol="openai", model="vlm", check=check, change_request=change_request)
-        for name, (check, change_request) in REQUEST_FAULTS.items()
-    }
-    | {
-        name: Fault(protocol="openai", model="embedder", check=check, change_answer=change_answer)
-        for name, (check, change_answer) in EMBEDDINGS_FAULTS.items()
-    }
-)
+FAULTS: dict[str, Fault] = {
+    **answer_faults("openai", "vlm", ANSWER_FAULTS, raw=True),
+    **answer_faults("openai", "embedder", EMBEDDINGS_FAULTS),
+    **{
+        f"{field} ignored": Fault(protocol="openai", model="vlm", check=check, change_request=without_field(field))
+        for field, check in (("stop", "OAI-006"), ("n", "OAI-011"))
+    },
+}

@@ -11,7 +11,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     replace_when,
     server_error_for_bad_json,
 )
-from tests.plugins.conformance.engines import AnswerFault, Fault
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, answer_faults
 
 
 def versions_as_numbers(answer: Any) -> None:
@@ -27,58 +27,40 @@ def renamed_field(old: str, new: str) -> AnswerFault:
     return change_answers(lambda a: a.update({new: a.pop(old)}) if old in a else None, ":predict")
 
 
-ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
-    "versions as numbers": ("half_plus_two", "TFS-001", change_answers(versions_as_numbers)),
+ANSWER_FAULTS: AnswerFaults = {
+    "versions as numbers": ("TFS-001", change_answers(versions_as_numbers)),
     "all versions returned": (
-        "half_plus_two",
         "TFS-002",
         change_answers(lambda a: repeated_versions(a) if "model_version_status" in a else None, "/versions/"),
     ),
     "unknown models are 400": (
-        "half_plus_two",
         "TFS-003",
         replace_when(lambda r: r.url.path.endswith("/conform-unknown") and r.method == "GET", 400),
     ),
     "signature_def once": (
-        "half_plus_two",
         "TFS-004",
         change_answers(lambda a: a["metadata"].update(a["metadata"]["signature_def"]), "/metadata"),
     ),
-    "results": ("half_plus_two", "TFS-005", renamed_field("predictions", "results")),
+    "results": ("TFS-005", renamed_field("predictions", "results")),
     "one prediction": (
-        "half_plus_two",
         "TFS-006",
         change_answers(lambda a: first_prediction_only(a) if "predictions" in a else None, ":predict"),
     ),
-    "predictions for columns": ("half_plus_two", "TFS-007", renamed_field("outputs", "predictions")),
-    "a column lost": ("detector", "TFS-008", change_answers(lambda a: a["outputs"].popitem() if "outputs" in a else 0)),
-    "no path of a version": (
-        "half_plus_two",
-        "TFS-009",
-        replace_when(lambda r: "/versions/" in r.url.path and r.method == "POST", 404),
-    ),
+    "predictions for columns": ("TFS-007", renamed_field("outputs", "predictions")),
+    "a column lost": ("TFS-008", change_answers(lambda a: a["outputs"].popitem() if "outputs" in a else 0), "detector"),
+    "no path of a version": ("TFS-009", replace_when(lambda r: "/versions/" in r.url.path and r.method == "POST", 404)),
     "inputs and instances accepted": (
-        "half_plus_two",
         "TFS-010",
         replace_when(lambda r: b'"inputs"' in r.content and b'"instances"' in r.content, 200, {"predictions": []}),
     ),
-    "neither, 500": ("half_plus_two", "TFS-011", replace_containing(b'"conform"', 500)),
-    "no instances, 200": ("half_plus_two", "TFS-012", replace_containing(b'"instances":[]', 200, {"predictions": []})),
-    "bad JSON, 500": ("half_plus_two", "TFS-013", server_error_for_bad_json),
-    "malformed paths are 404": ("half_plus_two", "TFS-014", replace_at("/v1/conform", 404)),
-    "to predict with an unknown model is 400": ("half_plus_two", "TFS-015", replace_at("/conform-unknown:", 400)),
-    "any signature accepted": (
-        "half_plus_two",
-        "TFS-016",
-        replace_containing(b"signature_name", 200, {"predictions": []}),
-    ),
-    "unknown labels are 404": ("half_plus_two", "TFS-017", replace_at("/labels/", 404)),
-    "not base64, 500": ("greeter", "TFS-018", replace_containing(b"%%%", 500)),
-    "errors in a field detail": ("half_plus_two", "TFS-019", detail_errors),
+    "neither, 500": ("TFS-011", replace_containing(b'"conform"', 500)),
+    "no instances, 200": ("TFS-012", replace_containing(b'"instances":[]', 200, {"predictions": []})),
+    "bad JSON, 500": ("TFS-013", server_error_for_bad_json),
+    "malformed paths are 404": ("TFS-014", replace_at("/v1/conform", 404)),
+    "to predict with an unknown model is 400": ("TFS-015", replace_at("/conform-unknown:", 400)),
+    "any signature accepted": ("TFS-016", replace_containing(b"signature_name", 200, {"predictions": []})),
+    "unknown labels are 404": ("TFS-017", replace_at("/labels/", 404)),
+    "not base64, 500": ("TFS-018", replace_containing(b"%%%", 500), "greeter"),
+    "errors in a field detail": ("TFS-019", detail_errors),
 }
-"""For each fault the model, the check that must fail, and the change of the answer."""
-
-FAULTS = {
-    name: Fault(protocol="tensorflow-serving", model=model, check=check, change_answer=change_answer)
-    for name, (model, check, change_answer) in ANSWER_FAULTS.items()
-}
+FAULTS = answer_faults("tensorflow-serving", "half_plus_two", ANSWER_FAULTS)

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.plugins.tensorflow_serving.proto import message_class
 from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, without_error_text
-from tests.plugins.conformance.engines import CallFault, Fault, Reply
+from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, call_faults
 
 _INVALID, _NOT_FOUND, _INTERNAL = 3, 5, 13
 _UNKNOWN = "conform-unknown"
@@ -69,7 +69,7 @@ def truncated_content(answer: Any) -> None:
     answer.outputs["y"].tensor_content = b"\0"
 
 
-CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
+CALL_FAULTS: CallFaults = {
     "versions without a state": (
         "TFSG-002",
         change_messages("GetModelStatus", lambda a: a.model_version_status[0].ClearField("state")),
@@ -78,10 +78,7 @@ CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
         "TFSG-003",
         change_when(lambda r: r.model_spec.HasField("version"), repeated_versions, "GetModelStatus"),
     ),
-    "reloads accepted": (
-        "TFSG-004",
-        accept_when(lambda _: True, "HandleReloadConfigRequest", "ReloadConfigResponse"),
-    ),
+    "reloads accepted": ("TFSG-004", accept_when(lambda _: True, "HandleReloadConfigRequest", "ReloadConfigResponse")),
     "another type URL": (
         "TFSG-005",
         change_messages("GetModelMetadata", lambda a: setattr(a.metadata["signature_def"], "type_url", "x/y")),
@@ -134,9 +131,4 @@ CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
     ),
     "one task": ("TFSG-026", change_messages("MultiInference", lambda a: a.results.pop())),
 }
-"""For each fault the check that must fail, and the change of the reply."""
-
-FAULTS = {
-    name: Fault(protocol="tensorflow-serving-grpc", model="half_plus_two", check=check, change_call=change_call)
-    for name, (check, change_call) in CALL_FAULTS.items()
-}
+FAULTS = call_faults("tensorflow-serving-grpc", "half_plus_two", CALL_FAULTS)
