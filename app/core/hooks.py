@@ -181,15 +181,13 @@ class Parts(Struct, frozen=True, kw_only=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A view of the page: the module ``<id>.js`` with the function `open`. Views stand in their `order`.
-
-    It needs its id in `Parts.views`. With `observes`, requests are stored or monitored, so the page sends none itself.
-    """
+    """A view of the page, or a section `within` a view: the module ``<id>.js``. It needs its id in `Parts.views`."""
 
     id: str
     title: str
-    order: int
-    observes: bool = False
+    order: int  # of the views, and of the sections of a view
+    observes: bool = False  # requests are stored or monitored, so the page sends none itself
+    within: str = ""  # the id of the view; it is shown with its first section
 
 
 class Page(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The page's drift view: windows and their verdicts for a model whose images turn dark."""
+"""Drift in the page's view Recorded: windows and their verdicts for a model whose images turn dark."""
 
 import shutil
 import subprocess
@@ -56,6 +56,7 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Pat
         httpx.Client(base_url=server.address, timeout=60) as client,
         open_page(browser, f"{server.address}/#drift") as page,
     ):
+        page.get_by_role("heading", name="Drift").click()
         expect(page.get_by_text("No window is complete yet")).to_be_visible()
         for seed, light, text in ((2, 1.0, "0 of 1 model has drifted"), (3, 0.4, "1 of 1 model has drifted")):
             for image in make_images(seed, WINDOW, light):
@@ -74,17 +75,8 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Pat
             ]
             assert len(cells) == 3 + len(window["tests"])
         assert page.get_by_role("img").count() == 2
+        expect(page.get_by_role("region", name="Recorded inferences")).to_have_count(0)
         for size in (DESKTOP, PHONE):
             page.set_viewport_size({"width": size[0], "height": size[1]})
             assert violations(page) == []
             assert_fits(page, size)
-
-
-def test_drift_view_is_absent_without_a_monitored_model(browser: Browser) -> None:
-    with (
-        run_server("--model", str(ROOT / "fixtures" / "models" / "half_plus_two")) as process,
-        open_page(browser, f"{process.address}/#models") as page,
-    ):
-        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
-        expect(page.get_by_role("navigation").get_by_role("link", name="Drift")).to_have_count(0)
-        assert httpx.get(f"{process.address}/page/drift.json", timeout=60).status_code == 404

@@ -183,6 +183,7 @@ def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("navigation").get_by_role("link", name="Recorded")).to_have_count(0)
+        assert httpx.get(f"{process.address}/page/drift.json", timeout=60).status_code == 404
 
 
 def test_page_records_no_request_of_its_own(browser: Browser, server: str) -> None:

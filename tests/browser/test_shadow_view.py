@@ -1,4 +1,4 @@
-"""The page's shadow view: the images where a shadow version answers in another way."""
+"""Disagreements in the page's view Recorded: images that a shadow version answers in another way."""
 
 import json
 from pathlib import Path
@@ -39,6 +39,7 @@ def test_different_answers_are_listed_and_their_image_opens(browser: Browser, tm
         run_server("--model-repository", str(tmp_path / "models"), *options) as server,
         open_page(browser, f"{server.address}/#shadow") as page,
     ):
+        page.get_by_role("heading", name="Disagreements").click()
         expect(page.get_by_text("The latest 0 images with different answers")).to_be_visible()
         httpx.post(f"{server.address}/v2/models/m-m/infer", json=body, timeout=60).raise_for_status()
         expect(page.get_by_text("The latest 1 image with different answers")).to_be_visible()

@@ -20,6 +20,7 @@ plugin = Plugin(
         ),
     ),
     page=Page(
-        folder=Path(__file__).parent / "static", views=(View(id="drift", title="Drift", order=70, observes=True),)
+        folder=Path(__file__).parent / "static",
+        views=(View(id="drift", title="Drift", order=10, within="recorded", observes=True),),
     ),
 )

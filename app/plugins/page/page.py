@@ -102,8 +102,10 @@ class WebPage:
         """Return the shown views. All plugins have started at the first request, so that their views are known."""
         if not self._full:
             return [view for view in _own_views() if view.id == "metrics"]
-        others = [view for page in self._pages for view in page.views if view.id in self._views]
-        return [*_own_views(), *others]
+        own, everything = _own_views(), [view for page in self._pages for view in page.views]
+        known = {view.id for view in own} | self._views.keys()
+        known |= {view.within for view in everything if view.id in known}
+        return [view for view in everything if view.id in known]
 
     @cached_property
     def _shell(self) -> PageFile:

@@ -19,6 +19,10 @@ plugin = Plugin(
         ),
     ),
     page=Page(
-        folder=Path(__file__).parent / "static", views=(View(id="recorded", title="Recorded", order=60, observes=True),)
+        folder=Path(__file__).parent / "static",
+        views=(
+            View(id="recorded", title="Recorded", order=100),
+            View(id="inferences", title="Inferences", order=30, within="recorded", observes=True),
+        ),
     ),
 )

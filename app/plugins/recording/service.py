@@ -48,7 +48,7 @@ def start(host: Host) -> Parts:
         operations=inferences.operations,
         close=close,
         costly_prefixes=("/inferences",),
-        views={"recorded": None} if inferences.is_available else {},
+        views={"inferences": None} if inferences.is_available else {},
     )
 
 

@@ -17,6 +17,7 @@ plugin = Plugin(
     ),
     start=Ref("app.plugins.shadow.service:start"),
     page=Page(
-        folder=Path(__file__).parent / "static", views=(View(id="shadow", title="Shadow", order=75, observes=True),)
+        folder=Path(__file__).parent / "static",
+        views=(View(id="shadow", title="Disagreements", order=20, within="recorded", observes=True),),
     ),
 )

@@ -1,8 +1,8 @@
-// The Drift view: how similar each model's images are to its baseline, by window.
+// In Recorded: how similar each model's images are to its baseline, by window.
 
 import { trendChart } from "./charts.js";
 import { poll, requestJson } from "./connection.js";
-import { make, setText, tableHead } from "./dom.js";
+import { disclosure, make, setText, tableHead } from "./dom.js";
 import { count, counted, localTime } from "./format.js";
 
 const POLL_MS = 3000;
@@ -10,12 +10,13 @@ const MAX_ROWS = 20;
 const COLUMNS = ["Ended", "Verdict", "Images", "Similarity"];
 const NONE = "No window is complete yet. Each window is compared with the baseline when it has all its images.";
 
-export function open(main, tools) {
-  const status = make("p.hint", { role: "status" });
-  const none = make("p.panel", { hidden: "" }, NONE);
+export function extend(container, { tools }) {
+  const status = make("span.hint", { role: "status" });
+  const none = make("p", { hidden: "" }, NONE);
   const list = make("div.cards");
   const panels = new Map();
-  main.append(make("div.heading", make("h1", "Drift"), status), none, list);
+  const section = disclosure(make("h2", "Drift"), status, none, list);
+  container.append(section);
 
   const polling = poll(async () => {
     try {
@@ -27,6 +28,7 @@ export function open(main, tools) {
   }, POLL_MS);
 
   function show(models) {
+    const hasPanels = panels.size > 0;
     none.hidden = models.length > 0;
     const drifted = models.filter(([, windows]) => windows.at(-1).drifted).length;
     const verb = models.length === 1 ? "has" : "have";
@@ -38,9 +40,10 @@ export function open(main, tools) {
       }
       panels.get(name).show(windows);
     }
+    if (drifted && !hasPanels) section.open = true;
   }
 
-  return { change() {}, close: polling.close };
+  return { close: polling.close };
 }
 
 function createPanel(name) {
@@ -61,9 +64,9 @@ function createPanel(name) {
   const table = make("table.text-table.drift-windows", { "aria-label": label });
   return {
     element: make(
-      "section.panel",
+      "section",
       { "aria-label": name },
-      make("div.card-header", make("h2", name), state),
+      make("div.card-header", make("h3", name), state),
       make("div.charts", similarity.element, pValues.element),
       make("div.scrollable", { tabindex: "0", role: "group", "aria-label": label }, table),
     ),

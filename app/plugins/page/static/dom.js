@@ -52,6 +52,11 @@ export function field(label, control, hint = "") {
   return make("div.field", ...children);
 }
 
+// A panel that opens below its title and what it says in one line.
+export function disclosure(title, status, ...content) {
+  return make("details.panel", make("summary", title, " ", status), ...content);
+}
+
 // A select with options [value, label]. `select.fill(options, value)` replaces the options.
 export function choice(options, onchange) {
   const element = make("select");

@@ -1,7 +1,8 @@
 // The page frame: name, navigation, connection state, and routing to views.
 //
 // A view is a module with its id as name, which loads on first use. Its function open(element, tools) returns
-// { change(parameters), close() }. Its address is #id?parameters.
+// { change(parameters), close() }. Its address is #id?parameters. A section is a module with the function
+// extend(element, context), which adds to a view and may return the same; so do the parts of other plugins.
 
 import { checkConnection, watchConnection } from "./connection.js";
 import { button, make, setText } from "./dom.js";
@@ -11,9 +12,11 @@ const LOST = "The server cannot be reached. This page tries again until it answe
 const NOT_LOADED = "This view could not be loaded. Check that the server is running, then try again.";
 // The server writes its views into the page (app/plugins/page/page_files.py): those of its plugins, in order.
 const { views, opens, parts } = document.documentElement.dataset;
-const ENABLED_VIEWS = JSON.parse(views);
-// [the id of a view, the file of a plugin that adds to it]
-const PARTS = JSON.parse(parts);
+const ENABLED = JSON.parse(views);
+const ENABLED_VIEWS = ENABLED.filter(({ within }) => !within);
+const SECTIONS = ENABLED.filter(({ within }) => within);
+// [the id of a view, the file that adds to it]
+const PARTS = [...SECTIONS.map(({ within, id }) => [within, `${id}.js`]), ...JSON.parse(parts)];
 
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p.state", { role: "status" });
@@ -60,7 +63,7 @@ skip.addEventListener("click", (event) => {
 
 const tools = {
   // Whether the server stores or monitors requests, so that the page must send none of its own.
-  observed: ENABLED_VIEWS.some(({ observes }) => observes),
+  observed: ENABLED.some(({ observes }) => observes),
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {
@@ -82,18 +85,35 @@ const tools = {
       address = location.hash;
     }, SAVE_MS);
   },
-  // Let other plugins add elements to a container of the view: extend(container, context) of their files.
-  async extend(container, context) {
-    const { id } = current;
-    for (const [, file] of PARTS.filter(([view]) => view === id)) {
-      try {
-        const { extend } = await import(`./${file}`);
-        extend(container, context);
-      } catch (error) {
+  // Let sections and other plugins add elements to a container of the view. Return { change(parameters), close() }.
+  extend(container, context) {
+    const added = [];
+    let [closed, latest] = [false, parameters];
+    const add = async (file) => {
+      const { extend } = await import(`./${file}`);
+      const part = closed ? null : await extend(container, context);
+      if (!part) return;
+      added.push(part);
+      if (closed) part.close?.();
+      else part.change?.(latest);
+    };
+    const addAll = async (view) => {
+      for (const [, file] of PARTS.filter(([id]) => id === view)) {
         // The view works without the part.
-        console.error(`${file} cannot extend the view ${id}`, error);
+        await add(file).catch((error) => console.error(`${file} cannot extend the view ${view}`, error));
       }
-    }
+    };
+    addAll(current.id);
+    return {
+      change(next) {
+        latest = next;
+        for (const part of added) part.change?.(next);
+      },
+      close() {
+        closed = true;
+        for (const part of added) part.close?.();
+      },
+    };
   },
   go(view, parameters) {
     location.hash = `${view}?${new URLSearchParams(parameters)}`;
@@ -113,7 +133,8 @@ async function route() {
   address = location.hash;
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
   const findView = (name) => ENABLED_VIEWS.find((candidate) => candidate.id === name);
-  const view = findView(id) ?? findView(opens) ?? ENABLED_VIEWS[0];
+  const section = SECTIONS.find((candidate) => candidate.id === id);
+  const view = findView(section?.within ?? id) ?? findView(opens) ?? ENABLED_VIEWS[0];
   parameters = new URLSearchParams(query);
   if (view === current) {
     opened?.change(parameters);

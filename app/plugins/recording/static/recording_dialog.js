@@ -43,8 +43,7 @@ export function showRecording(main, root, inference, { newer, older, onclose }) 
       make("div.actions", json, stepButton("Newer", newer), stepButton("Older", older), closeButton),
     ),
     note,
-    view.element,
-    make("div.recording-details", list.element, facts),
+    make("div.recording-details", view.element, make("div", list.element, facts)),
   );
   let isStepping = false;
   main.append(dialog);
@@ -105,8 +104,17 @@ function detailsOf(inference) {
     ["Duration", milliseconds(inference.duration / 1000)],
     ["Image", image ? `${image.width} × ${image.height}, ${count(Math.ceil(image.size / 1024))} KiB` : ""],
     ["SHA-256", image?.digest],
+    ["Truth", truthText(inference.truth)],
     ["Parameters", Object.keys(parameters).length ? JSON.stringify(parameters) : ""],
     ...inference.metadata.map(({ key, type, value }) => [key, `${valueText(value)} (${type})`]),
   ];
   return all.filter(([, value]) => value);
+}
+
+// What people said about the answer: the verdict, the right labels, and who said it.
+function truthText(truth) {
+  if (!truth) return "";
+  const labels = (truth.records ?? []).map((record) => record.label ?? JSON.stringify(record));
+  const author = [truth.source, truth.author].filter(Boolean).join(", ");
+  return [truth.verdict, labels.length ? `: ${labels.join(", ")}` : "", author ? ` (${author})` : "", truth.comment ? `. ${truth.comment}` : ""].join("");
 }

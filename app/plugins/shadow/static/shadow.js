@@ -1,20 +1,20 @@
-// The Shadow view: the latest images that a shadow version answers in another way than the version that clients get.
+// In Recorded: the latest images that a shadow version answers in another way than the version that clients get.
 
 import { poll, requestJson } from "./connection.js";
-import { button, make, notice, setText, tableHead } from "./dom.js";
+import { button, disclosure, make, notice, setText, tableHead } from "./dom.js";
 import { counted, localTime } from "./format.js";
 import { showRecording } from "./recording_dialog.js";
 
 const POLL_MS = 3000;
 const COLUMNS = { time: "Time", model: "Model", champion: "Clients get", shadow: "Shadow version", open: "Image" };
 
-export function open(main, tools) {
-  const status = make("p.hint", { role: "status" });
+export function extend(container, { main, tools }) {
+  const status = make("span.hint", { role: "status" });
   const message = notice();
   const body = make("tbody");
   const table = make("table.text-table", { "aria-label": "Different answers" }, tableHead(COLUMNS), body);
   const scrollable = make("div.scrollable", { tabindex: "0", role: "group", "aria-label": "Different answers" }, table);
-  main.append(make("div.heading", make("h1", "Shadow"), status), message.element, make("section.panel", scrollable));
+  container.append(disclosure(make("h2", "Disagreements"), status, message.element, scrollable));
   let [shown, dialog] = ["", null];
 
   const polling = poll(async () => {
@@ -51,7 +51,6 @@ export function open(main, tools) {
   }
 
   return {
-    change() {},
     close() {
       polling.close();
       dialog?.close();
