@@ -1,5 +1,6 @@
 """Find the models below a path."""
 
+import ast
 import os
 import re
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from app.core.settings.model import (
     ModelError,
     ModelSettings,
     ModelSource,
+    read_bounded,
     read_json_file,
     read_settings,
 )
@@ -46,9 +48,10 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     """
     if path.is_file():
         settings = _own_settings(path.parent)
-        return [
-            _source(path.parent, settings, path.stem if path.stem != "model" else path.resolve().parent.name, "1", path)
-        ]
+        if path.suffix == ".py" and settings.implementation is None:
+            settings = msgspec.structs.replace(settings, implementation=f"{path.stem}:{_model_class(path)}")
+        name = path.stem if path.stem != "model" else path.resolve().parent.name
+        return [_source(path.parent, settings, name, "1", path)]
     if not path.is_dir():
         raise ModelError(f"{path} is neither a model file nor a folder")
     shared, imported = _read_settings(path)
@@ -69,6 +72,29 @@ def model_at(path: Path) -> Sequence[ModelSource]:
             f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them{advice_in(path)}"
         )
     return [source.with_changes(imported=imported) for source in sources]
+
+
+def _model_class(path: Path) -> str:
+    """Return the name of the only class with ``predict`` in a Python file, or else of its only class. Run no code.
+
+    Raises:
+        ModelError: when there is no such class, or several.
+    """
+    try:
+        classes = [node for node in ast.parse(read_bounded(path)).body if isinstance(node, ast.ClassDef)]
+    except (SyntaxError, ValueError) as error:
+        raise ModelError(f"{path} is not Python code: {error}") from None
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        item.name
+        for item in classes
+        if any(isinstance(node, functions) and node.name == "predict" for node in item.body)
+    ] or [item.name for item in classes]
+    if len(found) == 1:
+        return found[0]
+    names = f"several: {', '.join(found)}" if found else "none"
+    advice = f'"implementation": "{path.stem}:Class" in {path.parent / SETTINGS_FILE} names one'
+    raise ModelError(f"{path}: Expected one class with the method predict, got {names}; {advice}")
 
 
 def latest_version(sources: Sequence[ModelSource]) -> ModelSource:

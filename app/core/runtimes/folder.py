@@ -64,9 +64,9 @@ def identity_of(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def is_single_graph(source: ModelSource) -> bool:
-    """Return whether the model is one graph named by its path. Other files of that folder may not belong to it."""
-    return source.file is not None and source.settings.uri is None and source.file.suffix.lower() == ".onnx"
+def is_single_file(source: ModelSource) -> bool:
+    """Return whether the model is one file named by its path. Other files of that folder may not belong to it."""
+    return source.file is not None and source.settings.uri is None and source.file.suffix.lower() in (".onnx", ".py")
 
 
 def check_folder(source: ModelSource) -> None:
@@ -75,11 +75,11 @@ def check_folder(source: ModelSource) -> None:
     Raises:
         ModelError: naming the first such file.
     """
-    if not is_single_graph(source):
+    if not is_single_file(source):
         for _ in iterate_files(source):
             pass
         return
-    # The operator named the graph itself, so it may be a link to anywhere.
+    # The operator named the file itself, so it may be a link to anywhere.
     for path in (source.folder / name for name in _FILES_WITH_GRAPH):
         if path.exists():
             resolve_confined(path, source)

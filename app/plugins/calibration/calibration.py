@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, checked_manifest
-from app.core.runtimes.folder import check_folder, is_single_graph, iterate_files
+from app.core.runtimes.folder import check_folder, is_single_file, iterate_files
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.plugins.calibration.fitting import MIN_PROBABILITY, Floats, log_odds, sigmoid, softmax
@@ -110,7 +110,7 @@ def model_digest(source: ModelSource) -> str:
 
 def _files(source: ModelSource) -> Sequence[tuple[str, Path]]:
     """Return the name and path of each file that may change scores; of a single graph, itself and its weights."""
-    if is_single_graph(source) and source.file is not None:
+    if is_single_file(source) and source.file is not None:
         graph = source.file.name
         paths = [path for path in sorted(source.folder.iterdir()) if path.is_file()]
         return [(path.name, path) for path in paths if path.name.startswith(graph) or path.name == SETTINGS_FILE]

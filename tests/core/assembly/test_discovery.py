@@ -37,6 +37,44 @@ def test_file_named_model_takes_the_name_of_its_folder(tmp_path: Path) -> None:
     assert names_and_versions([*model_at(tmp_path / "boats" / "model.onnx")]) == [("boats", "1")]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Detector:\n    def predict(self, images): ...",
+        "class Detector:\n    async def predict(self): ...\n\nclass Other: ...",
+        "class Detector(Base): ...",
+    ],
+)
+def test_python_file_is_a_model_with_its_only_class(tmp_path: Path, code: str) -> None:
+    (tmp_path / "boats.py").write_text(code)
+    (source,) = discover(tmp_path / "boats.py")
+    assert (source.name, source.settings.implementation) == ("boats", "boats:Detector")
+
+
+def test_python_file_is_served_beside_links_out_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "boats.py").write_text(
+        "class Model:\n    task_type = 'IMAGE_CLASSIFICATION'\n    def predict(self, images): return [[1.0]]"
+    )
+    (tmp_path / "python").symlink_to("/bin/sh")
+    (source,) = find_models(ModelOptions(model_dir=tmp_path / "boats.py", allow_code=True))
+    assert load(source).description.platform == "python"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import numpy", "got none"),
+        ("class A: ...\nclass B: ...", "got several: A, B"),
+        ("class :", "is not Python code"),
+        ("class A:\0", "is not Python code"),
+    ],
+)
+def test_python_file_without_one_model_class_is_rejected(tmp_path: Path, code: str, message: str) -> None:
+    (tmp_path / "boats.py").write_text(code)
+    with pytest.raises(ModelError, match=message):
+        discover(tmp_path / "boats.py")
+
+
 def test_a_folder_with_a_model_is_one_model(tmp_path: Path) -> None:
     create_files(tmp_path, "boats/any.onnx")
     assert names_and_versions([*discover(tmp_path / "boats")]) == [("boats", "1")]
