@@ -1,4 +1,4 @@
-"""The protocols of core and of all plugins, as they are by default."""
+"""The protocols of core and of all plugins."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +9,11 @@ from app.core.plugins import registry
 from app.core.protocols import CHARIOT_PROTOCOLS
 from app.core.protocols.grpc_protocol import GrpcProtocol
 from app.core.protocols.protocol import HttpListener, HttpProtocol
+from tests.support.servers.settings import settings_of_all_ports
 
 
 def _enabled(chariot_protocol: str) -> Protocols:
-    return registry().protocols(registry().settings(chariot_protocol=chariot_protocol))
+    return registry().protocols(settings_of_all_ports(chariot_protocol=chariot_protocol))
 
 
 PROTOCOLS: Sequence[HttpProtocol] = list(

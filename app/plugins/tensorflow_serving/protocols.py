@@ -7,22 +7,28 @@ from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService,
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
+_DEFAULT_PORT, _DEFAULT_GRPC_PORT = 8501, 8500
+
 
 def protocols(settings: ServerSettings) -> Protocols:
-    """Return the protocols, unless they are disabled.
+    """Return the protocols if they are enabled, or one of their ports is set.
 
     Raises:
         SettingsError: if an origin is invalid.
     """
     options = settings.of(TensorFlowServingSettings)
-    if not options.tensorflow_serving:
+    port, grpc_port = options.tensorflow_serving_port, options.tensorflow_grpc_port
+    is_enabled = options.tensorflow_serving
+    if is_enabled is None:
+        is_enabled = port is not None or grpc_port is not None
+    if not is_enabled:
         return Protocols()
     origins = [ANY_ORIGIN]
     if options.tensorflow_serving_cors.strip() != ANY_ORIGIN:
         origins = parse_origins("--tensorflow-serving-cors", options.tensorflow_serving_cors, ", or * for any")
     listener = TensorFlowServing(any_origin=ANY_ORIGIN in origins, loading_status=options.loading_status)
     return Protocols(
-        ports=(Port(protocol=listener, port=options.tensorflow_serving_port, origins=origins),),
+        ports=(Port(protocol=listener, port=_DEFAULT_PORT if port is None else port, origins=origins),),
         grpc=(TensorFlowPredictionService(loading_status=options.loading_status), TensorFlowModelService()),
-        grpc_ports={"TensorFlow Serving gRPC": options.tensorflow_grpc_port},
+        grpc_ports={"TensorFlow Serving gRPC": _DEFAULT_GRPC_PORT if grpc_port is None else grpc_port},
     )

@@ -14,14 +14,15 @@ from app.core.settings.environment import NETWORK, environment
 class TensorFlowServingSettings:
     """TensorFlow Serving's protocol and its ports."""
 
-    tensorflow_serving: Annotated[bool, environment("CHARIOTEER_TENSORFLOW_SERVING")] = True
-    """Whether to serve TensorFlow Serving's protocol: its REST API, and gRPC unless that is off."""
+    tensorflow_serving: Annotated[bool | None, environment("CHARIOTEER_TENSORFLOW_SERVING")] = None
+    """Whether to serve TensorFlow Serving's protocol: its REST API, and gRPC unless that is off; by default only if one
+    of its ports is set."""
 
-    tensorflow_serving_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_SERVING_PORT")] = 8501
-    """Port for the REST API of TensorFlow Serving; 0 for any free one."""
+    tensorflow_serving_port: Annotated[Port | None, environment("CHARIOTEER_TENSORFLOW_SERVING_PORT")] = None
+    """Port for the REST API of TensorFlow Serving, by default 8501; 0 for any free one."""
 
-    tensorflow_grpc_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_GRPC_PORT")] = 8500
-    """Second gRPC port, where TensorFlow Serving's clients expect it; 0 for any free one."""
+    tensorflow_grpc_port: Annotated[Port | None, environment("CHARIOTEER_TENSORFLOW_GRPC_PORT")] = None
+    """Second gRPC port, where TensorFlow Serving's clients expect it, by default 8500; 0 for any free one."""
 
     tensorflow_serving_cors: Annotated[str, environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = ""
     """Origins whose web pages may send requests to the REST API of TensorFlow Serving and read responses, separated by

@@ -216,7 +216,7 @@ def test_listener_exists_only_if_enabled(enabled: bool, cors: str) -> None:
 
 @pytest.mark.parametrize("status", [404, 503])
 def test_loading_status_comes_from_the_settings(status: Literal[404, 503]) -> None:
-    settings = registry().settings(grpc=False, page=False, loading_status=status)
+    settings = registry().settings(grpc=False, page=False, tensorflow_serving=True, loading_status=status)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
     with TestClient(service.listeners[1].app, base_url="http://127.0.0.1") as client:
         assert client.get("/v1/models/half_plus_two/metadata").status_code == status

@@ -11,6 +11,7 @@ from app.core.plugins import registry
 from app.core.server.http.cross_site import allowed_hosts, is_allowed_host, reject_cross_site
 from app.core.settings.server import ModelOptions, ServerSettings
 from tests.support.servers.server_process import ROOT
+from tests.support.servers.settings import settings_of_all_ports
 
 CROSS_SITE = {"Sec-Fetch-Site": "cross-site"}
 
@@ -138,7 +139,7 @@ def test_allowed_host_without_a_name_allows_no_malformed_host() -> None:
 @pytest.fixture(scope="module")
 def service() -> Service:
     options = ModelOptions(model=ROOT / "fixtures" / "models" / "half_plus_two")
-    return Service(registry().settings(allowed_hosts="models.example"), lambda: find_models(options))
+    return Service(settings_of_all_ports(allowed_hosts="models.example"), lambda: find_models(options))
 
 
 def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
@@ -182,7 +183,7 @@ APP_PAGE = {"Origin": "https://app.example", **CROSS_SITE, "Content-Type": "text
 
 def tensorflow_serving_client(origins: str) -> TestClient[ASGIApp]:
     """Return a client of the port; its models are not loaded, so a request that is let through gets 404."""
-    settings = registry().settings(grpc=False, page=False, tensorflow_serving_cors=origins)
+    settings = settings_of_all_ports(grpc=False, page=False, tensorflow_serving_cors=origins)
     return client_of_app(Service(settings, lambda: find_models(ModelOptions())).listeners[1].app)
 
 

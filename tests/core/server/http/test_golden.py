@@ -12,10 +12,10 @@ from litestar.testing import TestClient
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
-from app.core.plugins import registry
 from app.core.settings.server import ModelOptions
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.settings import settings_of_all_ports
 from tests.support.wire.golden import PORTS, SERVER_ARGUMENTS, ask, difference, golden_answers
 
 GOLDEN = golden_answers()
@@ -42,7 +42,7 @@ def clients() -> Iterator[Clients]:
 @pytest.fixture(scope="module")
 def test_clients() -> Iterator[Clients]:
     """Yield a test client of each port of a service in this process."""
-    settings = registry().settings(
+    settings = settings_of_all_ports(
         grpc=False,
         port=0,
         max_request_bytes=3_000_000,
