@@ -100,7 +100,7 @@ class Service:
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load)
-        if settings.grpc:
+        if settings.grpc is not False:
             self.grpc = self._create_grpc(enabled, access_control)
         max_bytes = settings.max_request_bytes
         guard = partial(

@@ -9,7 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from cyclopts import App, CycloptsError, Parameter, UnknownCommandError, UnknownOptionError
+from cyclopts import (
+    App,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    UnknownCommandError,
+    UnknownOptionError,
+)
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted
@@ -70,16 +77,27 @@ def main() -> None:
             cast("Any", cli).register_install_completion_command(
                 help="Install completion for the shell: bash, zsh or fish."
             )
-        cli(exit_on_error=False)
+        cli(exit_on_error=False, print_error=False)
     except KeyboardInterrupt:
         exit_interrupted()
     except CycloptsError as error:
-        # cyclopts has printed the error.
+        sys.stderr.write(f"charioteer: {_sentence(error)}\n")
         if isinstance(error, UnknownCommandError | UnknownOptionError):
             _print_advice(sys.argv[1:])
         sys.exit(1)
     except (ModelError, PluginError, SettingsError, InferenceError, OSError) as error:
         sys.exit(f"charioteer: {error}")
+
+
+def _sentence(error: CycloptsError) -> str:
+    """Return an error of the command line as one sentence; a missing value is named as users write it."""
+    error.verbose = False
+    if not isinstance(error, MissingArgumentError) or error.argument is None:
+        text = str(error)
+        return text if text.endswith("...") else text.removesuffix(".")
+    name, command = error.argument.name, " ".join(("charioteer", *(error.command_chain or ())))
+    problem = "needs a value" if name in (error.root_input_tokens or ()) else "is missing"
+    return f"{name} {problem}; `{command} --help` describes it"
 
 
 def _print_advice(words: Sequence[str]) -> None:

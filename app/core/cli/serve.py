@@ -14,39 +14,43 @@ import threading
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, cast
 
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
 from app.core.cli.command_options import added_parameters
+from app.core.plugin_loading import PluginError
 from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
+from app.core.settings.model import ModelError
 from app.core.settings.network import AccessSettings, ListeningSettings, RemovedSettings, TransportSettings
-from app.core.settings.server import (
-    LimitSettings,
-    ModelOptions,
-    OperationSettings,
-    SettingsError,
-)
+from app.core.settings.server import LimitSettings, ModelOptions, OperationSettings, ServerSettings, SettingsError
+from tasks.inference.error import InferenceError
 
 _EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
 overrides the environment, which overrides the file. `charioteer config` shows the values and where they come from."""
 
 
-_BOLD, _RED = "1", "31"
 _PREFIX = "CHARIOTEER_"
 _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_")
 _SERVICE_ADDRESS = ("tcp://", "udp://", "sctp://")
 _CONFIG = environment(
     "CHARIOTEER_CONFIG", show=True, group=MODELS, help="File (TOML) with values of options, such as port = 8080."
 )
+_PATH = Parameter(
+    show=True,
+    group=MODELS,
+    help="Model to serve: a file such as best.onnx or model.py, its folder, or a folder of models.",
+)
 _logger = logging.getLogger(__name__)
 
 
 def serve(
+    path: Annotated[Path | None, _PATH] = None,
+    /,
     models: ModelOptions | None = None,
     network: ListeningSettings | None = None,
     access: AccessSettings | None = None,
@@ -59,6 +63,14 @@ def serve(
     **plugin_settings: object,
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
+    models, network = models or registry().model_options(), network or ListeningSettings()
+    if path is not None:
+        if models.demo or models.model is not None or models.model_repository is not None:
+            raise SettingsError("Use one of PATH, --model, --model-repository and --demo")
+        models = replace(models, model_dir=path)
+    if models.demo and network.grpc is None and network.grpc_port is None:
+        # Trying the server must not fail because another program has a port that is not needed.
+        network = replace(network, grpc=False)
     parts = (network, access, transport, limits, operation, *plugin_settings.values())
     values = {name: value for part in parts if part for name, value in vars(part).items()}
     settings = registry().settings(**values)
@@ -66,12 +78,7 @@ def serve(
     _import_structlog()
     # Collect no garbage while models load. `freeze_garbage` freezes the loaded objects and turns the collector on.
     gc.disable()
-    from app.core.assembly.models import find_models
-    from app.core.assembly.service import Service
-    from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
-    from app.core.server.listen import ListenError
     from app.core.server.logs.output import configure_logging
-    from app.core.server.process import run
     from app.core.server.process_setup import configure_process, handle_other_signals
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
@@ -86,7 +93,30 @@ def serve(
     for option in removed.used if removed else ():
         reason = "a proxy has this limit, see docs/deployment.md; the option goes with the next release"
         _logger.warning("option without effect", extra={"option": option, "reason": reason})
-    service = Service(settings, lambda: find_models(models or ModelOptions()))
+    try:
+        _run(models, settings, logs_json=logs_json)
+    except (ModelError, PluginError, SettingsError, InferenceError, OSError) as error:
+        if not logs_json:
+            raise
+        # The readers of a log in JSON cannot read other text.
+        _logger.error("server did not start", extra={"reason": str(error)})
+        sys.exit(1)
+
+
+def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> None:
+    """Serve until stopped.
+
+    Raises:
+        SettingsError: if an address is in use.
+        ModelError: if no model could be loaded.
+    """
+    from app.core.assembly.models import find_models
+    from app.core.assembly.service import Service
+    from app.core.server import process
+    from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
+    from app.core.server.listen import ListenError
+
+    service = Service(settings, lambda: find_models(models))
     check_bind_policy(settings, authenticates=service.authenticates)
     warn_about_clear_text(settings, authenticates=service.authenticates)
     # Hardly any of these objects is garbage, and a collection of all would delay the start by 70 ms.
@@ -97,24 +127,20 @@ def serve(
             fields = {"address": address, "chariot_protocol": settings.chariot_protocol, "listeners": dict(addresses)}
             _logger.info("server ready", extra=fields)
             return
-        lines = [f"Charioteer answers at {_style(address, _BOLD)} ({settings.chariot_protocol})"]
-        lines += [f"  {name:<27} {listener_address}" for name, listener_address in addresses.items()]
-        for registration in service.registry.registrations:
-            if registration.servable is None:
-                source, reason = registration.source, registration.detail or registration.reason
-                failure = f"{source.name}/{source.version}: {reason}{service.registry.fallback_note(registration)}"
-                lines.append(f"  {_style('not served', _RED)} {failure}")
-            else:
-                task_type = registration.servable.description.task_type
-                lines.append(f"  {task_type:<27} {address}/v2/models/m-{registration.chariot_id}/infer")
-        if service.home is not None:
-            lines.append(f"Open {_style(address, _BOLD)} in a browser")
+        others = [f"{name} at {other}" for name, other in addresses.items()]
+        names = dict.fromkeys(item.source.name for item in service.registry.registrations if item.servable is not None)
+        browser = ", also for a browser" if service.home is not None else ""
+        lines = [", ".join([f"Charioteer answers at {_style(address)}{browser}", *others])]
+        lines.append(f"Models: {', '.join(names)}")
         # The server continues if standard error is closed.
         with suppress(OSError):
             sys.stderr.write("\n".join([*lines, ""]))
 
+    if not logs_json:
+        # A person gets the names of all models in one line.
+        logging.getLogger(process.__name__).setLevel(logging.WARNING)
     try:
-        has_models = run(
+        has_models = process.run(
             service.listeners,
             settings.host,
             service.loading,
@@ -126,33 +152,26 @@ def serve(
         )
     except ListenError as error:
         names = [field.name for field in fields(settings) if field.name == "port" or field.name.endswith("_port")]
-        options = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) == error.port]
+        ports = [name for name in names if getattr(settings, name) == error.port]
+        # A port that is not set has the default of its protocol.
+        ports = ports or [name for name in names if getattr(settings, name) is None]
+        options = [f"--{name.replace('_', '-')}" for name in ports]
         advice = f"Choose another port with {' or '.join(options)}, or 0 for any free one"
-        _exit_unstarted(f"{error}. {advice}", logs_json=logs_json)
+        raise SettingsError(f"{error}. {advice}") from None
     if service.engine.busy or service.loading.busy or (has_models and _threads_left()):
         # Exit at once: a worker that outlived the drain, or a model's thread, would keep the interpreter alive.
         logging.shutdown()
         os._exit(0)
     if not has_models:
-        reasons = "; ".join(
-            registration.detail or registration.reason for registration in service.registry.registrations
-        )
-        _exit_unstarted(f"no model could be loaded: {reasons}", logs_json=logs_json)
-
-
-def _exit_unstarted(reason: str, *, logs_json: bool) -> NoReturn:
-    """Exit with 1 and the reason, as a log line if the log is JSON: its readers cannot read other text."""
-    if logs_json:
-        _logger.error("server did not start", extra={"reason": reason})
-        sys.exit(1)
-    sys.exit(f"charioteer: {reason}")
+        reasons = "; ".join(item.detail or item.reason for item in service.registry.registrations)
+        raise ModelError(f"no model could be loaded: {reasons}")
 
 
 def _with_plugin_settings() -> inspect.Signature:
     """Return the signature of `serve` with a parameter for each class of settings of a plugin."""
     signature = inspect.signature(serve)
-    models, *parameters, _ = signature.parameters.values()
-    parameters = [models.replace(annotation=registry().model_options_class | None), *parameters]
+    path, models, *parameters, _ = signature.parameters.values()
+    parameters = [path, models.replace(annotation=registry().model_options_class | None), *parameters]
     kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
     return signature.replace(parameters=[*parameters, *added_parameters(kinds)])
 
@@ -176,9 +195,9 @@ def _check_trusted_proxies() -> None:
             raise SettingsError(message) from None
 
 
-def _style(text: str, code: str) -> str:
-    """Return text for standard error, with an ANSI style if it is a terminal. rich would need 3 MB more memory."""
-    return f"\033[{code}m{text}\033[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
+def _style(text: str) -> str:
+    """Return text for standard error, bold if it is a terminal. rich would need 3 MB more memory."""
+    return f"\033[1m{text}\033[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
 
 
 def _import_structlog() -> None:
@@ -229,7 +248,7 @@ def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str 
 
 command = App(
     name="serve",
-    usage="Usage: charioteer serve [OPTIONS]",
+    usage="Usage: charioteer serve [PATH] [OPTIONS]",
     help_epilogue=_EPILOGUE,
     config=(read_config_file, check_finite),
     default_parameter=Parameter(show=False),

@@ -25,11 +25,11 @@ class ListeningSettings:
     port: Annotated[Port, environment("CHARIOTEER_HTTP_PORT", "PORT", "UVICORN_PORT", show=True)] = 8080
     """Port to listen on; 0 for any free one."""
 
-    grpc: Annotated[bool, environment("CHARIOTEER_GRPC")] = True
-    """Whether to serve gRPC."""
+    grpc: Annotated[bool | None, environment("CHARIOTEER_GRPC")] = None
+    """Whether to serve gRPC; by default yes, but with --demo only if --grpc-port is set."""
 
-    grpc_port: Annotated[Port, environment("CHARIOTEER_GRPC_PORT", show=True)] = 8081
-    """Port for gRPC; 0 for any free one."""
+    grpc_port: Annotated[Port | None, environment("CHARIOTEER_GRPC_PORT", show=True)] = None
+    """Port for gRPC, by default 8081; 0 for any free one."""
 
     chariot_protocol: Annotated[
         Literal["chariot-v2-kserve", "chariot-v2"],

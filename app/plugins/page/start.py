@@ -16,7 +16,9 @@ def start(host: Host) -> Parts:
         Trends(host.engine.registry.has_model),
         # On other addresses, a client that is not a browser can forge any Host and Origin header.
         admin=False if settings.page_admin is None and not is_local else settings.page_admin,
-        proxy=ProtocolProxy(host.port_names, host.port, (lambda: host.grpc) if host.settings.grpc else None),
+        proxy=ProtocolProxy(
+            host.port_names, host.port, (lambda: host.grpc) if host.settings.grpc is not False else None
+        ),
         chariot_protocol=host.settings.chariot_protocol,
         # On other addresses, only the metrics of GRPS are shown by default.
         full=is_local if settings.page is None else settings.page,

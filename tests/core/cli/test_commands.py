@@ -36,6 +36,22 @@ def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field:
     assert (before != after).any()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("predict", "--image is missing; `charioteer predict --help` describes it"),
+        ("keys add", "--name is missing; `charioteer keys add --help` describes it"),
+        ("serve --port", "--port needs a value; `charioteer serve --help` describes it"),
+        ("serve --prt 1", "Unknown option: --prt. Did you mean --port?"),
+        ("serve --port x", 'Invalid value for --port: unable to convert "x" into int'),
+        ("serve x --demo", "Use one of PATH, --model, --model-repository and --demo"),
+    ],
+)
+def test_invalid_command_line_is_an_error_in_one_line(words: str, message: str) -> None:
+    completed = charioteer(*words.split())
+    assert (completed.returncode, completed.stderr.partition("\n")[0]) == (1, f"charioteer: {message}")
+
+
 def test_predict_says_that_nothing_was_found() -> None:
     completed = charioteer("predict", IMAGES / "oriented.jpg", "--model", MODELS / "detector", "--score-threshold", "1")
     assert (completed.returncode, completed.stdout) == (0, "detector: nothing found\n"), completed.stderr

@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -66,6 +69,23 @@ def test_json_log_holds_only_json_and_names_all_addresses() -> None:
             "TensorFlow Serving": server.tensorflow_serving_address,
             "TensorFlow Serving gRPC": server.tensorflow_grpc_address,
         }
+
+
+def test_demo_starts_with_two_lines_on_one_port() -> None:
+    command = [sys.executable, "-m", "charioteer", "serve", "--demo", "--port", "0", "--log-format", "console"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.terminate()
+    assert re.fullmatch(r"Charioteer answers at http://127\.0\.0\.1:\d+, also for a browser\n", lines[0])
+    assert lines[1].startswith("Models: classifier, detector, ")
+
+
+@pytest.mark.parametrize("arguments", [["nowhere.onnx"], ["--host", "0.0.0.0"]])
+def test_json_log_of_a_failed_start_holds_only_json(arguments: list[str]) -> None:
+    with run_server(*arguments) as server:
+        assert server.wait() == 1
+        assert [json.loads(line)["event"] for line in server.log] == ["server did not start"]
 
 
 def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path) -> None:

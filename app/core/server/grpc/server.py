@@ -19,6 +19,7 @@ from app.core.server.tls import Certificates
 from app.core.settings.network import TransportSettings
 from app.core.settings.server import ServerSettings
 
+_DEFAULT_PORT = 8081
 _MAX_SOCKET_BYTES = 107
 """Maximum bytes of the path of a socket (unix(7))."""
 _KEEPALIVE_SECONDS = 60
@@ -64,7 +65,7 @@ class GrpcServer:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         certificates: Certificates | None = None,
     ) -> None:
-        self.port = settings.grpc_port
+        self.port = _DEFAULT_PORT if settings.grpc_port is None else settings.grpc_port
         self.more_ports = dict(more_ports)
         self.failure: ListenError | None = None
         self._engine = engine
