@@ -73,7 +73,7 @@ def commands() -> str:
 def _section(name: str, app: App, shared: Mapping[str, str]) -> str:
     """Return the section of a command; options that it shares with ``serve`` are only listed."""
     paragraphs = [cleandoc(app.default_command.__doc__ or "").partition("\n\nArgs:")[0] + "\n"]
-    arguments = list(_arguments(app))
+    arguments = list(_arguments(app, rare=True))
     own = [argument for argument in arguments if argument.parameter.help != shared.get(argument.name)]
     if own:
         rows = [(_names(argument), _default(argument), _meaning(argument)) for argument in own]
@@ -90,9 +90,10 @@ def _serve_arguments() -> Sequence[Argument]:
     return list(_arguments(app))
 
 
-def _arguments(app: App) -> Iterator[Argument]:
+def _arguments(app: App, *, rare: bool = False) -> Iterator[Argument]:
+    """Yield the options that the help lists, and with `rare` the others too."""
     for argument in app.assemble_argument_collection(parse_docstring=True):
-        if not argument.children and argument.parameter.show is not False:
+        if not argument.children and argument.parse and (rare or argument.parameter.show is not False):
             yield argument
 
 

@@ -15,6 +15,9 @@ plugin = Plugin(
             help="Run a model on many images, and write its answers as Parquet.",
         ),
     ),
-    extends={"drift.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES")},
+    extends={
+        "drift.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES"),
+        "evaluation.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES"),
+    },
     public={"ray_map": "app.plugins.bulk_run.ray_map"},
 )

@@ -31,7 +31,7 @@ class ImageOptions:
     name: str | None = None
     """Which model to run on a folder of images, if there are several."""
 
-    embedder: ExistingFile | None = None
+    embedder: Annotated[ExistingFile | None, Parameter(show=False)] = None
     """ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; by default the bundled one, or the one
     beside the baseline."""
 
@@ -41,7 +41,7 @@ class ImageOptions:
     since: str | None = None
     """Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago."""
 
-    until: str | None = None
+    until: Annotated[str | None, Parameter(show=False)] = None
     """Only recordings before this time."""
 
     recorded_model: str | None = None
@@ -71,7 +71,7 @@ def baseline(
     """Measure images from a normal period, and write the measurements to a baseline file.
 
     Args:
-        source: Folder of images, or a recording store (the value of --record).
+        source: Folder of images, a source of `charioteer run`, or a recording store (the value of --record).
         out: Baseline file. `charioteer serve --drift` watches a model that has a drift-baseline.npz in its folder.
         embeddings: Whether to compute embeddings.
         ignore: Leave out this metadata key, whose values change by design, such as a session; may be repeated.
@@ -130,7 +130,7 @@ def check(
 
     Args:
         baseline: File that `charioteer drift baseline` wrote.
-        source: Folder of images, or a recording store (the value of --record).
+        source: Folder of images, a source of `charioteer run`, or a recording store (the value of --record).
         alpha: Probability of a false drift verdict when nothing has changed.
         json: Write the report to this file as JSON.
         html: Write the report to this file as a page.
@@ -200,12 +200,10 @@ def _name_of(source: str) -> str:
 
 def _print(comparison: "DriftComparison") -> None:
     terminal = console()
-    tests = table("test", "of", "most", "p", "corrected p", "")
+    tests = table("test", "compares", "differs most", "p", "")
     for test in comparison.tests:
         verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
-        tests.add_row(
-            test.name, printable(test.about), printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
-        )
+        tests.add_row(test.name, printable(test.about), printable(test.where), f"{test.adjusted:.2g}", verdict)
     terminal.print(tests)
     for note in comparison.notes:
         terminal.print(printable(note))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
-from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveInt
+from cyclopts.types import ExistingFile, NormFloat, PositiveInt
 
 from app import __version__
 from app.core.cli.client_options import CredentialsError
@@ -19,7 +19,8 @@ from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
-from app.plugins.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
+from app.plugins.evaluation.datasets.files import DatasetOptions
+from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import (
     ANSWERED,
     check_figures,
@@ -30,7 +31,6 @@ from app.plugins.evaluation.evaluation import (
     read_label_map,
 )
 from app.plugins.evaluation.model import (
-    DEFAULT_TOP_K,
     EvaluatedModel,
     ServerOptions,
     local_model,
@@ -42,7 +42,6 @@ from app.plugins.evaluation.report import EvaluationReport
 from app.plugins.evaluation.report_parts import EvaluationRun, wanted_parts
 from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
 from tasks.inference.error import InferenceError
-from tasks.task import TaskType
 
 if TYPE_CHECKING:
     from app.plugins.evaluation.recorded_answers import RecordedTruths
@@ -52,62 +51,53 @@ _MAX_CURVE_THRESHOLD = 0.05
 """Above this score threshold, the report warns that average precision and recall are lower."""
 
 
+_RARE = Parameter(show=False)
+
+
 @takes_models
 def evaluate(
-    dataset: Path | None = None,
+    dataset: str | None = None,
     *,
     name: str | None = None,
     server: ServerOptions = ServerOptions(),  # noqa: B008
     recorded: str | None = None,
-    format: DatasetFormat | None = None,  # noqa: A002
-    images: Path | None = None,
-    split: str | None = None,
-    task: str | None = None,
-    skip_bad: Annotated[bool, Parameter(negative="")] = False,
+    data: DatasetOptions = DatasetOptions(),  # noqa: B008
     label_map: ExistingFile | None = None,
     slice: list[str] | None = None,  # noqa: A002
     confidence: NormFloat = 0.5,
-    top_k: PositiveInt = DEFAULT_TOP_K,
-    parameter: list[str] | None = None,
     limit: PositiveInt | None = None,
-    concurrency: PositiveInt | None = None,
+    parameter: Annotated[list[str] | None, _RARE] = None,
+    concurrency: Annotated[PositiveInt | None, _RARE] = None,
     out: Path | None = None,
-    fresh: Annotated[bool, Parameter(negative="")] = False,
+    fresh: Annotated[bool, Parameter(negative="", show=False)] = False,
     json: Path | None = None,
     html: Path | None = None,
-    worst: NonNegativeInt = 24,
     fail_under: list[str] | None = None,
     options: ModelOptions = ModelOptions(),  # noqa: B008
-    image_settings: ImageSettings = ImageSettings(),  # noqa: B008
+    image_settings: Annotated[ImageSettings, _RARE] = ImageSettings(),  # noqa: B008
 ) -> None:
     """Measure a model on labelled data: in this process, through a server, or from recorded predictions.
 
-    Exits with 0 on success, and with 1 when a metric is below --fail-under. Exits with 2 when the evaluation cannot
-    run, and with 130 when it was interrupted.
+    The documentation also lists rare options. Exits with 0 on success, and with 1 when a metric is below
+    --fail-under. Exits with 2 when the evaluation cannot run, and with 130 when it was interrupted.
 
     Args:
-        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl. Without
-            it, --recorded measures inferences by their truths.
+        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl; or a
+            source of `charioteer run` with labels. Without it, --recorded measures inferences by their truths.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.
-        recorded: Recording store, or its export as JSONL, to read predictions from; no model runs.
-        format: Format of the dataset; detected by default.
-        images: Folder of the images, if they are not at the format's usual location.
-        split: Split of a YOLO dataset; the first of val, test and train by default.
-        task: Task type to measure, such as OBJECT_DETECTION, if the labels fit several.
-        skip_bad: Skip labels and images that cannot be used, and list them in the report.
+        recorded: Recording store, its export, or the results of `charioteer run`, instead of a model.
+        data: How to read the dataset.
         label_map: JSON object from model labels to dataset labels; null ignores a label.
         slice: Metadata key by whose values to split the metrics; may be repeated.
         confidence: Score threshold of metrics other than average precision.
-        top_k: Maximum number of objects to request for each image.
-        parameter: Extra parameter of every request, "name=value"; may be repeated.
         limit: Evaluate only this many images, the first ones.
+        parameter: Extra parameter of every request, "name=value"; may be repeated.
         concurrency: Number of parallel requests; 1 for a local model, 4 with --url by default.
         out: Folder for predictions and reports. The same command resumes an interrupted evaluation from it.
         fresh: Discard the predictions in --out.
         json: Write the report to this file as JSON.
         html: Write the report to this file as a page.
-        worst: Number of images with mistakes to show on the page.
         fail_under: Minimum value of a metric, "map_coco=0.5"; may be repeated.
         options: Which models. --score-threshold is the score threshold of requests; 0.001 by default.
         image_settings: Limits on the images of a local model.
@@ -118,44 +108,34 @@ def evaluate(
             raise EvaluationError("Name a URL or recordings, not both")
         server.check()
         if recorded is not None:
-            request = {"--parameter": parameter, "--top-k": top_k != DEFAULT_TOP_K, "--concurrency": concurrency}
-            reject_unused("with --recorded, which runs no model; leave it out", {**request, "--fresh": fresh})
+            unused = {"--parameter": parameter, "--concurrency": concurrency, "--fresh": fresh}
+            reject_unused("with --recorded, which runs no model; leave it out", unused)
         elif out is None:
             reject_unused("without --out, the folder of the predictions", {"--fresh": fresh})
         check_output(json, html)
-        if task not in (None, *TaskType):
-            raise EvaluationError(f"--task: Expected one of {', '.join(TaskType)}, got {task}")
-        task_type = TaskType(task) if task else None
-        truths: RecordedTruths | None = None
         if dataset is None:
-            truths = _read_truths(recorded, name, images)
-            reject_unused("without a data set", {"--format": format, "--split": split, "--task": task})
-            all_items = truths.dataset
+            reject_unused("without a data set", {"--format": data.format, "--split": data.split, "--task": data.task})
+            answers = _read_truths(recorded, name, data.images)
+            all_items, added = answers.dataset, answers.figures
         else:
-            options_of_dataset = DatasetOptions(
-                format=format, images=images, split=split, task=task_type, skip_bad=skip_bad
-            )
-            all_items = read_dataset(dataset, options_of_dataset)
+            answers, all_items, added = None, read_dataset(dataset, data), ()
         selected = _limited(all_items, limit)
-        if selected.tasks[0].returns != "objects":
-            reject_unused("on these labels, which are no objects", {"--top-k": top_k != DEFAULT_TOP_K})
         check_slices(selected, slice or ())
         if selected.tasks[0].returns != "texts":
             import_optional("valor_lite")
-        if minima:
-            check_figures(selected, minima, truths.figures if truths else ())
+        check_figures(selected, minima, added)
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
         source = None
-        if truths is not None:
+        if answers is not None:
             parts = wanted_parts(None)
-            label, collected, notes = truths.source, truths.collected, ()
+            label, collected, notes = answers.source, answers.collected, ()
         elif recorded is not None:
-            parts = wanted_parts(None)
             from app.plugins.evaluation.recorded_answers import read_recorded
 
+            parts = wanted_parts(None)
             label, collected, notes = read_recorded(selected, recorded, name)
         else:
-            parameters = parameters_for(selected, options.score_threshold, top_k, parameter or ())
+            parameters = parameters_for(selected, options.score_threshold, parameter or ())
             model = (
                 local_model(options, name, parameters, image_limits(image_settings))
                 if server.url is None
@@ -180,7 +160,7 @@ def evaluate(
                 label_map=label_mapping,
                 notes=notes,
                 progress=bar.show,
-                figures=truths.figures if truths else (),
+                figures=added,
             )
         for part in parts:
             results, _ = parse_answers(selected, collected.records, report.task)
@@ -190,15 +170,11 @@ def evaluate(
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
     except KeyboardInterrupt:
-        resume_hint = (
-            f"; run the same command again to resume from {out}"
-            if out
-            else "; use --out to make an evaluation resumable"
-        )
-        exit_interrupted(f"interrupted{resume_hint}")
+        way_on = f"run the same command again to resume from {out}" if out else "use --out to make it resumable"
+        exit_interrupted(f"interrupted; {way_on}")
     print_report(report, console())
     try:
-        _write(report, out, json, html, worst)
+        _write(report, out, json, html)
     except OSError as error:
         stop(f"the report cannot be written: {error}")
     _check_minima(report, minima)
@@ -245,14 +221,14 @@ def _score_notes(parameters: Mapping[str, object]) -> list[str]:
     return [f"Requests had a score threshold of {score_threshold:g}, which lowers average precision and recall."]
 
 
-def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None, worst: int) -> None:
+def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None) -> None:
     if out:
         out.mkdir(parents=True, exist_ok=True)
     for path in [json, out / "report.json" if out else None]:
         if path:
             path.write_bytes(json_report(report))
     pages = [path for path in (html, out / "report.html" if out else None) if path]
-    page = html_report(report, worst) if pages else b""
+    page = html_report(report) if pages else b""
     for path in pages:
         path.write_bytes(page)
 

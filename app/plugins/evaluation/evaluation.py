@@ -83,12 +83,11 @@ def evaluate_records(
         label_map: the dataset's labels by the model's labels.
         notes: additional notes for the report.
         progress: called with the number of compared items.
-        figures: further figures for the report.
+        figures: further figures, the first of the report.
 
     Raises:
-        EvaluationError: when answers or slices do not match the dataset, or the extra is not installed.
+        EvaluationError: when answers do not match the dataset, or the extra is not installed.
     """
-    check_slices(dataset, slices)
     task = task_to_measure(dataset, records)
     results, failed = parse_answers(dataset, records, task)
     if label_map:
@@ -104,7 +103,7 @@ def evaluate_records(
         best = [_best_only(result) for result in results] if task.returns == "classes" else results
         remarks += _label_remarks(best, dataset.labels, task)
     measures = _measure(results, dataset, task, confidence, slices, progress)
-    measures = msgspec.structs.replace(measures, figures=(*measures.figures, *figures))
+    measures = msgspec.structs.replace(measures, figures=(*figures, *measures.figures))
     return EvaluationReport(
         task=task,
         dataset=str(dataset.path),
@@ -206,7 +205,7 @@ def _measure(
     notes = (f"{large} images of more than {MAX_PIXELS} pixels are in no figure.",) if large else ()
     return msgspec.structs.replace(
         measures,
-        figures=(*measures.figures, *pixels.figures),
+        figures=(*measures.figures[:3], *pixels.figures, *measures.figures[3:]),
         tables=(*measures.tables, *pixels.tables),
         notes=(*notes, *measures.notes),
     )

@@ -24,7 +24,7 @@ from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 
 PROTOCOLS = (*HTTP_PROTOCOLS, *GRPC_PROTOCOLS)
-DEFAULT_TOP_K = 100
+_DEFAULT_TOP_K = 100
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
 _DEFAULT_PARAMETERS = frozenset({"action", "score_threshold", "top_k"})
@@ -42,16 +42,16 @@ class ServerOptions:
     protocol: str = "chariot-v2-kserve"
     """Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc, grps-grpc."""
 
-    header: list[str] | None = None
+    header: Annotated[list[str] | None, Parameter(show=False)] = None
     """Header for authentication or routing, such as "X-Tenant: a"; left out of reports."""
 
     header_file: ExistingFile | None = None
-    """File of such headers, one a line, to keep keys out of the process list."""
+    """File of header lines such as "Authorization: Bearer KEY", which keeps keys out of the process list."""
 
-    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400), show=False)] = 60
     """Seconds to wait for a response of the server."""
 
-    tls: TlsOptions = field(default_factory=TlsOptions)
+    tls: Annotated[TlsOptions, Parameter(show=False)] = field(default_factory=TlsOptions)
 
     def check(self) -> None:
         """Check that the options of the client have an effect.
@@ -89,14 +89,13 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parameters_for(
-    dataset: Dataset, score_threshold: float | None = None, top_k: int = DEFAULT_TOP_K, assignments: Sequence[str] = ()
+    dataset: Dataset, score_threshold: float | None = None, assignments: Sequence[str] = ()
 ) -> Mapping[str, object]:
     """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
 
     Args:
         dataset: its task type decides which defaults apply.
         score_threshold: for objects; by default a low one, because average precision needs nearly all objects.
-        top_k: maximum number of objects for each image.
         assignments: ``name=value``, where value is JSON or else text.
 
     Raises:
@@ -110,7 +109,7 @@ def parameters_for(
             return {"action": "predict_proba", **parameters}
         case _:
             threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
-            return {"score_threshold": threshold, "top_k": top_k, **parameters}
+            return {"score_threshold": threshold, "top_k": _DEFAULT_TOP_K, **parameters}
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, object]:

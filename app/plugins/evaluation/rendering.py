@@ -7,16 +7,13 @@ from typing import Any
 import msgspec
 import pybase64
 from jinja2 import Environment, StrictUndefined
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as RichTable
 
 from app import __version__
-from app.core.engine.error_text import printable_text
+from app.core.cli.terminal import printable, table
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
-from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake, Table
+from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image, small_jpeg
@@ -25,6 +22,8 @@ _MAX_LABELS = 25
 """Maximum size of a drawn matrix. The largest cells are always listed."""
 _MAX_CELLS = 30
 _MAX_PAGE_FAILURES = 50
+_MAX_IMAGES = 24
+"""Images with mistakes on the page."""
 _COLOURS = ("#2a78d6", "#d9602b", "#2a9d5c", "#b43fb0", "#c8a200", "#11a3a8", "#8a5bd6", "#d63f62", "#7a8794")
 _MAX_JSON_MISTAKES = 100
 _CLASS_FIGURES = {
@@ -38,7 +37,7 @@ _CLASS_FIGURES = {
     "ROC AUC": "roc_auc",
 }
 """The figure that has the mean over the classes, by the column of the table of classes."""
-_MAX_PRINTED_ROWS = 40
+_PRINTED_FIGURES = 5
 _MAX_PRINTED_FAILURES = 5
 
 _SIDE = 480
@@ -50,7 +49,7 @@ _LETTER_WIDTH = 0.65
 """Maximum width of a letter, as a share of its height."""
 
 
-def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
+def html_report(report: EvaluationReport) -> bytes:
     """Render a self-contained page: curves, tables, confusion, and the worst images. All texts are escaped."""
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
@@ -65,7 +64,7 @@ def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
         colours=_COLOURS,
         matrix=_matrix(measures.confusion),
         cells=_cells(measures.confusion),
-        worst=_worst_images(measures.mistakes, worst),
+        worst=_worst_images(measures.mistakes),
         mistakes=len({mistake.result.item.image for mistake in measures.mistakes}),
         failures=list(report.failures.items())[:_MAX_PAGE_FAILURES],
         words=format_cell,
@@ -82,8 +81,8 @@ def json_report(report: EvaluationReport) -> bytes:
         **{name: getattr(report, name) for name in general},
         "figures": {figure.name: figure.value for figure in measures.figures},
         "tables": [
-            {"title": table.title, "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
-            for table in measures.tables
+            {"title": one.title, "rows": [dict(zip(one.columns, row, strict=True)) for row in one.rows]}
+            for one in measures.tables
         ],
         "maite_evaluation": checkmaite_rows(measures),
         "charts": measures.charts,
@@ -111,33 +110,37 @@ def checkmaite_rows(measures: Measures) -> list[dict[str, str | float | None]]:
         }
 
     rows = [row(figure.name, figure.value) for figure in measures.figures if figure.value is not None]
-    for table in (table for table in measures.tables if table.columns[0] == "class" and table.columns[1] != "IoU"):
-        for name, count, *values in table.rows:
+    for classes in (one for one in measures.tables if one.columns[0] == "class" and one.columns[1] != "IoU"):
+        for name, count, *values in classes.rows:
             # The last row may have several classes, without objects.
             if count:
                 rows += [
                     row(_CLASS_FIGURES[column], value, str(name))
-                    for column, value in zip(table.columns[2:], values, strict=True)
+                    for column, value in zip(classes.columns[2:], values, strict=True)
                     if isinstance(value, float)
                 ]
     return rows
 
 
 def print_report(report: EvaluationReport, console: Console) -> None:
-    """Print the report. Long tables are truncated."""
-    items = "questions" if report.measures.figures[0].name == "exact_match" else "images"
-    console.print(f"{_printable(report.source)} on {_printable(report.dataset)} ({report.format}): {report.task}")
+    """Print five figures, and the tables that the user asks for."""
+    items = "questions" if report.task.returns == "texts" else "images"
+    console.print(f"{printable(report.source)} on {printable(report.dataset)} ({report.format}): {report.task}")
     console.print(f"{report.measured} of {report.images} {items} measured")
-    figures = RichTable("figure", "value", "")
-    for figure in report.measures.figures:
-        figures.add_row(figure.name, format_cell(figure.value), _printable(figure.title))
+    figures = table("figure", "value", "meaning")
+    for figure in report.measures.figures[:_PRINTED_FIGURES]:
+        figures.add_row(figure.name, format_cell(figure.value), printable(figure.title))
     console.print(figures)
-    for table in report.measures.tables:
-        _print_table(table, console)
+    for asked in (asked for asked in report.measures.tables if asked.printed):
+        rows = table(*asked.columns, title=asked.title)
+        for row in asked.rows:
+            rows.add_row(*(printable(format_cell(cell)) for cell in row))
+        console.print(rows)
     for name, reason in list(report.failures.items())[:_MAX_PRINTED_FAILURES]:
-        console.print(f"[red]not answered[/red] {_printable(name)}: {_printable(reason)}")
+        console.print(f"[red]not answered[/red] {printable(name)}: {printable(reason)}")
     for note in report.notes:
-        console.print(f"- {_printable(note)}")
+        console.print(f"- {printable(note)}")
+    console.print("--html FILE writes all figures, classes and mistakes; --json FILE writes them for programs")
 
 
 def format_cell(value: str | float | int | None) -> str:
@@ -169,7 +172,7 @@ def draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
     return {"jpeg": jpeg, "width": width, "height": height, "shapes": [shape for shape in shapes if shape]}
 
 
-def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, dict[str, Any] | None, list[str]]]:
+def _worst_images(mistakes: Sequence[Mistake]) -> list[tuple[str, dict[str, Any] | None, list[str]]]:
     """Return the worst images, each once: its name, a drawing of its worst mistake, and all its mistakes."""
     by_image: dict[Path, list[Mistake]] = {}
     for mistake in mistakes:
@@ -180,7 +183,7 @@ def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, di
             draw_mistake(image_mistakes[0]),
             [mistake.description for mistake in image_mistakes],
         )
-        for image_mistakes in list(by_image.values())[:count]
+        for image_mistakes in list(by_image.values())[:_MAX_IMAGES]
     ]
 
 
@@ -240,25 +243,6 @@ def _mistake(mistake: Mistake) -> dict[str, Any]:
         "missed": [{"label": objects[index].label, "location": objects[index].location} for index in mistake.missed],
         "wrong": [{"label": predictions[index].label, "score": predictions[index].score} for index in mistake.wrong],
     }
-
-
-def _printable(text: str) -> str:
-    return escape(printable_text(text))
-
-
-def _print_table(table: Table, console: Console) -> None:
-    rich_table = RichTable(*table.columns, title=_printable(table.title), title_justify="left")
-    for row in table.rows[:_MAX_PRINTED_ROWS]:
-        rich_table.add_row(*(_printable(format_cell(cell)) for cell in row))
-    if console.measure(rich_table).maximum >= console.width:
-        # Without lines, a narrow terminal cuts off no numbers.
-        rich_table.box, rich_table.padding, rich_table.collapse_padding = SIMPLE_HEAD, (0, 1), True
-        rich_table.columns[0].overflow = "fold"
-        for column in rich_table.columns[1:]:
-            column.no_wrap = True
-    console.print(rich_table)
-    if len(table.rows) > _MAX_PRINTED_ROWS:
-        console.print(f"... and {len(table.rows) - _MAX_PRINTED_ROWS} more rows; --json or --html has all")
 
 
 def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int) -> dict[str, Any] | None:

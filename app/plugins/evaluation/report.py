@@ -28,11 +28,12 @@ def figures_of(values: Mapping[str, float | None], titles: Mapping[str, str]) ->
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table; the first cell of a row names its subject."""
+    """A table; the first cell of a row names its subject. The terminal shows those that the user asks for."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int | None, ...], ...]
+    printed: bool = False
 
 
 _NO_VALUE = "(none)"
@@ -55,7 +56,7 @@ def slice_tables(
         for index, result in enumerate(results):
             indexes.setdefault(result.item.metadata.get(key, _NO_VALUE), []).append(index)
         rows += [(f"{key} = {value}", len(indexes[value]), *measure(indexes[value])) for value in sorted(indexes)]
-    return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows))] if keys else []
+    return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows), printed=True)] if keys else []
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +115,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one task on one dataset."""
+    """The results of one task on one dataset. The terminal shows the first five figures."""
 
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...] = ()

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import cv2
 import pytest
 from cyclopts import App
 
+from app.core.plugins import registry
 from app.plugins.evaluation.command import evaluate
 from tests.support.data.datasets import coco_annotation, write_coco_dataset, write_image_folder
 from tests.support.servers.fake_chariot import fake_chariot
@@ -66,9 +68,9 @@ def test_reports_are_written_and_a_second_run_sends_no_request(
         assert run(data, *url_options(url, "--out", out, "--slice", "camera")) == 0
         assert len(requests) == 2
         assert capsys.readouterr().out == first_output
-        assert run(data, *url_options(url, "--out", out, "--top-k", 7)) == 2
+        assert run(data, *url_options(url, "--out", out, "--parameter", "top_k=7")) == 2
         assert "answers with another parameters; --fresh starts again" in capsys.readouterr().err
-        assert run(data, *url_options(url, "--out", out, "--top-k", 7, "--fresh")) == 0
+        assert run(data, *url_options(url, "--out", out, "--parameter", "top_k=7", "--fresh")) == 0
         assert len(requests) == 4
     assert "OBJECT_DETECTION" in first_output
     report = json.loads((out / "report.json").read_bytes())
@@ -188,7 +190,6 @@ def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.Captu
         (["DATA", "--header", "a: b", "--timeout", "5"], "--header, --timeout: no effect without --url"),
         (["DATA", "--recorded", "x.db", "--parameter", "a=1"], "--parameter: no effect with --recorded"),
         (["DATA", "--fresh"], "--fresh: no effect without --out"),
-        (["DATA", "--top-k", "5"], "--top-k: no effect on these labels"),
         (["DATA", "--model", CLASSIFIER, "--parameter", "size=1"], "size: Expected one of action, score_threshold"),
         (["DATA", "--name", "missing"], "There is no model 'missing'"),
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
@@ -215,6 +216,12 @@ def test_command_imports_no_heavy_library_at_start() -> None:
     program = f"import sys, app.plugins.evaluation.command; print([name for name in {heavy!r} if name in sys.modules])"
     completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "[]"
+
+
+def test_help_lists_few_options() -> None:
+    of_models = {f"--{field.name.replace('_', '-')}" for field in fields(registry().model_options_class)}
+    arguments = App(default_command=evaluate).assemble_argument_collection()
+    assert sum(argument.show for argument in arguments if argument.name not in of_models) <= 18
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def _table(measured: Mapping[str, Measured]) -> Table:
         (name, one.events, *msgspec.structs.astuple(one.ece), *msgspec.structs.astuple(one.brier), one.loss)
         for name, one in measured.items()
     )
-    return Table(title="Calibration on held-out images", columns=columns, rows=rows)
+    return Table(title="Calibration on held-out images", columns=columns, rows=rows, printed=True)
 
 
 def _chart(measured: Mapping[str, Measured]) -> Chart:

@@ -8,11 +8,13 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import PIL.Image
+from cyclopts import Parameter
 
 from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors
 from tasks.inference.error import InferenceError, quote_value
@@ -31,24 +33,28 @@ DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 
 
-class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options to read a dataset.
-
-    Attributes:
-        format: the format, instead of detecting it.
-        images: the folder of images (COCO, DOTA, questions), if they are not at their usual location.
-        split: the split (YOLO); by default the first of ``val``, ``test`` and ``train``.
-        task: the task to measure, if labels allow several.
-        skip_bad: skip labels and images that cannot be used.
-        needs_images: whether a missing image is an error, although the labels have its size (COCO).
-    """
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DatasetOptions:
+    """How to read a dataset."""
 
     format: DatasetFormat | None = None
-    images: Path | None = None
-    split: str | None = None
-    task: TaskType | None = None
-    skip_bad: bool = False
-    needs_images: bool = True
+    """Format of the dataset; detected by default."""
+
+    images: Annotated[Path | None, Parameter(show=False)] = None
+    """Folder of the images, if they are not at the format's usual location."""
+
+    split: Annotated[str | None, Parameter(show=False)] = None
+    """Split of a YOLO dataset; the first of val, test and train by default."""
+
+    task: Annotated[TaskType | None, Parameter(show=False, name_transform=str)] = None
+    """Task type to measure, such as OBJECT_DETECTION, if the labels fit several."""
+
+    skip_bad: Annotated[bool, Parameter(negative="")] = False
+    """Skip labels and images that cannot be used, and list them in the report."""
+
+    needs_images: Annotated[bool, Parameter(parse=False)] = True
+    """Whether a missing image is an error, although the labels have its size (COCO)."""
 
 
 def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from app.plugins.evaluation.datasets.files import (
     scalar_values,
     sidecar_row,
 )
+from app.plugins.evaluation.datasets.source import open_source, read_source
 from app.plugins.evaluation.datasets.yolo import find_yolo_file, read_yolo
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
@@ -29,20 +30,23 @@ _FORMATS = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DO
 _RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
 
 
-def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
-    """Read the dataset at `path`, a folder or a file.
+def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
+    """Read a dataset: a folder, a file, or a source of another plugin.
 
     Raises:
         EvaluationError: when it is missing, empty, or has invalid labels; lists the file and line of each.
     """
-    if not path.exists():
-        raise EvaluationError(f"{path}: there is no such file or folder")
-    dataset_format = options.format or _detect_format(path)
-    errors = LabelErrors(lenient=options.skip_bad)
-    dataset = _READERS[dataset_format](_label_file(dataset_format, path), errors, options)
+    path, errors = Path(source), LabelErrors(lenient=options.skip_bad)
+    if (images := open_source(str(source), options)) is not None:
+        dataset = read_source(str(source), images, errors)
+    elif path.exists():
+        dataset_format = options.format or _detect_format(path)
+        dataset = _READERS[dataset_format](_label_file(dataset_format, path), errors, options)
+    else:
+        raise EvaluationError(f"{source}: there is no such file or folder")
     dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
-        raise EvaluationError(f"{path}: Expected labelled images as {dataset_format}, got none")
+        raise EvaluationError(f"{source}: Expected labelled images as {dataset.format}, got none")
     return _restrict_to_task(dataset, options.task)
 
 

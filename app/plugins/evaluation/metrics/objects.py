@@ -88,12 +88,12 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "map_coco": self.coco.map(),
             "ap50": self.coco.map(0.5),
-            "ap75": self.coco.map(0.75),
-            "ar": float(self.coco.recall.mean()) if self.coco.labels else None,
             "mAPAveragedOverIOUs": self.valor.map,
             "precision": precision,
             "recall": recall,
             "f1": f1,
+            "ap75": self.coco.map(0.75),
+            "ar": float(self.coco.recall.mean()) if self.coco.labels else None,
         }
 
 
@@ -108,12 +108,12 @@ def _titles(confidence: float) -> Mapping[str, str]:
     return {
         "map_coco": "COCO's AP, IoU 0.5 to 0.95",
         "ap50": "COCO's AP, IoU 0.5",
-        "ap75": "COCO's AP, IoU 0.75",
-        "ar": "COCO's AR, IoU 0.5 to 0.95",
-        "mAPAveragedOverIOUs": "Valor's mAP, as in Chariot, IoU 0.5 to 0.95",
+        "mAPAveragedOverIOUs": "Chariot's mAP, IoU 0.5 to 0.95: compare it with map_coco, not with ap50",
         "precision": f"precision, {thresholds}",
         "recall": f"recall, {thresholds}",
         "f1": f"F1, {thresholds}",
+        "ap75": "COCO's AP, IoU 0.75",
+        "ar": "COCO's AR, IoU 0.5 to 0.95",
     }
 
 

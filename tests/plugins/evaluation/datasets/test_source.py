@@ -1,0 +1,75 @@
+"""Labelled images of the sources of ``charioteer run``."""
+
+import json
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.files import DatasetOptions
+from app.plugins.evaluation.datasets.read import read_dataset
+from tests.support.data.datasets import write_image_folder
+
+ROWS = [
+    {"image": "cat/0.jpg", "label": "cat", "camera": "north"},
+    {"image": "dog/0.jpg", "label": "dog", "camera": "x"},
+]
+
+
+def write_json_lines(folder: Path) -> str:
+    path = folder / "list.jsonl"
+    path.write_text("\n".join(map(json.dumps, ROWS)))
+    return str(path)
+
+
+def write_parquet(folder: Path) -> str:
+    arrow: Any = pyarrow
+    arrow.parquet.write_table(arrow.Table.from_pylist(ROWS), folder / "list.parquet")
+    return str(folder / "list.parquet")
+
+
+def write_shard(folder: Path) -> str:
+    path = folder / "shard.tar"
+    with tarfile.open(path, "w") as shard:
+        for label in ("cat", "dog"):
+            (folder / f"{label}.cls").write_text(label)
+            shard.add(folder / label / "0.jpg", f"{label}.jpg")
+            shard.add(folder / f"{label}.cls", f"{label}.cls")
+    return str(path)
+
+
+SOURCES: Mapping[str, Callable[[Path], str]] = {
+    "jsonl": write_json_lines,
+    "parquet": write_parquet,
+    "webdataset": write_shard,
+    "glob": lambda folder: f"{folder}/*/*.jpg",
+    "url": lambda folder: f"file://{folder}/",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_classes_come_from_columns_endings_or_folders(tmp_path: Path, source: str) -> None:
+    dataset = read_dataset(SOURCES[source](write_image_folder(tmp_path, {"cat": 1, "dog": 1})))
+    assert dataset.labels == ("cat", "dog")
+    assert [(item.label, item.width) for item in dataset.items] == [("cat", 64), ("dog", 64)]
+    assert all(item.image.read_bytes() for item in dataset.items)
+    assert [item.metadata.get("camera") for item in dataset.items] == (
+        ["north", "x"] if source in ("jsonl", "parquet") else [None, None]
+    )
+
+
+def test_images_without_a_class_or_a_file_are_reported_together(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    rows = [
+        {"image": str(tmp_path / "cat" / "0.jpg"), "label": "cat"},
+        {"path": "gone.jpg", "label": "cat"},
+        {"url": "a"},
+    ]
+    (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(EvaluationError, match=r"2 labels or images cannot be used:\n.*gone.*\n.*a: Expected its class"):
+        read_dataset(tmp_path / "list.jsonl")
+    assert len(read_dataset(tmp_path / "list.jsonl", DatasetOptions(skip_bad=True)).items) == 1
