@@ -3,10 +3,9 @@
 import json
 import tarfile
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet
 import pytest
 
 from app.plugins.evaluation.dataset import EvaluationError
@@ -27,8 +26,8 @@ def write_json_lines(folder: Path) -> str:
 
 
 def write_parquet(folder: Path) -> str:
-    arrow: Any = pyarrow
-    arrow.parquet.write_table(arrow.Table.from_pylist(ROWS), folder / "list.parquet")
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(ROWS), folder / "list.parquet")
     return str(folder / "list.parquet")
 
 
