@@ -8,12 +8,9 @@ import httpx
 import pytest
 
 from app.plugins.conformance.check import Verdict
-from app.plugins.conformance.command import conform
-from app.plugins.conformance.options import ConformanceOptions
 from app.plugins.conformance.output.reports import html_report, junit_report, to_plain
 from app.plugins.conformance.runner import ConformanceReport
 from tests.plugins.conformance.engines import CHARIOT_PROTOCOLS, Engines, Fault, check_engine, check_with_fault
-from tests.support.servers.server_process import run_server
 
 TEXT_MODEL = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
               "outputs": [{"name": "greeting", "datatype": "BYTES", "shape": [-1]}]}  # fmt: skip
@@ -97,14 +94,3 @@ def test_engine_of_the_other_chariot_protocol_is_reported_with_the_options(asked
         f"The engine serves {served}: check it with --protocol {served}, or start Charioteer with "
         f"--chariot-protocol {asked}"
     )
-
-
-@pytest.mark.slow
-def test_demo_conforms_with_all_models(capsys: pytest.CaptureFixture[str]) -> None:
-    with run_server("--demo") as server:
-        conform(server.address, all_models=True)
-        assert "model half_plus_two" in capsys.readouterr().out
-        with pytest.raises(SystemExit) as exit_:
-            conform(server.address, options=ConformanceOptions(model="half_plus_two"))
-    assert exit_.value.code == 2
-    assert "--protocol v2" in capsys.readouterr().err

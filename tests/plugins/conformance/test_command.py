@@ -59,6 +59,22 @@ def test_server_with_several_models_needs_a_choice(server: ServerProcess, protoc
     assert "choose one with --model, or --all-models: classifier, detector, greeter," in result.stderr
 
 
+@pytest.mark.slow
+def test_every_model_of_a_server_conforms(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    conform(server.address, options=ConformanceOptions(protocol="v1"), all_models=True)
+    assert capsys.readouterr().out.count("The engine conforms") == len(list((ROOT / "fixtures" / "models").iterdir()))
+
+
+@pytest.mark.slow
+def test_protocol_that_is_not_for_the_model_is_an_error(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        conform(server.address, options=ConformanceOptions(model="half_plus_two"))
+    assert raised.value.code == 2
+    assert "--protocol v2" in capsys.readouterr().err
+
+
 def test_engine_that_violates_a_must_exits_with_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     with tiny_engine(faulty=True) as url, pytest.raises(SystemExit) as raised:
         conform(url, options=ConformanceOptions(protocol="v1"))

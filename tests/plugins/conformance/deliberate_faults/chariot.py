@@ -4,7 +4,6 @@ from typing import Any
 
 import httpx
 
-from tests.plugins.conformance.deliberate_faults.items import faults
 from tests.plugins.conformance.deliberate_faults.spoiling import (
     change_answers,
     replace_at,
@@ -48,7 +47,6 @@ ANSWER_FAULTS: AnswerFaults = {
     "errors without detail": ("CV2-012", error_without_detail),
 }
 FAULTS: dict[str, Fault] = {
-    **faults("chariot-v2", "CV2"),
     **answer_faults("chariot-v2", "detector", ANSWER_FAULTS),
     **answer_faults("chariot-v2", "detector", {"lines backwards": ("CV2-006", reversed_lines)}, raw=True),
 }

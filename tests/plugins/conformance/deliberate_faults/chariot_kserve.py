@@ -1,5 +1,6 @@
 """Deliberate faults in an engine of chariot-v2-kserve."""
 
+import base64
 import json
 import math
 from collections.abc import Callable
@@ -8,7 +9,6 @@ from typing import Any
 import httpx
 
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
-from tests.plugins.conformance.deliberate_faults.items import faults, images_in
 from tests.plugins.conformance.deliberate_faults.spoiling import (
     replace_at,
     replace_containing,
@@ -103,7 +103,7 @@ def swapped_data(outputs: list[Output]) -> None:
 
 def nan_answer(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
     """Answer with NaN if one of our images is the only one in a request."""
-    if "outputs" in answer and list(images_in(request)) == [SAMPLE_IMAGES[1].data]:
+    if len(answer.get("outputs", ())) == 1 and base64.b64encode(SAMPLE_IMAGES[1].data) in request.content:
         answer["model_version"] = math.nan
     return status, answer
 
@@ -192,10 +192,7 @@ ANSWER_FAULTS: AnswerFaults = {
     "shape -1 refused": ("CV2K-047", replace_containing(b'"shape":[-1]')),
     "not base64, 500": ("CV2K-050", replace_containing(b"%%%", 500)),
     "no image, 500": ("CV2K-051", replace_containing(b"bm90IGFuIGltYWdl", 500)),
-    "half an image, 500": (
-        "CV2K-052",
-        replace_when(lambda r: 0 < len(b"".join(images_in(r))) < 99 and b"bm90" not in r.content, 500),
-    ),
+    "half an image, 500": ("CV2K-052", replace_containing(base64.b64encode(SAMPLE_IMAGES[0].data[:45]) + b'"', 500)),
     "no inputs, 200": ("CV2K-053", replace_containing(b'"inputs":[]', 200)),
     "inputs absent, 500": ("CV2K-054", replace_when(lambda r: r.content == b"{}", 500)),
     "not JSON, 500": ("CV2K-055", replace_when(lambda r: r.content.endswith(b": ["), 500)),
@@ -208,7 +205,6 @@ ANSWER_FAULTS: AnswerFaults = {
 _NAME = "chariot-v2-kserve"
 
 FAULTS: dict[str, Fault] = {
-    **faults(_NAME, "CV2K"),
     **answer_faults(_NAME, "detector", ANSWER_FAULTS),
     "header ignored": Fault(protocol=_NAME, model="detector", check="CV2K-022", change_request=without_header),
     "no health": Fault(
