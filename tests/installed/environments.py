@@ -165,6 +165,11 @@ def environment_with_extras(base: Environment, *extras: str) -> Environment:
     return layered_environment(base, "-".join((base.folder.name, *extras)), *texts)
 
 
+def ray_environment() -> Environment:
+    """Return the environment of all tests that run on Ray, because pip takes long to install it."""
+    return environment_with_extras(linked_environment("drift", "parquet"), "ray")
+
+
 _QUIET_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installed.environments import environment_with_extras, linked_environment
+from tests.installed.environments import ray_environment
 from tests.plugins.bulk_run.test_command import DETECTOR, answers, run, write_images
 from tests.support.models.colliding_packages import ENVIRONMENT, make_project
 
@@ -14,9 +14,8 @@ from tests.support.models.colliding_packages import ENVIRONMENT, make_project
 @pytest.mark.slow
 def test_lost_ray_worker_changes_no_result_and_ray_map_answers_in_own_pipelines(tmp_path: Path) -> None:
     images = write_images(tmp_path / "images", 250)
-    python = environment_with_extras(linked_environment("parquet"), "ray").python
     process = subprocess.run(
-        [python, "-m", "tests.plugins.bulk_run.cluster", DETECTOR, images, tmp_path / "out"],
+        [ray_environment().python, "-m", "tests.plugins.bulk_run.cluster", DETECTOR, images, tmp_path / "out"],
         cwd=make_project(tmp_path / "project"),
         env={**ENVIRONMENT, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"},
         capture_output=True,

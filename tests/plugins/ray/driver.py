@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from tests.installed.environments import environment_with_extras, linked_environment
+from tests.installed.environments import ray_environment
 from tests.plugins.acme.process import PACKAGE
 from tests.support.servers.server_process import ROOT
 
@@ -152,7 +152,7 @@ def traffic(ray: Ray, model: str, count: int = 4) -> Generator[Clients]:
 @contextmanager
 def start_ray(folder: Path) -> Generator[Ray]:
     """Start Ray in `folder`; stop it with all its processes afterwards."""
-    python = environment_with_extras(linked_environment("drift"), "ray").python
+    python = ray_environment().python
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{PACKAGE}",
