@@ -1,6 +1,5 @@
 """Convert messages of GRPS to and from the neutral request and response, for HTTP and gRPC."""
 
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,6 +12,7 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
 from app.core.wire.bytes_elements import BinaryElement, StringElement
+from app.core.wire.error_paths import map_path, move
 from app.plugins.grps.chunks import ChunkWriter
 from app.plugins.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.plugins.grps.messages import GrpsMessage, entry_path, with_success_status
@@ -25,8 +25,6 @@ from tasks.task import TaskType
 from tasks.text.request import TEXT_INPUT
 
 _NO_DEFAULT = 'Expected the name of a model: none is set as default with "default": true in its model-settings.json'
-_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\](?:\.(?P<rest>.*))?$", re.DOTALL)
-_PARAMETER = re.compile(r"^parameters\.(?P<name>[^.\[]+)(?P<rest>.*)$", re.DOTALL)
 
 
 class PredictCodec(msgspec.Struct, eq=False):
@@ -118,34 +116,17 @@ class PredictCodec(msgspec.Struct, eq=False):
         )
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
-        if error.path == "inputs":
-            return InferenceError(error.kind, error.message, self._inputs_path)
-        parameter_match = _PARAMETER.match(error.path)
-        if parameter_match is not None:
-            name = parameter_match["name"]
-            return InferenceError(
-                error.kind, error.message, self._parameter_paths.get(name, name) + parameter_match["rest"]
-            )
-        input_match = _INPUT.match(error.path)
-        if input_match is None:
-            return error
-        index, subpath = int(input_match["index"]), input_match["rest"] or ""
-        return InferenceError(error.kind, error.message, self._path(index, subpath))
+        shared = {f"parameters.{name}": path for name, path in self._parameter_paths.items()} | {"parameters": ""}
 
-    def _path(self, index: int, subpath: str) -> str:
-        base, elements = self._input_paths[index]
-        parameter = _PARAMETER.match(subpath)
-        if parameter is not None:
-            name = parameter["name"]
-            is_own = name in self._inputs[index].parameters
+        def input_path(index: int, subpath: str) -> str:
+            base, elements = self._input_paths[index]
+            if base == elements and not subpath.startswith("parameters."):
+                return base
             own_path = entry_path("s_s", f"{self._inputs[index].name}.parameters")
-            parameter_path = f"{own_path}.{name}" if is_own else self._parameter_paths.get(name, name)
-            return parameter_path + parameter["rest"]
-        if base == elements:
-            return base
-        if subpath.startswith("data") and not subpath.startswith("datatype"):
-            return elements + subpath.removeprefix("data")
-        return ".".join(part for part in (base, "dtype" if subpath == "datatype" else subpath) if part)
+            own = {f"parameters.{name}": f"{own_path}.{name}" for name in self._inputs[index].parameters}
+            return move(subpath, {"": base, "data": elements, "datatype": f"{base}.dtype", **shared, **own})
+
+        return map_path(error, input_path, {"inputs": self._inputs_path, **shared})
 
     def _tensors(self, messages: Sequence[Any], servable: Servable, is_ndarray: bool) -> Sequence[InputTensor]:
         self._inputs_path = "ndarray" if is_ndarray else "gtensors.tensors"

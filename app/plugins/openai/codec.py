@@ -1,6 +1,5 @@
 """Decode chat completions and completions, and encode their answers. Pure functions of one request."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
@@ -13,6 +12,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
 from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
+from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import event, read_json
 from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.plugins.openai.wire import (
@@ -34,7 +34,9 @@ from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
 _SEEDS = 1 << 64
-_NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\])?(?:\.data(?:\[(?P<index>\d+)\])?|\.parameters\.(?P<name>\w+))?")
+_PROMPT_PATHS = ("parameters.messages", "parameters.prompts")
+_CONTENT_PATHS = ("", "data", "data[0]", "shape", *_PROMPT_PATHS, *(f"{path}[0]" for path in _PROMPT_PATHS))
+"""Paths in the neutral input that mean the whole content. Its only prompt is no entry of the messages."""
 _JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}
 
 WireT = TypeVar("WireT", bound=WireGenerationRequest)
@@ -86,17 +88,15 @@ class _Codec(Generic[WireT]):
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
-        match = _NEUTRAL_PATH.match(error.path)
-        if match is None or isinstance(error, UnsupportedError):
+        if isinstance(error, UnsupportedError):
             return error
-        index, name = match["index"], match["name"]
-        if name is not None and name not in ("messages", "prompts"):
-            path = self._length_name if name == "max_new_tokens" else name
-        elif index is not None and int(index) < len(self._image_paths):
-            path = self._image_paths[int(index)]
-        else:
-            path = self.content_name
-        return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
+        places = {
+            **dict.fromkeys(_CONTENT_PATHS, self.content_name),
+            **{f"data[{index}]": path for index, path in enumerate(self._image_paths)},
+            "parameters": "",
+            "parameters.max_new_tokens": self._length_name,
+        }
+        return map_path(error, lambda _, subpath: move(subpath, places), {"inputs": self.content_name})
 
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Return the complete answer."""

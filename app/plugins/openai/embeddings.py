@@ -1,6 +1,5 @@
 """Decode requests for embeddings, and encode the vectors of a TENSOR model. One object for each request."""
 
-import re
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from app.core.engine.engine import Engine
 from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
+from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import read_json
 from app.plugins.openai.codec import check_data_uri, find_model
 from app.plugins.openai.model_list import embedding_output, vector_length
@@ -24,7 +24,6 @@ from tasks.inference.tensor import BytesTensor, Tensor
 _IMAGE_NAMES = ("image", "image_bytes")
 _TOKENS = "prompt_tokens"
 _BASE64 = {"content_type": "base64"}
-_NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\](?:\.data\[(?P<index>\d+)\])?)?")
 
 
 class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
@@ -79,11 +78,10 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
         )
 
     def map_error_path(self, error: InferenceError, /) -> InferenceError:
-        match = _NEUTRAL_PATH.match(error.path)
-        if match is None or isinstance(error, UnsupportedError):
+        if isinstance(error, UnsupportedError):
             return error
-        path = self._path(int(match["index"])) if match["index"] else "input"
-        return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
+        places = dict.fromkeys(("", "data"), "input") | {"data[0]": self._path(0)}
+        return map_path(error, lambda _, subpath: move(subpath, places), {"inputs": "input"})
 
     def _texts(self, wire: WireEmbeddingsRequest) -> list[str]:
         self.is_list = isinstance(wire.input, list)

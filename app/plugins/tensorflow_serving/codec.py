@@ -1,6 +1,5 @@
 """Decode one request of `:predict`, `:classify` or `:regress`, and encode its response."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.protocols.inference_call import HttpResponse
+from app.core.wire.error_paths import map_path, move
 from app.core.wire.input_names import PROMPTS
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors, read_examples
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
@@ -27,7 +27,6 @@ from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
 _GREY_BATCH_RANK = 3
-_DATA = re.compile(r"^\.data(?=\[|$)")
 
 _METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
 
@@ -65,12 +64,9 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return an error about ``inputs[0]`` as one about the input's name, which clients of this protocol know."""
-        for index, tensor in enumerate(self.inputs):
-            input_path = f"inputs[{index}]"
-            if error.path == input_path or error.path.startswith((f"{input_path}.", f"{input_path}[")):
-                subpath = _DATA.sub("", error.path.removeprefix(input_path))
-                return InferenceError(error.kind, error.message, f"{tensor.name}{subpath}")
-        return error
+        return map_path(
+            error, lambda index, subpath: move(subpath, dict.fromkeys(("", "data"), self.inputs[index].name))
+        )
 
 
 def model_inputs(

@@ -3,7 +3,6 @@
 This server adds the image to the extension: `image`, base64 or a data URI, beside `text_input`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -18,6 +17,7 @@ from app.core.protocols.kserve_v2.binary import read_timeout
 from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH
 from app.core.protocols.protocol import Endpoint, error_object, infer_endpoint
 from app.core.wire.bytes_elements import StringElement
+from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import event, read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.request import InferenceRequest
@@ -27,7 +27,6 @@ from tasks.task import TextPrediction
 
 _NO_PARAMETERS: Mapping[str, object] = {}
 _EITHER_IMAGE = "Expected either image or images"
-_NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")
 
 
 class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,13 +161,9 @@ class _GenerateCall(msgspec.Struct, eq=False):
         """Return `error` with its path in terms of this body."""
         if self.image_path == "text_input" and error.path == "inputs":
             return invalid(_EITHER_IMAGE)
-        match = _NEUTRAL_PATH.match(error.path)
-        if match is None:
-            return error
-        path = match["rest"] or (self.image_path if match["image"] else "text_input")
-        if path.removeprefix("parameters.") in self.top_level_names:
-            path = path.removeprefix("parameters.")
-        return InferenceError(error.kind, error.message, path)
+        places = {"data[0]": self.image_path, "parameters.prompts": "text_input", "parameters.prompts[0]": "text_input"}
+        places |= {f"parameters.{name}": name for name in self.top_level_names}
+        return map_path(error, lambda _, subpath: move(subpath, places))
 
 
 _TOP_LEVEL = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")

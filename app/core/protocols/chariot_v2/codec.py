@@ -4,12 +4,12 @@ A body has one of three forms: one JSON object, one such object per line (``appl
 The image has its parameters as a JSON object in the header ``chariot-inference-parameters``.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from app.core.wire.bytes_elements import BinaryElement, StringElement
+from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
@@ -20,7 +20,8 @@ from tasks.inference.tensor import BytesTensor, Element
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
 PARAMETERS_HEADER = "chariot-inference-parameters"
-_NEUTRAL_PATH = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<field>.*)$")
+_JSON_PLACES = {"data[0]": "input"}
+_IMAGE_PLACES = {"data": "body", "data[0]": "body", "parameters": PARAMETERS_HEADER}
 _encoder = msgspec.json.Encoder()
 
 
@@ -78,15 +79,13 @@ def encode(response: InferenceResponse) -> tuple[bytes, str]:
 
 def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
     """Return `error` with its path in this protocol's terms: ``input``, ``parameters``, and the object's number."""
-    match = _NEUTRAL_PATH.match(error.path)
-    if match is None:
-        return error
-    field = match["field"].replace("data[0]", "input")
-    if media_type == JSON_LINES:
-        field = f"object {int(match['index']) + 1}: {field}".removesuffix(": ")
-    elif media_type not in (JSON, ""):
-        field = "body" if field.startswith("input") else field.replace("parameters", PARAMETERS_HEADER, 1)
-    return InferenceError(error.kind, error.message, field)
+    places = _JSON_PLACES if media_type in (JSON, JSON_LINES, "") else _IMAGE_PLACES
+
+    def input_path(index: int, subpath: str) -> str:
+        field = move(subpath, places)
+        return f"object {index + 1}: {field}".removesuffix(": ") if media_type == JSON_LINES else field
+
+    return map_path(error, input_path)
 
 
 def _json_input(text: bytes, path: str, limits: Limits | None) -> BytesTensor:

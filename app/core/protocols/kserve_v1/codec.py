@@ -1,6 +1,5 @@
 """Convert bodies of KServe's V1 protocol to and from the neutral request and response."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from app.core.protocols.kserve_v1.instances import Instance, read_instance, with
 from app.core.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.core.protocols.kserve_v1.wire import WireAnswer, WireRequest
 from app.core.wire.bytes_elements import BinaryElement
+from app.core.wire.error_paths import map_path
 from app.core.wire.input_names import takes_prompts
 from app.core.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
@@ -37,7 +37,6 @@ _JSON = frozenset(
     }
 )
 _IMAGE = "image/"
-_NEUTRAL_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<rest>.*)$", re.DOTALL)
 _encoder = msgspec.json.Encoder()
 
 
@@ -130,15 +129,12 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     def map_error_path(self, error: InferenceError) -> InferenceError:
         if not self.locations:
             return error
-        match = _NEUTRAL_INPUT.match(error.path)
-        if match is not None:
-            location = self.locations[int(match["index"])]
-            path = location.body_path(match["rest"], f"{self.path_prefix}parameters")
-        elif error.path == "inputs":
-            path = self.instances_path
-        else:
-            path = self.path_prefix + error.path if error.path else ""
-        return InferenceError(error.kind, error.message, path)
+        parameters_path = f"{self.path_prefix}parameters"
+        return map_path(
+            error,
+            lambda index, subpath: self.locations[index].body_path(subpath, parameters_path),
+            {"inputs": self.instances_path, "parameters": parameters_path},
+        )
 
     def predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""

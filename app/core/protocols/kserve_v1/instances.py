@@ -1,6 +1,5 @@
 """Instances for models with a task type: each is one image or one text with its own parameters."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import msgspec
 
 from app.core.protocols.kserve_v1.rows import nested_tensor
 from app.core.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement
+from app.core.wire.error_paths import move
 from app.core.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
 from app.core.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid, quote_value
@@ -20,9 +20,6 @@ _FORMS = {
     _IMAGE: 'an image as base64, {"b64": "<base64>"} or rows of pixels',
     _TEXT: 'a text, or {"b64": "<base64>"}',
 }
-_ELEMENT = re.compile(r"^data(\[0\])?$|^shape$|^datatype$")
-_PIXELS = re.compile(r"^data(?=\[|$)|^shape$|^datatype$")
-_PARAMETER = re.compile(r"^parameters\.(?P<name>\w+)(?P<rest>.*)$")
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,15 +46,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
             subpath: a path below the input.
             request_parameters: path of the request's parameters, which are defaults for the instance's parameters.
         """
-        parameter = _PARAMETER.match(subpath)
-        if parameter is None:
-            pattern = _ELEMENT if isinstance(self.tensor, BytesTensor) else _PIXELS
-            return pattern.sub(self.value_path, subpath) if subpath else self.path
-        name = parameter["name"]
-        if name == PROMPTS and self.prompts_path:
-            return self.prompts_path + parameter["rest"]
-        parameters_path = f"{self.path}.parameters" if name in self.own_parameters else request_parameters
-        return f"{parameters_path}.{name}{parameter['rest']}"
+        places = {"": self.path, "parameters": request_parameters}
+        places |= dict.fromkeys(("data", "shape", "datatype"), self.value_path)
+        if isinstance(self.tensor, BytesTensor):
+            places["data[0]"] = self.value_path
+        if self.prompts_path:
+            places[f"parameters.{PROMPTS}"] = self.prompts_path
+        places |= {f"parameters.{name}": f"{self.path}.parameters.{name}" for name in self.own_parameters}
+        return move(subpath, places)
 
 
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
