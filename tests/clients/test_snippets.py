@@ -29,7 +29,7 @@ def server() -> Generator[ServerProcess]:
 
 def test_every_documented_client_has_snippet_and_output() -> None:
     assert list(_SNIPPETS) == re.findall(r"^## (.+)$", _PAGE, re.MULTILINE)
-    assert list(_SNIPPETS) == ["curl", "httpx", "tritonclient", "kserve", "grpcurl", "JavaScript", "Go"]
+    assert list(_SNIPPETS) == ["curl", "httpx", "tritonclient", "kserve", "grpcurl", "JavaScript", "Go", "Java"]
 
 
 @pytest.mark.slow
@@ -73,9 +73,10 @@ def command(client: str, code: str, folder: Path) -> list[str]:
         return [str(python_with(client)), "-c", code]
     if client == "httpx":
         return [sys.executable, "-c", code]
-    file = folder / {"JavaScript": "snippet.mjs", "Go": "snippet.go"}[client]
+    suffix, *launcher = {"JavaScript": (".mjs", "node"), "Go": (".go", "go", "run"), "Java": (".java", "java")}[client]
+    file = folder / f"snippet{suffix}"
     file.write_text(code)
-    return [program("node"), str(file)] if client == "JavaScript" else [program("go"), "run", str(file)]
+    return [program(launcher[0]), *launcher[1:], str(file)]
 
 
 def program(name: str) -> str:
