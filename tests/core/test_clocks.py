@@ -30,7 +30,6 @@ _ALLOWED = {
     "app/core/protocols/kserve_v1/wire.py": "when the server started, for clients",
     "app/plugins/recording/query/filters.py": "the time that `--since 1h` means",
     "app/plugins/recording/retention.py": "which records are too old; a clock that jumps ahead is ignored",
-    "app/plugins/text/image_text_to_text/prompting.py": "today's date, if a template uses it",
     "app/core/server/auth/api_keys.py": "whether a key has expired",
     "app/plugins/jwt/validator.py": "whether a token has expired",
     "app/core/server/tls.py": "whether a certificate has expired",

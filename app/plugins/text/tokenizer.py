@@ -1,15 +1,18 @@
-"""Encode text to token ids and decode it, from tokenizer.json, without importing transformers."""
+"""Load tokenizers of transformers, and encode text to token ids and decode it in several threads."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from app.core.settings.model import ModelError
+import msgspec
+
+from app.core.settings.model import ModelError, ModelSource
+from app.plugins.text.library import load_part
 
 if TYPE_CHECKING:
     import tokenizers
 
 _MAX_IDS = 2**32
+_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -62,21 +65,42 @@ class Tokenizer:
             yield remainder
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json.
+def load_tokenizer(source: ModelSource) -> Any:
+    """Load transformers' tokenizer of a model.
 
     Raises:
-        ModelError: if the file is missing or cannot be parsed.
+        ModelError: if it cannot be loaded from the files.
     """
+    return load_part("AutoTokenizer", source, "tokenizer.json")
+
+
+def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> tuple[Tokenizer, Any]:
+    """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
+
+    transformers changes the padding of the inner tokenizer with each call, which is not thread-safe. With
+    `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token.
+
+    Raises:
+        ModelError: for a tokenizer that is implemented in Python, or has no vocabulary.
+    """
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is None:
+        raise ModelError(f"{source.folder}: {type(tokenizer).__name__} has no tokenizer.json, which is required")
+    if set(inner.get_vocab()) <= {*tokenizer.all_special_tokens, "▁"}:
+        # transformers makes up such a vocabulary if the folder has none, and reads every word as unknown.
+        raise ModelError(
+            f"{source.folder} has no vocabulary for its {type(tokenizer).__name__}: is tokenizer.json missing?"
+        )
+    state = inner.to_str()
+    if keeps_markup:
+        content = msgspec.json.decode(state)
+        roles = {getattr(tokenizer, f"{role}_token_id") for role in _ROLES}
+        for token in content["added_tokens"]:
+            token["special"] = token["id"] in roles
+        state = msgspec.json.encode(content).decode()
     import tokenizers
 
-    if not path.is_file():
-        raise ModelError(f"{path} is missing")
-    try:
-        inner = tokenizers.Tokenizer.from_file(str(path))
-        inner.no_padding()
-        inner.no_truncation()
-        unknown = getattr(inner.model, "unk_token", None)
-        return Tokenizer(inner, inner.token_to_id(unknown) if isinstance(unknown, str) else None)
-    except Exception as error:
-        raise ModelError(f"{path} cannot be read as a tokenizer: {error}") from error
+    bare: Any = tokenizers.Tokenizer.from_str(state)
+    bare.no_padding()
+    bare.no_truncation()
+    return Tokenizer(bare, tokenizer.unk_token_id), bare

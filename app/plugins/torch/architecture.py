@@ -8,8 +8,9 @@ import msgspec
 
 from app.core.runtimes.label_files import declared_labels, format_labels
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
+from app.plugins.text.library import first_line
 from app.plugins.torch.files import check_files
-from app.plugins.torch.framework import first_line, framework, import_timm
+from app.plugins.torch.framework import framework, import_timm
 from metadata.model import Fact, ModelMetadata, Origin
 from tasks.task import TaskType
 

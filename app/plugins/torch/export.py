@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from app.core.engine.error_text import needs_extra
 from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
+from app.plugins.text.library import first_line
+from app.plugins.text.processor import load_image_processor
 from app.plugins.torch.architecture import ModelSpec, read_model_spec
-from app.plugins.torch.framework import first_line, framework
-from app.plugins.torch.images import load_image_processor
+from app.plugins.torch.framework import framework
 from app.plugins.torch.network import Network, load_network
 from app.plugins.torch.settings import TransformersSettings
 from tasks.vision.image import Image
@@ -71,7 +72,7 @@ class Exporter:
 
     def outputs_for(self, pixels: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Return the outputs of the original torch model by name."""
-        outputs: Any = self._network({_PIXELS: framework().torch.from_numpy(pixels)})
+        outputs: Any = self._network({_PIXELS: pixels})
         return {name: outputs[name].float().cpu().numpy() for name in self.outputs}
 
     def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:

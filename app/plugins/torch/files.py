@@ -2,26 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
 from app.core.settings.model import ModelError, ModelSource, read_json_file
+from app.plugins.text.configurations import check_configurations
 
 _CONFIG = "config.json"
 _WEIGHTS = ".safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _ADAPTER = "adapter_config.json"
-_WITH_CODE = (
-    _CONFIG,
-    "generation_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "tokenizer_config.json",
-    "video_preprocessor_config.json",
-)
-_IMPLEMENTATIONS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
-_MAX_DEPTH = 32
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -56,10 +46,7 @@ def check_files(source: ModelSource) -> None:
         with path.open("rb") as opened:
             if opened.read(19) == b"version https://git":
                 raise ModelError(f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
-    for name in _WITH_CODE:
-        path = folder / name
-        if path.is_file():
-            _check_code(path, read_json_file(path, dict[str, object]), 0)
+    check_configurations(folder)
     for path in sorted(folder.glob(f"*{_WEIGHTS}.index.json")):
         _check_shards(path)
     if (folder / _ADAPTER).is_file():
@@ -67,28 +54,6 @@ def check_files(source: ModelSource) -> None:
             f"{folder / _ADAPTER} shows that these are adapters of another model; merge them into its weights and save "
             "the merged model with save_pretrained"
         )
-
-
-def _check_code(path: Path, value: object, depth: int) -> None:
-    """Reject references to code anywhere in a configuration, including nested ones."""
-    if depth > _MAX_DEPTH:
-        raise ModelError(f"{path} is nested deeper than {_MAX_DEPTH} levels")
-    match value:
-        case dict():
-            fields = cast("dict[str, object]", value)
-            if fields.get("auto_map"):
-                raise ModelError(f"{path} refers to Python code of the model (auto_map), which is not run")
-            for name in _IMPLEMENTATIONS:
-                # A name with a slash is a repository on a hub that contains compiled code.
-                if "/" in str(fields.get(name)):
-                    raise ModelError(f"{path} refers to code on a hub ({name}), which is not run")
-            for field in fields.values():
-                _check_code(path, field, depth + 1)
-        case list():
-            for element in cast("list[object]", value):
-                _check_code(path, element, depth + 1)
-        case _:
-            pass
 
 
 def _check_shards(path: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from app.core.settings.model import ModelError
 from app.plugins.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, TokenPicker
-from app.plugins.text.tokenizer import Tokenizer
+from app.plugins.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.framework import framework
 from app.plugins.torch.network import Network
-from app.plugins.torch.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
+from app.plugins.torch.tokenizing import text_inputs
 from tasks.inference.error import InferenceError, invalid
 from tasks.text.generation import (
     Message,

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from app.core.runtimes.onnxruntime.files.hugging_face import Preprocessor, processor_preprocessing, processor_size
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
-from app.core.settings.model import ModelSource
-from app.plugins.torch.framework import framework, load_part, locked
+from app.plugins.text.library import locked
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 from tasks.vision.image import Image
@@ -30,7 +29,7 @@ _MAX_ROUNDED = 0.02
 _PROBES = ((64, 48), (301, 200), (97, 333), (1, 5), (32, 32))
 """(width, height) of the test images for both implementations, pixels."""
 
-Tensors = Mapping[str, Any]
+Tensors = Mapping[str, NDArray[Any]]
 ResultT = TypeVar("ResultT")
 
 
@@ -62,7 +61,8 @@ class ImagePreparation:
     """
 
     def __init__(self, processor: Any) -> None:
-        self._process = locked(processor)
+        # The transforms of timm make no arrays of NumPy.
+        self._process = locked(processor, "pt")
         table = table_preparation(processor)
         self.table = table if table is not None and self._matches_processor(table) else None
 
@@ -75,12 +75,12 @@ class ImagePreparation:
             prepared = [self.prepare(item.image) for item in inputs]
             by_shape: dict[tuple[Any, ...], list[int]] = {}
             for index, tensors in enumerate(prepared):
-                shape = tuple((name, tuple(np.shape(value))) for name, value in sorted(tensors.items()))
+                shape = tuple((name, value.shape) for name, value in sorted(tensors.items()))
                 by_shape.setdefault(shape, []).append(index)
             by_index: dict[int, ResultT] = {}
             for indices in by_shape.values():
                 parts = [prepared[index] for index in indices]
-                tensors = {name: framework().torch.cat([part[name] for part in parts]) for name in parts[0]}
+                tensors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
                 batch = Batch(items=[inputs[index] for index in indices], tensors=tensors)
                 by_index.update(zip(indices, run(batch), strict=True))
             return [by_index[index] for index in range(len(inputs))]
@@ -90,7 +90,7 @@ class ImagePreparation:
     def prepare(self, image: Image) -> Tensors:
         """Return the inputs of one image, as a batch of one."""
         if self.table is not None:
-            return {"pixel_values": framework().torch.from_numpy(self.table(image.pixels))}
+            return {"pixel_values": self.table(image.pixels)}
         return self._process(images=PIL.Image.fromarray(image.pixels))
 
     def _matches_processor(self, table: "PixelTable") -> bool:
@@ -103,7 +103,7 @@ class ImagePreparation:
                 return False
             if list(expected) != ["pixel_values"]:
                 return False
-            expected_pixels, table_pixels = expected["pixel_values"].numpy(), table(noise)
+            expected_pixels, table_pixels = expected["pixel_values"], table(noise)
             if expected_pixels.shape != table_pixels.shape:
                 return False
             difference = np.abs(expected_pixels - table_pixels)
@@ -111,15 +111,6 @@ class ImagePreparation:
             if difference.max() > 2 * table.step + TOLERANCE or rounded.sum() > max(3, _MAX_ROUNDED * rounded.size):
                 return False
         return True
-
-
-def load_image_processor(source: ModelSource) -> Any:
-    """Load a model's image processor, with the NumPy and Pillow backend.
-
-    Raises:
-        ModelError: if it cannot be loaded from the files.
-    """
-    return load_part("AutoImageProcessor", source, "image processor", backend="pil")
 
 
 class PixelTable:

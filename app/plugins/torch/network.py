@@ -6,10 +6,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from app.core.settings.model import ModelError
+from app.plugins.text.library import first_line
 from app.plugins.torch.architecture import ModelSpec
-from app.plugins.torch.framework import first_line, framework
+from app.plugins.torch.framework import framework
 from app.plugins.torch.settings import TransformersSettings
 from metadata.model import Fact, Origin
 
@@ -44,11 +46,13 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return self.module(**self.to_device(inputs))
 
     def to_device(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Move `inputs` to the module's device, and floating-point tensors to its dtype."""
+        """Move arrays and tensors to the module's device, and those of floating-point numbers to its dtype."""
+        torch = framework().torch
         moved: dict[str, Any] = {}
         for name, value in inputs.items():
+            value = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
             moved[name] = value
-            if framework().torch.is_tensor(value):
+            if torch.is_tensor(value):
                 moved[name] = value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
         return moved
 

@@ -1,59 +1,12 @@
-"""Load transformers' tokenizers, and convert texts to model inputs."""
+"""Convert texts to model inputs."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-import tokenizers
-
-from app.core.settings.model import ModelError, ModelSource
-from app.plugins.text.tokenizer import Tokenizer
-from app.plugins.torch.framework import load_part
 from tasks.inference.error import ErrorKind, InferenceError
 
 CANDIDATES_PATH = "parameters.candidate_labels"
 """The path of the classes of a zero-shot model in a request, for errors."""
-
-_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-
-
-def load_tokenizer(source: ModelSource) -> Any:
-    """Load transformers' tokenizer of a model.
-
-    Raises:
-        ModelError: if it cannot be loaded from the files.
-    """
-    return load_part("AutoTokenizer", source, "tokenizer.json")
-
-
-def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> tuple[Tokenizer, Any]:
-    """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
-
-    transformers changes the padding of the inner tokenizer with each call, which is not thread-safe. With
-    `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token.
-
-    Raises:
-        ModelError: for a tokenizer that is implemented in Python, or has no vocabulary.
-    """
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    if inner is None:
-        raise ModelError(f"{source.folder}: {type(tokenizer).__name__} has no tokenizer.json, which is required")
-    if set(inner.get_vocab()) <= {*tokenizer.all_special_tokens, "▁"}:
-        # transformers makes up such a vocabulary if the folder has none, and reads every word as unknown.
-        raise ModelError(
-            f"{source.folder} has no vocabulary for its {type(tokenizer).__name__}: is tokenizer.json missing?"
-        )
-    state = inner.to_str()
-    if keeps_markup:
-        content = msgspec.json.decode(state)
-        roles = {getattr(tokenizer, f"{role}_token_id") for role in _ROLES}
-        for token in content["added_tokens"]:
-            token["special"] = token["id"] in roles
-        state = msgspec.json.encode(content).decode()
-    bare: Any = tokenizers.Tokenizer.from_str(state)
-    bare.no_padding()
-    bare.no_truncation()
-    return Tokenizer(bare, tokenizer.unk_token_id), bare
 
 
 def text_inputs(texts: Sequence[list[int]], tokenizer: Any, types: Sequence[list[int]] | None = None) -> dict[str, Any]:

@@ -1,20 +1,24 @@
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import decoders, models
+from tokenizers import decoders, models, pre_tokenizers
 
-from app.core.settings.model import ModelError
-from app.plugins.text.tokenizer import Tokenizer, load_tokenizer
+from app.plugins.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory, byte_level: Callable[[Path], Path]) -> Tokenizer:
-    return load_tokenizer(byte_level(tmp_path_factory.mktemp("bytes") / "tokenizer.json"))
+def tokenizer() -> Tokenizer:
+    """A byte-level BPE tokenizer with three merges."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate([*alphabet, "th", "the", "Ġthe"])}
+    inner: Any = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[("t", "h"), ("th", "e"), ("Ġ", "the")]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.add_special_tokens(["<image>", "<end>"])
+    return Tokenizer(inner, None)
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -54,23 +58,10 @@ def test_special_tokens_are_left_out(tokenizer: Tokenizer) -> None:
     assert list(tokenizer.decode_stream(ids)) == ["a", " the"]
 
 
-def test_spaces_between_chunks_are_kept(tmp_path: Path) -> None:
+def test_spaces_between_chunks_are_kept() -> None:
     words: Any = tokenizers.Tokenizer(models.WordLevel({"▁the": 0, "▁cat": 1, "s": 2, "▁": 3}, unk_token="s"))
     words.decoder = decoders.Metaspace()
-    words.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
-    assert list(tokenizer.decode_stream([0, 1, 2, 0])) == ["the", " cat", "s", " the"]
-    assert tokenizer.unknown == 2
-
-
-def test_missing_or_invalid_tokenizer_file_is_named_in_error(tmp_path: Path) -> None:
-    path = tmp_path / "tokenizer.json"
-    with pytest.raises(ModelError, match=r"tokenizer\.json is missing"):
-        load_tokenizer(path)
-    for content in (b"", b"{}", b"\xff", b'{"model": {"type": "Nothing"}}'):
-        path.write_bytes(content)
-        with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read as a tokenizer"):
-            load_tokenizer(path)
+    assert list(Tokenizer(words, 2).decode_stream([0, 1, 2, 0])) == ["the", " cat", "s", " the"]
 
 
 def test_chunks_after_previous_tokens_keep_leading_space() -> None:

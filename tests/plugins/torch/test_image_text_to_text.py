@@ -12,13 +12,13 @@ import pytest
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explanation_targets
+from app.plugins.text.processor import load_processor
 from app.plugins.torch.architecture import read_model_spec
 from app.plugins.torch.heads.image_text_to_text import (
     TransformersVisionLanguageModel,
     load_vision_language_model,
 )
 from app.plugins.torch.network import load_network
-from app.plugins.torch.processing import load_processor
 from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.core.settings.model import ModelSource
-from app.plugins.torch.images import Batch, ImagePreparation, load_image_processor, table_preparation
+from app.plugins.text.processor import load_image_processor
+from app.plugins.torch.images import Batch, ImagePreparation, table_preparation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem

@@ -1,6 +1,6 @@
 """Run the three graphs: the vision encoder, the embedding of tokens, and the decoder with an attention cache."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,68 +10,56 @@ from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError
 from app.plugins.text.generation import TokenPicker
 from app.plugins.text.image_text_to_text.configuration import TextConfiguration
-from app.plugins.text.image_text_to_text.pixels import Tiles
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import TensorSpec
 
 _PIXELS = "pixel_values"
-_MASK = "pixel_attention_mask"
 _PAST = "past_key_values."
 _PRESENT = "present."
 _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cache_branch", "num_logits_to_keep"})
 
 
 class VisionEncoder:
-    """Runs the vision encoder, which takes ``pixel_values`` and, with tiles, may take ``pixel_attention_mask``.
+    """Runs the vision encoder, which takes ``pixel_values`` and other outputs of the processor.
 
-    If it is `tiled`, its input has an axis for tiles.
+    Args:
+        graph: the encoder.
+        example: what the processor makes of an image that is not square.
 
     Raises:
-        ModelError: if the graph has other inputs.
+        ModelError: if the graph has other inputs, or takes images of another size.
     """
 
-    def __init__(self, graph: Session, *, tiled: bool) -> None:
+    def __init__(self, graph: Session, example: Mapping[str, NDArray[Any]]) -> None:
         self._graph = graph
         self._inputs = {spec.name: spec for spec in graph.inputs}
         if _PIXELS not in self._inputs:
             raise ModelError(f"{graph.file} takes no {_PIXELS}")
-        known = {_PIXELS, _MASK} if tiled else {_PIXELS}
-        for name in self._inputs.keys() - known:
-            raise ModelError(f"{graph.file} takes {name!r}, which is not supported yet")
-        self._rank = 5 if tiled else 4
-        shape = self._inputs[_PIXELS].shape
-        if len(shape) != self._rank:
-            raise ModelError(f"{graph.file}: expected {_PIXELS} with {self._rank} dimensions, got {list(shape)}")
+        for name in self._inputs.keys() - example.keys():
+            raise ModelError(f"{graph.file} takes {name!r}, which the model's processor does not make")
+        expected, made = self._inputs[_PIXELS].shape, example[_PIXELS].shape
+        fits = [size in (-1, own) for size, own in zip(expected, made, strict=False)]
+        # Each image is encoded alone, and the number of its tiles differs.
+        if len(expected) != len(made) or not all(fits[-3:]):
+            raise ModelError(f"{graph.file} takes images of {list(expected)}, but preprocessing makes {list(made)}")
         names = [spec.name for spec in graph.outputs]
         self._output = names.index("image_features") if "image_features" in names else 0
 
-    def check_size(self, height: int, width: int) -> None:
-        """Check that the graph accepts inputs of this size, in pixels.
-
-        Raises:
-            ModelError: if it does not.
-        """
-        _, *sides = self._inputs[_PIXELS].shape
-        preprocessed = [3, height, width]
-        if any(side not in (-1, own) for side, own in zip(sides, preprocessed, strict=True)):
-            raise ModelError(f"{self._graph.file} takes images of {sides}, but preprocessing makes {preprocessed}")
-
-    def __call__(self, tiles: Tiles) -> NDArray[Any]:
-        """Return the features (number, width) of an image, tile by tile.
+    def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Return the features (number, width) of all images, in their order, from the outputs of the processor.
 
         Raises:
             InferenceError: MODEL_FAILED.
         """
-        feeds: dict[str, NDArray[Any]] = {_PIXELS: tiles.pixel_values}
-        if _MASK in self._inputs:
-            # Every pixel of a tile belongs to the image.
-            feeds[_MASK] = np.ones(tiles.pixel_values.shape[:2] + tiles.pixel_values.shape[3:], np.bool_)
-        cast = {name: value.astype(self._inputs[name].datatype.dtype, copy=False) for name, value in feeds.items()}
-        features = self._graph.run(cast)[self._output]
-        if features.ndim < 2 or features.size == 0:
-            message = f"The model failed: expected image features of shape [number, width], got {list(features.shape)}"
-            raise model_failed(message)
-        return features.reshape(-1, features.shape[-1])
+        feeds = {name: inputs[name].astype(spec.datatype.dtype, copy=False) for name, spec in self._inputs.items()}
+        encoded: list[NDArray[Any]] = []
+        for index in range(len(feeds[_PIXELS])):
+            features = self._graph.run({name: value[index : index + 1] for name, value in feeds.items()})[self._output]
+            if features.ndim < 2 or features.size == 0:
+                shape = list(features.shape)
+                raise model_failed(f"The model failed: expected image features of shape [number, width], got {shape}")
+            encoded.append(features.reshape(-1, features.shape[-1]))
+        return np.concatenate(encoded)
 
 
 class Decoder:
@@ -125,10 +113,10 @@ class Decoder:
             raise ModelError(f"{decoder.file} has no attention cache ({_PAST}<layer>.<key|value>), expected one")
         self.layers = len(self._empty) // 2
 
-    def embed(self, ids: list[int]) -> NDArray[Any]:
+    def embed(self, ids: Sequence[int] | NDArray[np.int64]) -> NDArray[Any]:
         """Return the embeddings of `ids`, (1, length, width)."""
         (spec,) = self._embed_tokens.inputs
-        return self._embed_tokens.run({spec.name: np.asarray([ids], spec.datatype.dtype)})[0]
+        return self._embed_tokens.run({spec.name: np.asarray(ids, spec.datatype.dtype)[np.newaxis]})[0]
 
     def generate(
         self, embeddings: NDArray[Any], sampler: TokenPicker, end_tokens: Collection[int], max_tokens: int

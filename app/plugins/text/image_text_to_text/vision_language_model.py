@@ -1,26 +1,25 @@
 """Answer prompts about images with a vision-language model."""
 
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.text.conversation import Conversation
 from app.plugins.text.generation import EncodedPrompt, PromptedImageModel, TokenPicker
 from app.plugins.text.image_text_to_text.graphs import Decoder, VisionEncoder
-from app.plugins.text.image_text_to_text.pixels import Tiles
-from app.plugins.text.image_text_to_text.prompting import PromptEncoder, PromptIds
+from app.plugins.text.tokenizer import Tokenizer
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid, model_failed
-from tasks.vision.image import Image
 
 
 class EncodedInputs(msgspec.Struct, frozen=True, eq=False):
-    """An image, or a prompt with its images: token ids, and (number, width) features for the image tokens in them."""
+    """Token ids (length,) of a prompt, and (number, width) features for the image tokens among them."""
 
-    ids: list[int]
+    ids: NDArray[np.int64]
     features: NDArray[Any]
 
 
@@ -32,62 +31,53 @@ class OnnxVisionLanguageModel(PromptedImageModel):
 
     def __init__(
         self,
-        prepare: Callable[[Image], Tiles],
+        conversation: Conversation,
+        tokenizer: Tokenizer,
+        end_tokens: frozenset[int],
         vision: VisionEncoder,
-        prompts: PromptEncoder,
         decoder: Decoder,
         max_positions: int | None,
     ) -> None:
-        super().__init__(prompts.tokenizer, prompts.end_tokens)
-        self.prepare = prepare
-        self.prompts = prompts
-        self._vision = vision
+        super().__init__(tokenizer, end_tokens)
+        self._conversation = conversation
+        self.vision = vision
         self._decoder = decoder
         self._max_positions = max_positions
 
-    def encode_image(self, image: Image) -> EncodedInputs:
-        """Run the vision encoder."""
-        tiles = self.prepare(image)
-        features = self._vision(tiles)
-        per_tile, remainder = divmod(len(features), tiles.count)
-        ids = self.prompts.image_ids(tiles.rows, tiles.columns, per_tile)
-        if remainder or ids.count(self.prompts.image_id) != len(features):
-            raise model_failed(f"The model failed: {len(features)} image features do not fit {tiles.count} tiles")
-        return EncodedInputs(ids, features)
-
     def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
-        return map(self._encode_item, inputs, list(map(self._prompt_ids, inputs)))
+        rendered = [self._conversation.render_item(item) for item in inputs]
+        return map(self._encode_item, inputs, rendered)
 
-    def _prompt_ids(self, item: PromptedImage) -> list[PromptIds]:
-        if item.parameters.messages is not None:
-            return [self.prompts.encode_messages(item.parameters.messages, item.path)]
-        return [self.prompts.encode(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
-
-    def _encode_item(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[EncodedPrompt]:
-        """Insert the images into the prompts.
+    def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
+        """Yield each prompt with its images, which the vision encoder reads once.
 
         Raises:
             InferenceError: INVALID_REQUEST if a prompt fills the model's context.
         """
-        images = [self.encode_image(image) for image in item.images]
-        features = np.concatenate([image.features for image in images]) if images else np.zeros((0, 0))
-        encoded: list[EncodedPrompt] = []
-        for index, (first, *others) in enumerate(prompts):
-            ids = [*first]
-            for image, part in zip(images, others, strict=True):
-                ids += image.ids + part
+        features: NDArray[Any] | None = None
+        for index, text in enumerate(texts):
+            path = f"{item.path}[{index}]"
+            encoded = self._conversation.inputs(item.images, text, path)
+            ids: NDArray[np.int64] = encoded["input_ids"][0]
+            image_tokens = np.count_nonzero(ids == self._conversation.image_id)
             room = math.inf if self._max_positions is None else self._max_positions - len(ids)
             if room <= 0:
-                image_ids = sum(len(image.ids) for image in images)
+                images = "image" if len(item.images) == 1 else "images"
                 message = (
                     f"Expected a text that leaves room for an answer among the model's {self._max_positions} tokens, "
-                    f"got {len(ids)} tokens, {image_ids} of them the {'image' if len(images) == 1 else 'images'}"
+                    f"got {len(ids)} tokens, {image_tokens} of them the {images}"
                 )
-                raise invalid(message, f"{item.path}[{index}]")
+                raise invalid(message, path)
+            if features is None:
+                features = self.vision(encoded) if item.images else np.zeros((0, 0))
+            if image_tokens != len(features):
+                raise model_failed(
+                    f"The model failed: {len(features)} image features do not fit the {image_tokens} image tokens of "
+                    f"its processor"
+                )
             max_tokens = int(min(item.parameters.max_new_tokens, room))
-            encoded.append(EncodedPrompt(EncodedInputs(ids, features), len(ids), max_tokens))
-        return encoded
+            yield EncodedPrompt(EncodedInputs(ids, features), len(ids), max_tokens)
 
     def _generate(self, inputs: EncodedInputs, picker: TokenPicker, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
@@ -95,9 +85,9 @@ class OnnxVisionLanguageModel(PromptedImageModel):
     _stream_tokens = _generate
 
     def _embed(self, inputs: EncodedInputs) -> NDArray[Any]:
-        image_id = self.prompts.image_id
+        is_image = inputs.ids == self._conversation.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
-        embeddings = self._decoder.embed([0 if id_ == image_id else id_ for id_ in inputs.ids])
+        embeddings = self._decoder.embed(np.where(is_image, 0, inputs.ids))
         features = inputs.features
         if not len(features):
             return embeddings
@@ -105,5 +95,5 @@ class OnnxVisionLanguageModel(PromptedImageModel):
             description = f"{features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
             raise model_failed(f"The model failed: its image features are {description}")
         merged = embeddings.copy()
-        merged[0, np.asarray(inputs.ids) == image_id] = features.astype(merged.dtype, copy=False)
+        merged[0, is_image] = features.astype(merged.dtype, copy=False)
         return merged

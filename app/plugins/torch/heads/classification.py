@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.text.library import locked
+from app.plugins.text.processor import load_image_processor
+from app.plugins.text.tokenizer import copy_tokenizer, load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
-from app.plugins.torch.framework import locked
-from app.plugins.torch.images import Batch, ImagePreparation, load_image_processor
+from app.plugins.torch.images import Batch, ImagePreparation
 from app.plugins.torch.network import Network
 from app.plugins.torch.tokenizing import (
     CANDIDATES_PATH,
     check_length,
-    copy_tokenizer,
-    load_tokenizer,
     max_text_tokens,
 )
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier

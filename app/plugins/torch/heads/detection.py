@@ -11,12 +11,14 @@ import numpy as np
 import PIL.Image
 
 from app.core.settings.model import ModelError
+from app.plugins.text.library import locked
+from app.plugins.text.processor import load_image_processor, load_processor
+from app.plugins.text.tokenizer import copy_tokenizer
 from app.plugins.torch.architecture import ModelSpec
-from app.plugins.torch.framework import framework, locked
-from app.plugins.torch.images import Batch, ImagePreparation, load_image_processor
+from app.plugins.torch.framework import framework
+from app.plugins.torch.images import Batch, ImagePreparation
 from app.plugins.torch.network import Network
-from app.plugins.torch.processing import load_processor
-from app.plugins.torch.tokenizing import CANDIDATES_PATH, check_length, copy_tokenizer
+from app.plugins.torch.tokenizing import CANDIDATES_PATH, check_length
 from tasks.inference.error import invalid
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
 from tasks.vision.filtering import xywh_to_xyxy

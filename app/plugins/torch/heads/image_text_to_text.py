@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.core.settings.model import ModelError
+from app.plugins.text.conversation import Conversation, prompt_style
 from app.plugins.text.generation import EncodedPrompt, PromptedImageModel
-from app.plugins.text.tokenizer import Tokenizer
+from app.plugins.text.processor import load_processor
+from app.plugins.text.tokenizer import Tokenizer, copy_tokenizer
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.framework import framework
 from app.plugins.torch.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
 from app.plugins.torch.network import Network
-from app.plugins.torch.processing import Conversation, load_processor, prompt_style
-from app.plugins.torch.tokenizing import check_length, copy_tokenizer
+from app.plugins.torch.tokenizing import check_length
 from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
 from tasks.task import TokenUsage
 

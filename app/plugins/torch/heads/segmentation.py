@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelError
+from app.plugins.text.processor import load_image_processor
+from app.plugins.text.tokenizer import load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.framework import framework
-from app.plugins.torch.images import Batch, ImagePreparation, load_image_processor
+from app.plugins.torch.images import Batch, ImagePreparation
 from app.plugins.torch.network import Network
-from app.plugins.torch.tokenizing import load_tokenizer
 from tasks.image_segmentation import ImageSegmenter, Segments
 from tasks.vision.contours import contours_of_mask
 
@@ -67,7 +68,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
             padding="max_length",
             truncation=True,
             max_length=network.config.task_seq_len,
-            return_tensors="pt",
+            return_tensors="np",
         )
         extra["task_inputs"] = encoded["input_ids"]
     images, decode = ImagePreparation(processor), _decoder(processor, layout)
@@ -87,7 +88,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
 
     def run(batch: Batch) -> Iterator[Segments]:
         count = len(batch.items)
-        outputs = network({**batch.tensors, **{name: value.repeat(count, 1) for name, value in extra.items()}})
+        outputs = network({**batch.tensors, **{name: np.tile(value, (count, 1)) for name, value in extra.items()}})
         for position, (item, size) in enumerate(zip(batch.items, batch.sizes, strict=True)):
             yield segments(_slice(outputs, position, count), size, item.parameters.score_threshold)
 

@@ -14,17 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.text.tokenizer import copy_tokenizer, load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.framework import framework
 from app.plugins.torch.heads.classification import probabilities
 from app.plugins.torch.network import Network
-from app.plugins.torch.tokenizing import (
-    check_length,
-    copy_tokenizer,
-    load_tokenizer,
-    max_text_tokens,
-    text_inputs,
-)
+from app.plugins.torch.tokenizing import check_length, max_text_tokens, text_inputs
 from tasks.image_classification import Classification
 from tasks.inference.error import invalid
 from tasks.text.request import TextItem

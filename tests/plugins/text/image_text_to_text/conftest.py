@@ -142,7 +142,17 @@ def write_model(folder: Path, *, subfolder: str = "", suffix: str = "", half: bo
             "do_rescale": False,
             "do_normalize": False,
         },
-        "tokenizer_config.json": {"bos_token": "<begin>", "unk_token": {"content": "<unk>"}},
+        "processor_config.json": {
+            "processor_class": "LlavaProcessor",
+            "patch_size": 2,
+            "vision_feature_select_strategy": "full",
+        },
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": "<begin>",
+            "unk_token": "<unk>",
+            "pad_token": "<pad>",
+        },
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))

@@ -1,83 +1,114 @@
-import importlib
-import json
+"""Test what prompts become with the model's chat template, or without one."""
+
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
+from tokenizers import normalizers, processors
 
-from app.plugins.text.image_text_to_text.assembly import assemble, load
-from app.plugins.text.image_text_to_text.configuration import read_tokenizer_configuration
-from app.plugins.text.image_text_to_text.prompting import load_chat_template
-from metadata.model import Fact, Origin
+from app.core.settings.model import ModelError
+from app.plugins.text.image_text_to_text.assembly import assemble
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.generation import question
 
-TEMPLATES = [
-    "{% for message in messages %}{{ message.role | capitalize }}:{% for part in message.content %}"
-    "{% if part.type == 'image' %}{{ '<image>' }}{% else %} {{ part.text | trim }}{% endif %}{% endfor %}\n"
-    "{% endfor %}\n  {% if add_generation_prompt %}\n{{ 'Assistant:' }}\n{% endif %}",
-    "{{ bos_token }}{{ messages | tojson }}{{ messages | tojson(indent=2) }}",
-    "{% for message in messages %}{% generation %}{{ message.role }}{% endgeneration %}{% break %}"
-    "{% endfor %}{{ tools }}",
-    "{% set ns = namespace(found=false) %}{% for p in messages[0].content %}{% if p.type == 'image' %}"
-    "{% set ns.found = true %}{% endif %}{% endfor %}{{ ns.found }}{{ eos_token }}{{ strftime_now('%Y') }}",
-]
+FEATURES = (1, 2, 3, 4)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("template", TEMPLATES)
-@pytest.mark.parametrize("prompt", ["What is it?", "<b>&'\" ünï\n 🐎 {{ 1 }}"])
-def test_templates_render_as_hugging_face_renders_them(tiny: Any, folder: Path, template: str, prompt: str) -> None:
-    utilities: Any = importlib.import_module("transformers.utils.chat_template_utils")
-
-    (folder / "chat_template.jinja").write_text(template)
-    tiny.change(folder / "tokenizer_config.json", eos_token="<end>")
-    loaded = load_chat_template(folder, read_tokenizer_configuration(folder))
-    assert loaded is not None
-    content = [{"type": "image"}, {"type": "text", "text": prompt}]
-    [expected], _ = utilities.render_jinja_template(
-        [[{"role": "user", "content": content}]],
-        chat_template=template,
-        add_generation_prompt=True,
-        bos_token="<begin>",
-        eos_token="<end>",
-        unk_token="<unk>",
-    )
-    assert loaded[0].render([question(prompt)]) == expected
+def answer(tiny: Any, model: Any, prompt: str) -> str:
+    [answers] = model([tiny.prompted_image(tiny.image_with_features(*FEATURES), prompt, max_new_tokens=4)])
+    return answers.answers[0]
 
 
-@pytest.mark.parametrize("name", ["chat_template.json", "processor_config.json", "tokenizer_config.json"])
-def test_template_is_found_in_each_supported_file(tiny: Any, folder: Path, name: str) -> None:
-    (folder / "chat_template.jinja").unlink()
-    (folder / name).write_text(json.dumps({"chat_template": tiny.template, "bos_token": "<begin>"}))
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (None, "<image> what is"),
+        ("user: {{ messages[0]['content'] }} assistant:", "user: <image> what is assistant:"),
+        ("{{ bos_token }} {{ '<image>' }} {{ messages[0].content[1].text }}", "<begin> <image> what is"),
+    ],
+)
+def test_template_decides_the_tokens(tiny: Any, folder: Path, template: str | None, text: str) -> None:
+    path = folder / "chat_template.jinja"
+    path.unlink() if template is None else path.write_text(template)
     model, description = assemble(tiny.source(folder))
-    assert {fact.topic: fact.value for fact in description.facts}["chat template"] == name
-    [answers] = model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is", max_new_tokens=4)])
-    assert answers.answers == [tiny.reference("what is", (1, 2, 3, 4), 4)]
+    assert answer(tiny, model, "what is") == tiny.continued(text, [FEATURES], 4)
+    facts = [fact.value for fact in description.facts]
+    assert ("none: <image>, line break, prompt" in facts) is (template is None)
 
 
-def test_default_of_several_templates_is_used(tiny: Any, folder: Path) -> None:
-    (folder / "chat_template.jinja").unlink()
-    templates = [{"name": "tools", "template": "{{ oh }}"}, {"name": "default", "template": tiny.template}]
-    tiny.change(folder / "tokenizer_config.json", chat_template=templates)
-    assert load(tiny.source(folder)).description.layout == "llava"
+@pytest.mark.parametrize("template_has_bos", [True, False])
+def test_bos_token_is_added_once(tiny: Any, folder: Path, template_has_bos: bool) -> None:
+    tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    begin = tiny.vocabulary.index("<begin>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="<begin> $A", special_tokens=[("<begin>", begin)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    if template_has_bos:
+        (folder / "chat_template.jinja").write_text("{{ bos_token }} " + tiny.template)
+    expected = tiny.continued("<begin> user: <image> what assistant:", [FEATURES], 4)
+    assert answer(tiny, assemble(tiny.source(folder))[0], "what") == expected
 
 
-def test_without_a_template_the_image_comes_before_the_prompt(tiny: Any, folder: Path) -> None:
-    (folder / "chat_template.jinja").unlink()
-    model, description = assemble(tiny.source(folder))
-    assert "none: <image>, line break, prompt" in [fact.value for fact in description.facts]
-    encoded = model.prompts.encode("what is", "prompts[0]")
-    assert encoded == [[], [tiny.vocabulary.index(word) for word in ("what", "is")]]
-
-
-def test_image_token_of_the_tokenizer_is_used_without_one_in_the_configuration(tiny: Any, folder: Path) -> None:
-    tiny.change(folder / "config.json", image_token_id=None)
-    assert Fact("image token", "<image> (2)", Origin.TOKENIZER) in assemble(tiny.source(folder))[1].facts
-
-
-def test_text_model_template_receives_content_as_string(tiny: Any, folder: Path) -> None:
-    (folder / "chat_template.jinja").write_text("user: {{ messages[0]['content'] }} assistant:")
+@pytest.mark.parametrize(
+    "prompt",
+    ["a \N{FULLWIDTH LESS-THAN SIGN}end\N{FULLWIDTH GREATER-THAN SIGN}", "<END>", "a\N{ZERO WIDTH SPACE}<end>"],
+)
+def test_control_tokens_are_found_after_normalisation(tiny: Any, folder: Path, prompt: str) -> None:
+    tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.add_special_tokens([tokenizers.AddedToken("<end>", special=True, normalized=True)])
+    tokenizer.save(str(folder / "tokenizer.json"))
     model = assemble(tiny.source(folder))[0]
-    [answers] = model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is", max_new_tokens=4)])
-    assert answers.answers == [tiny.reference("what is", (1, 2, 3, 4), 4)]
+    assert answer(tiny, model, "WHAT is") == tiny.reference("what is", FEATURES, 4)
+    with pytest.raises(InferenceError, match="control tokens, got <end>") as caught:
+        answer(tiny, model, prompt)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+
+
+def test_end_token_counts_as_control_token_even_if_not_special(tiny: Any, folder: Path) -> None:
+    tiny.change(folder / "generation_config.json", eos_token_id=tiny.vocabulary.index("w5"))
+    with pytest.raises(InferenceError, match="control tokens, got w5"):
+        answer(tiny, assemble(tiny.source(folder))[0], "what is w5")
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [(None, "no chat template for a conversation"), ("<image> {{ messages[0].content[1].text }}", "rejects the image")],
+)
+def test_conversation_that_the_template_cannot_write_is_invalid_request(
+    tiny: Any, folder: Path, template: str | None, reason: str
+) -> None:
+    path = folder / "chat_template.jinja"
+    path.unlink() if template is None else path.write_text(template)
+    model, _ = assemble(tiny.source(folder))
+    images = (tiny.image_with_features(*FEATURES),) * 2
+    parameters = GenerationParameters(messages=(question("what is"), question("this")))
+    with pytest.raises(InferenceError, match=reason) as caught:
+        model([PromptedImage(images, ("this",), parameters, "messages")])
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+
+
+def test_prompt_refused_by_template_is_invalid_request(tiny: Any, folder: Path) -> None:
+    guard = "{% if 'red' in messages[0].content[1].text %}{{ raise_exception('nothing red') }}{% endif %}"
+    (folder / "chat_template.jinja").write_text(guard + tiny.template)
+    with pytest.raises(InferenceError, match="chat template rejects the text: nothing red") as caught:
+        answer(tiny, assemble(tiny.source(folder))[0], "what is red")
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[0]")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if %}",
+        "{{ raise_exception('no thanks') }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "<image> hello",
+        "{{ messages[0]['content'][1]['text'] }}",
+        "<image> <image> {{ messages[0]['content'][1]['text'] }}",
+    ],
+)
+def test_template_without_one_image_and_one_question_is_rejected(tiny: Any, folder: Path, template: str) -> None:
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelError, match="The chat template does not accept one image and one question"):
+        assemble(tiny.source(folder))

@@ -1,8 +1,7 @@
-"""Compare tiled images and their prompts with the Idefics3 processor of transformers."""
+"""Test models whose processor cuts images into tiles, as that of Idefics3 does."""
 
 import importlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from app.core.settings.model import ModelError
 from app.plugins.text.image_text_to_text.assembly import assemble
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.text.generation import Message, MessagePart
 from tasks.vision.image import Image
-from tests.support.data.rounding import assert_equal_but_for_rounding
-
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 SPECIAL = [
     "<|im_start|>",
@@ -100,74 +98,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("splitting", [True, False])
-@pytest.mark.parametrize("shape", [(40, 60), (60, 40), (8, 8), (5, 200), (200, 5), (31, 33), (33, 31)])
-def test_token_ids_and_pixels_equal_those_of_hugging_face(
-    tiny: Any, folder: Path, shape: tuple[int, int], splitting: bool
-) -> None:
-    transformers: Any = importlib.import_module("transformers")
-
+@pytest.mark.parametrize(("splitting", "tiles"), [(True, 3 * 4 + 1), (False, 1)])
+def test_every_tile_has_its_tokens_and_features(tiny: Any, folder: Path, splitting: bool, tiles: int) -> None:
     tiny.change(folder / "preprocessor_config.json", do_image_splitting=splitting)
-    image = Image(np.random.default_rng(3).integers(0, 256, (*shape, 3), np.uint8))
     model, description = assemble(tiny.source(folder))
     assert description.layout == "idefics3"
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"), bos_token="<|im_start|>", eos_token="<end_of_utterance>"
-    )
-    processor: Any = transformers.Idefics3Processor(
-        transformers.AutoImageProcessor.from_pretrained(folder, backend="pil"),
-        tokenizer,
-        image_seq_len=PER_TILE,
-        chat_template=TEMPLATE,
-    )
-    question = "What is\n\nit?"
-    content = [{"type": "image"}, {"type": "text", "text": question}]
-    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
-    expected = processor(text=text, images=[image.pixels], return_tensors="np")
-
-    tiles = model.prepare(image)
-    # Tiles are resized up to three times, and small images have few bytes.
-    assert_equal_but_for_rounding(tiles.pixel_values, expected["pixel_values"], step=2 / 255, share=0.03)
-    assert expected["pixel_attention_mask"].all(), "the vision encoder gets a mask of ones"
-    assert (tiles.rows > 0) is splitting
-    encoded_image = model.encode_image(image)
-    before, after = model.prompts.encode(question, "prompts[0]")
-    assert before + encoded_image.ids + after == expected["input_ids"][0].tolist()
-    assert encoded_image.features.shape == (tiles.count * PER_TILE, 1)
-
-
-def test_several_threads_can_tile_images_concurrently(tiny: Any, folder: Path) -> None:
-    model = assemble(tiny.source(folder))[0]
-    images = [Image(np.full((8 + 9 * n, 50, 3), n, np.uint8)) for n in range(8)]
-
-    def tile(image: Image) -> Any:
-        return model.prepare(image).pixel_values
-
-    expected = [tile(image) for image in images]
-    with ThreadPoolExecutor(4) as pool:
-        for expected_pixels, pixels in zip(expected, pool.map(tile, images), strict=True):
-            np.testing.assert_array_equal(expected_pixels, pixels)
+    images = (Image(np.zeros((40, 60, 3), np.uint8)), Image(np.zeros((20, 30, 3), np.uint8)))
+    place, text = MessagePart(type="image"), MessagePart(type="text", text="What is it?")
+    messages = (Message("user", (place, place, text)),)
+    item = PromptedImage(images, ("What is it?",), GenerationParameters(messages=messages, max_new_tokens=1))
+    features: list[Any] = []
+    vision = model.vision
+    model.vision = lambda inputs: features.append(vision(inputs)) or features[-1]
+    [answers] = model([item])
+    assert [len(of_images) for of_images in features] == [2 * tiles * PER_TILE]
+    assert answers.usage[0].prompt > 2 * tiles * PER_TILE
 
 
 def test_declared_preprocessing_is_rejected(tiny: Any, folder: Path) -> None:
-    with pytest.raises(ModelError, match="cuts images into tiles"):
+    with pytest.raises(ModelError, match="preprocessing is declared"):
         assemble(tiny.source(folder, preprocessing={"size": [8, 8]}))
-
-
-def test_unnormalised_tiles_are_in_0_and_1(tiny: Any, folder: Path) -> None:
-    tiny.change(folder / "preprocessor_config.json", do_normalize=False)
-    tiles = assemble(tiny.source(folder))[0].prepare(Image(np.full((8, 8, 3), 51, np.uint8)))
-    np.testing.assert_allclose(tiles.pixel_values, 0.2, rtol=1e-6)
-
-
-@pytest.mark.parametrize("size", [32, {"shortest_edge": 32}, {"longest_edge": 5000}])
-def test_size_without_a_longest_edge_up_to_4096_is_rejected(tiny: Any, folder: Path, size: object) -> None:
-    tiny.change(folder / "preprocessor_config.json", size=size)
-    with pytest.raises(ModelError, match=r"size that is not supported: .*; expected a longest_edge up to 4096"):
-        assemble(tiny.source(folder))
-
-
-def test_unknown_image_processor_is_rejected(tiny: Any, folder: Path) -> None:
-    (folder / "preprocessor_config.json").write_text('{"image_processor_type": "NoImageProcessor"}')
-    with pytest.raises(ModelError, match="no usable image processor"):
-        assemble(tiny.source(folder))

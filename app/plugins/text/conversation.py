@@ -1,28 +1,23 @@
 """Convert an image and a prompt to the inputs of a vision-language model."""
 
-import importlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import PIL.Image
 
-from app.core.settings.model import ModelError, ModelSource, read_json_file
+from app.core.settings.model import ModelError
+from app.plugins.text.library import locked
+from app.plugins.text.processor import ENCODER_DECODER
 from app.plugins.text.tokenizer import Tokenizer
-from app.plugins.torch.framework import first_line, framework, locked
-from app.plugins.torch.images import load_image_processor
-from app.plugins.torch.tokenizing import load_tokenizer
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import InferenceError, invalid
 from tasks.text.generation import Message, image_count, question, reject_conversation, template_message, with_texts
 from tasks.vision.image import Image
 
 _PROBE = "What is in the image?"
-
-_ENCODER_DECODER = "vision-encoder-decoder"
-
-_WITHOUT_VIDEO = {"SmolVLMProcessor": "Idefics3Processor"}
-"""Processors that need video packages, and a replacement that treats images in the same way."""
 
 
 class PromptStyle(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +56,7 @@ _STYLES = {
     # The model does not continue a text after its end token.
     "git": PromptStyle(open_end=True),
     "paligemma": PromptStyle(text="{image}{prompt}"),
-    _ENCODER_DECODER: PromptStyle(text="", in_decoder=True),
+    ENCODER_DECODER: PromptStyle(text="", in_decoder=True),
 }
 """By model type, or by that of the image encoder; others have the defaults."""
 
@@ -75,7 +70,11 @@ def prompt_style(config: Any) -> PromptStyle:
 class Conversation:
     """Formats an image and a prompt with the model's chat template, or in its style.
 
+    Its `image_id` is the token that stands for a feature of an image; None if the model has no such token.
+
     Args:
+        processor: transformers' processor of the model.
+        tokenizer: a copy of the processor's tokenizer.
         style: how the model gets a prompt if it has no chat template.
         end_tokens: tokens that end an answer, which a prompt must not contain.
 
@@ -90,7 +89,7 @@ class Conversation:
         self._process = locked(processor)
         self._image_token = str(getattr(processor, "image_token", None) or "")
         self._first_token = getattr(processor.tokenizer, "bos_token", None)
-        self._image_id = image_id = tokenizer.id_of(self._image_token)
+        self.image_id = image_id = tokenizer.id_of(self._image_token)
         self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
         self._control_ids |= frozenset() if image_id is None else {image_id}
         self._uses_parts = True
@@ -114,7 +113,7 @@ class Conversation:
         if not has_template:
             reject_conversation(messages, item.path)
         if image_count(messages) == 0 and (
-            not has_template or self._image_id in self._expected_control_tokens(messages, item.path)
+            not has_template or self.image_id in self._expected_control_tokens(messages, item.path)
         ):
             raise invalid("Expected an image: this model answers no question without one", item.path)
         return [self._render(messages, item.path)]
@@ -126,8 +125,10 @@ class Conversation:
 
     def _render(self, messages: Sequence[Message], path: str) -> str:
         text = self._render_template(messages, path)
-        if self._control_tokens(text) != self._expected_control_tokens(messages, path):
-            raise invalid("Expected a text without the model's control tokens", path)
+        found, expected = self._control_tokens(text), self._expected_control_tokens(messages, path)
+        if found != expected:
+            token = self._tokenizer.text_of(next(iter(Counter(found) - Counter(expected) or expected)))
+            raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
         return text
 
     def _expected_control_tokens(self, messages: Sequence[Message], path: str) -> list[int]:
@@ -156,15 +157,13 @@ class Conversation:
             options["add_special_tokens"] = False
         files = [PIL.Image.fromarray(image.pixels) for image in images]
         try:
-            inputs = self._process(images=files or None, **options)
+            inputs: dict[str, Any] = {**self._process(images=files or None, **options)}
         except InferenceError as error:
             raise error.with_prefix(path) from None
         if self._style.open_end:
             inputs = {name: value[:, :-1] if value.ndim == 2 else value for name, value in inputs.items()}
         if self._style.in_decoder and text:
-            inputs["decoder_input_ids"] = framework().torch.tensor(
-                [self._tokenizer.encode(text, with_special_tokens=False)]
-            )
+            inputs["decoder_input_ids"] = np.array([self._tokenizer.encode(text, with_special_tokens=False)])
         if self._style.without_unknown and self._tokenizer.unknown is not None:
             inputs["bad_words_ids"] = [[self._tokenizer.unknown]]
         return inputs
@@ -190,61 +189,3 @@ class Conversation:
     def _control_tokens(self, text: str) -> list[int]:
         ids = self._tokenizer.encode(text, with_special_tokens=False)
         return [id_ for id_ in ids if id_ in self._control_ids]
-
-
-def load_processor(source: ModelSource, model_type: str) -> Any:
-    """Load transformers' processor of a model.
-
-    Several processors require a video processor, which requires torchvision. Since no protocol accepts videos, these
-    processors are assembled without it.
-
-    Raises:
-        ModelError: if it cannot be loaded from the files.
-    """
-    transformers = framework().transformers
-    if model_type == _ENCODER_DECODER:
-        # Not all of these models name a processor, and all processors of this kind are such a pair.
-        return transformers.TrOCRProcessor(load_image_processor(source), load_tokenizer(source))
-    try:
-        processor = transformers.AutoProcessor.from_pretrained(
-            source.folder, local_files_only=True, trust_remote_code=False
-        )
-        if hasattr(processor, "tokenizer"):
-            return processor
-        reason = "transformers does not know its processor_class"
-    except Exception as error:  # noqa: BLE001 - missing packages, missing files and bad ones have no common base
-        reason = first_line(error)
-    try:
-        return _assemble(source, model_type)
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{source.folder} has no usable processor: {reason}") from error
-
-
-def _assemble(source: ModelSource, model_type: str) -> Any:
-    transformers = framework().transformers
-    name = _class_name(source, model_type)
-    processor_class: Any = getattr(transformers, _WITHOUT_VIDEO.get(name, name))
-
-    def check_argument(self: Any, name: str, argument: Any) -> Any:
-        return (
-            None if name == "video_processor" else processor_class.check_argument_for_proper_class(self, name, argument)
-        )
-
-    without_video: Any = type(
-        processor_class.__name__, (processor_class,), {"check_argument_for_proper_class": check_argument}
-    )
-    options, _ = processor_class.get_processor_dict(source.folder, local_files_only=True)
-    components = {"image_processor": load_image_processor(source), "tokenizer": load_tokenizer(source)}
-    arguments = [components.get(name) for name in processor_class.get_attributes()]
-    return without_video.from_args_and_dict(arguments, options)
-
-
-def _class_name(source: ModelSource, model_type: str) -> str:
-    for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
-        path = source.folder / file
-        if path.is_file() and (class_name := read_json_file(path, dict[str, object]).get("processor_class")):
-            return str(class_name)
-    table: Any = importlib.import_module("transformers.models.auto.processing_auto")
-    return str(table.PROCESSOR_MAPPING_NAMES[model_type])
