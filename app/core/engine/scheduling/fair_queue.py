@@ -1,6 +1,5 @@
 """A fair queue: choose the next job when jobs for several models wait."""
 
-import math
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
@@ -10,12 +9,6 @@ T = TypeVar("T")
 
 _NEWEST_WEIGHT = 0.2
 """Weight of the newest job in the moving average of job durations."""
-
-_MARGIN = 2.5
-"""Standard deviations that an estimate adds to the mean, so that about 99 of 100 jobs wait less."""
-
-_DEVIATION_RATIO = 1.25
-"""The standard deviation of a normal distribution divided by its mean absolute deviation."""
 
 
 class FairQueue(Generic[T]):
@@ -47,14 +40,6 @@ class FairQueue(Generic[T]):
         own_backlog = queue.backlog
         share = own_backlog + queue.mean
         return own_backlog + sum(min(other.backlog, share) for name, other in self._models.items() if name != model)
-
-    def wait_margin(self, model: str) -> float:
-        """Return the seconds by which the jobs before one more job of a busy model may exceed their estimate.
-
-        The deviation of n jobs grows with the square root of n, because single deviations partly cancel out.
-        """
-        queue = self._models[model]
-        return _MARGIN * _DEVIATION_RATIO * queue.deviation * math.sqrt(len(queue.jobs) + queue.running)
 
     def is_idle(self, model: str) -> bool:
         """Return whether no job of `model` waits or runs."""
@@ -111,11 +96,7 @@ class FairQueue(Generic[T]):
         if seconds is None:
             return
         queue.virtual_time += seconds
-        if queue.mean == 0:
-            queue.mean = seconds
-            return
-        queue.deviation += _NEWEST_WEIGHT * (abs(seconds - queue.mean) - queue.deviation)
-        queue.mean += _NEWEST_WEIGHT * (seconds - queue.mean)
+        queue.mean += _NEWEST_WEIGHT * (seconds - queue.mean) if queue.mean else seconds
 
 
 class _ModelQueue(msgspec.Struct, Generic[T], eq=False):
@@ -125,7 +106,6 @@ class _ModelQueue(msgspec.Struct, Generic[T], eq=False):
         jobs: waiting jobs by id.
         virtual_time: seconds that its jobs took, on the scale that all models share.
         mean: moving average of the duration of a job, in seconds.
-        deviation: moving average of the absolute deviation from `mean`.
         running: number of running jobs.
         reserved: the seconds that `virtual_time` was charged in advance for running jobs.
     """
@@ -134,7 +114,6 @@ class _ModelQueue(msgspec.Struct, Generic[T], eq=False):
     reserved: deque[float] = msgspec.field(default_factory=deque[float])
     virtual_time: float = 0.0
     mean: float = 0.0
-    deviation: float = 0.0
     running: int = 0
 
     @property

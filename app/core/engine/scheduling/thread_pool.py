@@ -17,12 +17,6 @@ T = TypeVar("T")
 _NICENESS = 10
 _LOWEST_PRIORITY = 19
 
-_OVERDUE_SHARE = 0.25
-"""The share of its estimated duration that an overdue job is assumed to need still."""
-
-_SLOWDOWN = 1.25
-"""Factor by which queued jobs may take longer in total, because other processes use the machine too."""
-
 _thread = threading.local()
 
 
@@ -137,8 +131,8 @@ class _PoolState:
         # Reentrant, because the garbage collector may call `close` in a worker that holds it.
         self._lock = threading.RLock()
         self._queue: FairQueue[Job] = FairQueue()
-        # By worker: the estimated end of its job, and the seconds that the job is assumed to need after that.
-        self._estimated_ends: dict[_Worker, tuple[float, float]] = {}
+        # The estimated seconds of the job of each worker, except released ones.
+        self._estimates: dict[_Worker, float] = {}
         # The last parked worker is woken first, because its core's caches are still warm.
         self._parked: list[_Worker] = []
         self._spawned = 0
@@ -166,20 +160,15 @@ class _PoolState:
         with self._lock:
             if self._running + self._queue.waiting < self._max_running or self._queue.is_idle(model):
                 return 0.0
-            now = time.perf_counter()
-            remaining = [max(end - now, min_remaining) for end, min_remaining in self._estimated_ends.values()]
-            queued_seconds = self._queue.estimated_wait(model)
+            queued, running = self._queue.estimated_wait(model), self._estimates.values()
             # Without jobs before it, a job gets the first worker that becomes free.
-            wait = (
-                (queued_seconds + sum(remaining)) / self._max_running if queued_seconds else min(remaining, default=0.0)
-            )
-            return _SLOWDOWN * wait + self._queue.wait_margin(model) / self._max_running
+            return (queued + sum(running)) / self._max_running if queued else min(running, default=0.0)
 
     def release(self) -> None:
         """Release the slot of the calling worker."""
         with self._lock:
             self._running -= 1
-            self._estimated_ends.pop(_thread.worker, None)
+            self._estimates.pop(_thread.worker, None)
             # Without a new thread, the job waits for an existing one.
             with suppress(RuntimeError):
                 self._start_jobs()
@@ -246,8 +235,7 @@ class _PoolState:
         """Give the next job to `worker`. Call this with the lock held, if a job waits that may start."""
         worker.entry = self._queue.next()
         self._running += 1
-        estimate = worker.entry[2] if worker.entry is not None else 0.0
-        self._estimated_ends[worker] = time.perf_counter() + estimate, estimate * _OVERDUE_SHARE
+        self._estimates[worker] = worker.entry[2] if worker.entry is not None else 0.0
 
     def _run(self, worker: _Worker) -> None:
         if self._low_priority:
@@ -266,7 +254,7 @@ class _PoolState:
             del entry, job
             with self._lock:
                 self._running -= 1
-                self._estimated_ends.pop(worker, None)
+                self._estimates.pop(worker, None)
                 self._queue.finish(model, duration)
                 if self._queue.waiting and (self._running < self._max_running or self._may_exceed):
                     self._assign(worker)
