@@ -1,9 +1,8 @@
 """Serve recorded inferences over HTTP: pages, single inferences and their images."""
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 from litestar import Response, get
@@ -13,11 +12,14 @@ from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, r
 from app.core.protocols.request_info import RETRY_AFTER
 from app.core.protocols.status import http_status
 from app.core.server.auth.http_access import requires
+from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query_limiter import QueryLimiter
 from tasks.inference.error import InferenceError, invalid, quote_value
 
-_logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from app.plugins.recording.query.reader import RecordingReader
+
 _PATH = "/inferences"
 _TOO_MANY_REQUESTS = 429
 _MAX_LIMIT = 500
@@ -56,40 +58,22 @@ _DATA_HEADERS = {
 }
 
 
-class InferenceReader(Protocol):
-    """A reader of recorded inferences. Its methods block, and raise `InferenceError`."""
-
-    def page(self, query: InferenceQuery, limit: int, after: int | None) -> tuple[Sequence[object], int | None]:
-        """Return the newest matches, or those that follow the cursor `after`, and the cursor of the next page."""
-        ...
-
-    def get(self, inference_id: str) -> Any | None:
-        """Return the inference with this id, or None if there is none."""
-        ...
-
-    def image(self, inference: Any) -> bytes | None:
-        """Return the image of an inference, or None if it is not stored."""
-        ...
-
-
 class Inferences:
     """Provide the routes under ``/inferences``; they answer 404 with a reason if recordings cannot be read.
 
-    The first request opens the store with `open_reader`. `record_type` is the type of one inference, for OpenAPI.
+    The first request opens the store with `open_reader`.
     """
 
     def __init__(
         self,
-        open_reader: Callable[[], InferenceReader] | None,
+        open_reader: "Callable[[], RecordingReader] | None",
         unavailable_reason: str = "",
         limiter: QueryLimiter | None = None,
-        record_type: Any = dict[str, object],
     ) -> None:
         self._open_reader = open_reader
         self._unavailable_reason = unavailable_reason
         self._limiter = limiter or QueryLimiter()
-        self._record_type = record_type
-        self._reader: InferenceReader | None = None
+        self._reader: RecordingReader | None = None
         self._open_lock = threading.Lock()
 
     @property
@@ -122,13 +106,13 @@ class Inferences:
     @property
     def operations(self) -> Sequence[Endpoint]:
         """Return the OpenAPI operations of the handlers."""
-        page = msgspec.defstruct("InferencePage", [("inferences", list[self._record_type]), ("next", str | None)])
+        page = msgspec.defstruct("InferencePage", [("inferences", list[RecordedInference]), ("next", str | None)])
         item_path, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
         summary = "Recorded inferences, the newest first"
         image_types: Any = {"answer": bytes, "media_types": _MEDIA_TYPES}
         return (
             read_operation(_PATH, summary, query=_PARAMETERS, answer=page, failures=failures),
-            read_operation(item_path, "One recorded inference", answer=self._record_type, failures=failures),
+            read_operation(item_path, "One recorded inference", answer=RecordedInference, failures=failures),
             read_operation(
                 f"{item_path}/image", "The image of one recorded inference", failures=failures, **image_types
             ),
@@ -138,7 +122,7 @@ class Inferences:
         """Reject further queries."""
         self._limiter.close()
 
-    async def _answer(self, respond: Callable[[InferenceReader], Response[bytes]]) -> Response[bytes]:
+    async def _answer(self, respond: "Callable[[RecordingReader], Response[bytes]]") -> Response[bytes]:
         open_reader = self._open_reader
         if open_reader is None:
             return _error(404, self._unavailable_reason)
@@ -156,7 +140,7 @@ class Inferences:
             return _error(http_status(error.kind), str(error))
 
 
-def _page(reader: InferenceReader, parameters: list[tuple[str, Any]]) -> Response[bytes]:
+def _page(reader: "RecordingReader", parameters: list[tuple[str, Any]]) -> Response[bytes]:
     values: dict[str, Any] = {}
     where: list[str] = []
     for raw_name, value in parameters:
@@ -194,7 +178,7 @@ def _score(text: str, name: str) -> float:
         raise invalid(f"Expected a score within 0..1, got {quote_value(text)}", name) from None
 
 
-def _image_response(reader: InferenceReader, name: str) -> Response[bytes]:
+def _image_response(reader: "RecordingReader", name: str) -> Response[bytes]:
     inference = reader.get(name)
     if inference is None:
         return _not_found(name)

@@ -10,12 +10,12 @@ from app.core.hooks import Host, Parts
 from app.core.plugins import registry
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
-from app.plugins.recording.inference import RecordedInference
-from app.plugins.recording.inferences import InferenceReader, Inferences
+from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.query_limiter import QueryLimiter
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
+    from app.plugins.recording.query.reader import RecordingReader
     from app.plugins.recording.recorder import Recorder, Selector
     from app.plugins.recording.stores.store import Store, StoreDsn
 
@@ -144,13 +144,13 @@ def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | No
         records_nothing = "This server records nothing; set --record to a store"
         hides = "This server does not show its recordings; --serve-inferences enables it"
         reason = records_nothing if settings.record is None else hides
-        return Inferences(None, reason, record_type=RecordedInference)
+        return Inferences(None, reason)
     store, images = settings.record, settings.record_images
 
-    def open_reader() -> InferenceReader:
+    def open_reader() -> "RecordingReader":
         from app.plugins.recording.query.reader import RecordingReader
         from app.plugins.recording.stores.store import parse_dsn
 
         return RecordingReader(parse_dsn(store), images, _MAX_QUERY_SECONDS)
 
-    return Inferences(open_reader, limiter=limiter, record_type=RecordedInference)
+    return Inferences(open_reader, limiter=limiter)

@@ -83,12 +83,6 @@ def test_foreign_files_are_kept(folder: ImageFolder, tmp_path: Path) -> None:
     assert all(other.exists() for other in others)
 
 
-def test_folder_that_cannot_be_created_fails_at_open(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="Not a directory"):
-        ImageFolder(tmp_path / "file" / "images", durable=False).open()
-
-
 def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     folder = ImageFolder(tmp_path, durable=False)
     image = image_file(b"one")

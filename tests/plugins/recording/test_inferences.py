@@ -112,18 +112,12 @@ def test_image_that_is_not_stored_is_404(client: TestClient[Litestar], name: str
         ("where=camera", "where: Expected conditions such as"),
         ("min-score=high", "min-score: Expected a score within 0..1, got 'high'"),
         ("min_score=2", "min-score: Expected a score within 0..1, got 2"),
-        ("max-score=nan", "max-score: Expected a score within 0..1, got nan"),
         ("limit=501", "limit: Expected a whole number from 1 to 500"),
-        ("limit=", "limit: Expected a whole number"),
         ("limit=%D9%A1", "limit: Expected a whole number"),
         ("after=x", "after: Expected the value of next from the previous page"),
-        ("box=1", "box: Expected south,west,north,east"),
-        ("near=1,2,3", "'near': Expected one of after, base-id"),
         ("sql=SELECT+1", "'sql': Expected one of after, base-id"),
         ("model=a&model=b", "model: Expected it once"),
-        ("modelname=a", "'modelname': Expected one of after, base-id"),
         ("label=%00", "label: Expected text without zero characters"),
-        ("&".join(["where=a%3D1"] * 1000), "where: Expected at most 32 conditions"),
     ],
 )
 def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], query: str, error_text: str) -> None:

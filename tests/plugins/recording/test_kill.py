@@ -30,24 +30,14 @@ def test_acknowledged_inferences_survive_kills_exactly_once(
         if kind == "postgresql"
         else [str(folder / "store.db") for folder in folders]
     )
+    command = [sys.executable, "-m", "tests.plugins.recording.killed"]
     processes = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.plugins.recording.killed",
-                store,
-                str(folder / "images"),
-                str(kills),
-                folder.name,
-            ],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*command, store, str(folder / "images"), str(kills), folder.name],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for store, folder in zip(stores, folders, strict=True)
-    ]
+    ]  # fmt: skip
     outputs = [process.communicate(timeout=300) for process in processes]
     for driver, (_, errors) in zip(processes, outputs, strict=True):
         assert driver.returncode == 0, errors

@@ -1,16 +1,17 @@
 """Recording of events: which ones wait, are rejected or are dropped."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from app.core.settings.server import SettingsError
-from app.plugins.recording.images import ImageFolder, image_path
+from app.plugins.recording.images import ImageFolder
 from app.plugins.recording.recorder import Recorder, is_sampled, random_sample
 from app.plugins.recording.recording_metrics import RecordingMetrics
 from app.plugins.recording.retention import Retention
@@ -19,7 +20,7 @@ from app.plugins.recording.stores.store import StoreError, StoreFault
 from app.plugins.recording.writer import Writer
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.plugins.recording.memory_store import MemoryStore
-from tests.support.data.inference_events import detection_event, refused_event
+from tests.support.data.inference_events import detection_event
 
 
 class Recording:
@@ -28,7 +29,7 @@ class Recording:
     def __init__(
         self,
         *,
-        acknowledging: bool,
+        acknowledging: bool = True,
         queue: int = 100,
         fraction: float = 1,
         images: Path | None = None,
@@ -40,28 +41,38 @@ class Recording:
         folder = None if images is None else ImageFolder(images, durable=True)
         report = RecordingMetrics(self.metrics, "a store")
         retention = Retention(self.store, folder, keep_seconds, None)
-        writer = Writer(
-            self.store,
-            folder,
-            retention,
-            report,
-            acknowledge=acknowledging,
-            max_queued=queue,
-            write_timeout=longest_write,
-        )
+        bounds: Any = {"acknowledge": acknowledging, "max_queued": queue, "write_timeout": longest_write}
+        writer = Writer(self.store, folder, retention, report, **bounds)
         conversion = RowConverter(Redaction(()), keep_images=images is not None)
         self.recorder = Recorder(conversion, writer, report, random_sample(fraction))
+
+    def record(self, **event: Any) -> "Future[None] | None":
+        return self.recorder.record(detection_event(**event))
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.get_sample_value(f"charioteer_recording_{name}", labels)
 
 
 @pytest.fixture
-def recording() -> Iterator[Recording]:
-    recording = Recording(acknowledging=True)
-    recording.recorder.start()
-    yield recording
-    recording.recorder.close(10)
+def start() -> Iterator[Callable[..., Recording]]:
+    """Start recordings, and close their recorders at the end."""
+    started: list[Recording] = []
+
+    def start_recording(fault: StoreFault | None = None, **options: Any) -> Recording:
+        recording = Recording(**options)
+        recording.store.fault = fault
+        started.append(recording)
+        recording.recorder.start()
+        return recording
+
+    yield start_recording
+    for recording in started:
+        recording.recorder.close(10)
+
+
+@pytest.fixture
+def recording(start: Callable[..., Recording]) -> Recording:
+    return start()
 
 
 def failure(recorded: "Future[None] | None") -> InferenceError:
@@ -78,7 +89,7 @@ def wait_recorded(recorded: "Future[None] | None") -> None:
 
 def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
     recording.store.write_gate.clear()
-    recorded = recording.recorder.record(detection_event())
+    recorded = recording.record()
     assert recorded is not None
     assert recording.store.write_started.wait(60)
     assert not recorded.done()
@@ -92,9 +103,9 @@ def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
 
 def test_waiting_events_are_written_in_one_batch(recording: Recording) -> None:
     recording.store.write_gate.clear()
-    first = recording.recorder.record(detection_event())
+    first = recording.record()
     assert recording.store.write_started.wait(60)
-    others = [recording.recorder.record(detection_event()) for _ in range(20)]
+    others = [recording.record() for _ in range(20)]
     assert recording.metric("queue") == 20
     recording.store.write_gate.set()
     for future in (first, *others):
@@ -105,7 +116,7 @@ def test_waiting_events_are_written_in_one_batch(recording: Recording) -> None:
 def test_failing_store_rejects_immediately_and_recovers(recording: Recording, caplog: pytest.LogCaptureFixture) -> None:
     recording.store.fault = StoreFault.FULL
     with caplog.at_level(logging.WARNING):
-        errors = [failure(recording.recorder.record(detection_event())) for _ in range(20)]
+        errors = [failure(recording.record()) for _ in range(20)]
         assert {error.kind for error in errors} == {ErrorKind.MODEL_NOT_READY}
         assert {str(error) for error in errors} == {"The inference could not be recorded: its store is full"}
         attempts = recording.metric("failures_total", fault="full")
@@ -116,10 +127,10 @@ def test_failing_store_rejects_immediately_and_recovers(recording: Recording, ca
         assert recording.recorder.unavailable_reason == str(errors[0]), "readiness reports this reason"
         recording.store.fault = None
         while recording.metric("up") == 0:
-            recorded = recording.recorder.record(detection_event())
+            recorded = recording.record()
             assert recorded is not None
             recorded.exception(10)
-    wait_recorded(recording.recorder.record(detection_event()))
+    wait_recorded(recording.record())
     assert recording.recorder.unavailable_reason == ""
     messages = [record.message for record in caplog.records]
     assert messages == ["the store of recordings failed", "the store of recordings works again"]
@@ -128,9 +139,7 @@ def test_failing_store_rejects_immediately_and_recovers(recording: Recording, ca
 def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
     recording.store.poison = "poison"
     recording.store.write_gate.clear()
-    recorded = [
-        recording.recorder.record(detection_event(model_name="poison" if index == 5 else "m")) for index in range(9)
-    ]
+    recorded = [recording.record(model_name="poison" if index == 5 else "m") for index in range(9)]
     recording.store.write_gate.set()
     for index, future in enumerate(recorded):
         if index == 5:
@@ -142,44 +151,39 @@ def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
     assert recording.metric("up") == 1
 
 
-def test_events_above_queue_limit_are_rejected() -> None:
-    recording = Recording(acknowledging=True, queue=3)
-    recording.recorder.start()
+def test_events_above_queue_limit_are_rejected(start: Callable[..., Recording]) -> None:
+    recording = start(queue=3)
     recording.store.write_gate.clear()
-    recording.recorder.record(detection_event())
+    recording.record()
     assert recording.store.write_started.wait(60)
-    waiting = [recording.recorder.record(detection_event()) for _ in range(3)]
-    late = failure(recording.recorder.record(detection_event()))
+    waiting = [recording.record() for _ in range(3)]
+    late = failure(recording.record())
     assert str(late) == "The inference could not be recorded: its store does not keep up"
     assert recording.metric("dropped_total", reason="behind") == 1
     recording.store.write_gate.set()
     for future in waiting:
         wait_recorded(future)
-    recording.recorder.close(10)
 
 
-def test_hanging_write_fails_waiting_events() -> None:
-    recording = Recording(acknowledging=True, longest_write=0.2)
-    recording.recorder.start()
+def test_hanging_write_fails_waiting_events(start: Callable[..., Recording]) -> None:
+    recording = start(longest_write=0.2)
     recording.store.write_gate.clear()
-    first = recording.recorder.record(detection_event())
+    first = recording.record()
     assert recording.store.write_started.wait(60)
-    second = recording.recorder.record(detection_event())
-    for future in (first, second, recording.recorder.record(detection_event())):
+    second = recording.record()
+    for future in (first, second, recording.record()):
         assert str(failure(future)) == "The inference could not be recorded: its store failed"
     assert recording.metric("up") == 0
     recording.store.write_gate.set()
     while recording.metric("up") == 0:
-        recording.recorder.record(detection_event())
+        recording.record()
     recording.recorder.close(10)
     assert len(recording.store.rows) >= 1
 
 
-def test_best_effort_recording_keeps_events_while_store_is_unreachable() -> None:
-    recording = Recording(acknowledging=False)
-    recording.store.fault = StoreFault.UNREACHABLE
-    recording.recorder.start()
-    assert [recording.recorder.record(detection_event()) for _ in range(5)] == [None] * 5
+def test_best_effort_recording_keeps_events_while_store_is_unreachable(start: Callable[..., Recording]) -> None:
+    recording = start(StoreFault.UNREACHABLE, acknowledging=False)
+    assert [recording.record() for _ in range(5)] == [None] * 5
     assert recording.store.failed.acquire(timeout=60)
     assert recording.store.failed.acquire(timeout=60)
     assert recording.metric("up") == 0
@@ -190,15 +194,15 @@ def test_best_effort_recording_keeps_events_while_store_is_unreachable() -> None
     assert recording.store.closed
 
 
-def test_best_effort_recording_drops_and_counts_events_above_queue_limit(caplog: pytest.LogCaptureFixture) -> None:
-    recording = Recording(acknowledging=False, queue=3)
-    assert recording.metric("up") == 1
-    recording.recorder.start()
+def test_best_effort_recording_drops_and_counts_events_above_queue_limit(
+    start: Callable[..., Recording], caplog: pytest.LogCaptureFixture
+) -> None:
+    recording = start(acknowledging=False, queue=3)
     recording.store.write_gate.clear()
-    recording.recorder.record(detection_event())
+    recording.record()
     assert recording.store.write_started.wait(60)
     with caplog.at_level(logging.ERROR):
-        assert [recording.recorder.record(detection_event()) for _ in range(8)] == [None] * 8
+        assert [recording.record() for _ in range(8)] == [None] * 8
     assert recording.metric("dropped_total", reason="behind") == 5
     assert len(caplog.records) == 1
     recording.store.write_gate.set()
@@ -208,84 +212,64 @@ def test_best_effort_recording_drops_and_counts_events_above_queue_limit(caplog:
 
 def test_close_writes_waiting_events(recording: Recording) -> None:
     recording.store.write_gate.clear()
-    recorded = [recording.recorder.record(detection_event()) for _ in range(5)]
+    recorded = [recording.record() for _ in range(5)]
     recording.store.write_gate.set()
     recording.recorder.close(10)
     for future in recorded:
         wait_recorded(future)
     assert recording.store.closed
-    late = failure(recording.recorder.record(detection_event()))
+    late = failure(recording.record())
     assert str(late) == "The inference could not be recorded: the server is stopping"
 
 
 def test_close_waits_for_unreachable_store_only_until_timeout(
-    caplog: pytest.LogCaptureFixture,
+    start: Callable[..., Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
-    recording = Recording(acknowledging=False)
-    recording.store.fault = StoreFault.UNREACHABLE
-    recording.recorder.start()
+    recording = start(StoreFault.UNREACHABLE, acknowledging=False)
     for _ in range(5):
-        recording.recorder.record(detection_event())
+        recording.record()
     with caplog.at_level(logging.ERROR):
         recording.recorder.close(0.1)
     assert recording.metric("dropped_total", reason="stopping") == 5
     assert "requests were not recorded before the end" in [record.message for record in caplog.records]
 
 
-def test_start_fails_when_store_is_unreachable() -> None:
-    recording = Recording(acknowledging=True)
-    recording.store.fault = StoreFault.UNREACHABLE
+def test_start_fails_when_store_is_unreachable(start: Callable[..., Recording]) -> None:
     with pytest.raises(StoreError, match="as configured"):
-        recording.recorder.start()
+        start(StoreFault.UNREACHABLE)
 
 
-def test_image_is_stored_with_its_record(tmp_path: Path) -> None:
-    recording = Recording(acknowledging=True, images=tmp_path)
-    recording.recorder.start()
-    recording.store.write_gate.clear()
-    recorded = recording.recorder.record(detection_event(image_bytes=b"jpeg"))
-    assert recording.store.write_started.wait(60)
-    recording.store.write_gate.set()
-    wait_recorded(recorded)
-    (rows,) = recording.store.rows
-    assert rows.inference["image_kept"]
-    assert image_path(tmp_path, rows.inference["image_digest"] or "").read_bytes() == b"jpeg"
-    recording.recorder.close(10)
-
-
-def test_unwritable_image_folder_fails_recording(tmp_path: Path) -> None:
-    recording = Recording(acknowledging=True, images=tmp_path / "images")
-    recording.recorder.start()
+def test_unwritable_image_folder_fails_recording(start: Callable[..., Recording], tmp_path: Path) -> None:
+    recording = start(images=tmp_path / "images")
     for shard in (tmp_path / "images").iterdir():
         shard.rmdir()
         shard.write_bytes(b"")
-    message = str(failure(recording.recorder.record(detection_event())))
+    message = str(failure(recording.record()))
     assert message == "The inference could not be recorded: its store failed"
     assert recording.store.rows == []
-    recording.recorder.close(10)
 
 
 def test_hanging_delete_fails_waiting_events() -> None:
-    recording = Recording(acknowledging=True, longest_write=0.2, keep_seconds=100)
+    recording = Recording(longest_write=0.2, keep_seconds=100)
     recording.store.delete_gate.clear()
     recording.recorder.start()
     assert recording.store.delete_started.wait(60)
-    message = str(failure(recording.recorder.record(detection_event())))
+    message = str(failure(recording.record()))
     assert message == "The inference could not be recorded: its store failed"
     recording.store.delete_gate.set()
-    while (recorded := recording.recorder.record(detection_event())) is None or recorded.exception(10) is not None:
+    while (recorded := recording.record()) is None or recorded.exception(10) is not None:
         pass
     assert recording.metric("up") == 1
     recording.recorder.close(10)
 
 
 def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureFixture) -> None:
-    recording = Recording(acknowledging=True, keep_seconds=100)
+    recording = Recording(keep_seconds=100)
     recording.store.delete_error = RuntimeError("unexpected")
     with caplog.at_level(logging.ERROR):
         recording.recorder.start()
         for _ in range(3):
-            wait_recorded(recording.recorder.record(detection_event()))
+            wait_recorded(recording.record())
         recording.recorder.close(10)
     assert "recording failed unexpectedly" in [record.message for record in caplog.records]
     assert len(recording.store.rows) == 3
@@ -293,7 +277,7 @@ def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureF
 
 def test_store_of_later_version_fails_recording(recording: Recording) -> None:
     recording.store.write_error = SettingsError("a later version")
-    recorded = [recording.recorder.record(detection_event()) for _ in range(3)]
+    recorded = [recording.record() for _ in range(3)]
     assert {str(failure(future)) for future in recorded} == {"The inference could not be recorded: its store failed"}
     assert recording.metric("dropped_total", reason="rejected") == 0
     assert recording.metric("up") == 0
@@ -305,22 +289,12 @@ def test_unconvertible_event_is_rejected_alone(recording: Recording) -> None:
             raise RuntimeError("no words")
 
     event = detection_event()
-    assert event.result is not None
-    datum: Any = event.result.samples[0]
-    broken = detection_event(
-        result=type(event.result)(
-            **_fields(event.result, samples=[type(datum)(**_fields(datum, prediction=Unconvertible()))])
-        )
-    )
-    assert str(failure(recording.recorder.record(broken))).endswith("it cannot be converted for the store")
+    result: Any = event.result
+    samples = [msgspec.structs.replace(result.samples[0], prediction=Unconvertible())]
+    broken = recording.record(result=msgspec.structs.replace(result, samples=samples))
+    assert str(failure(broken)).endswith("it cannot be converted for the store")
     assert recording.metric("dropped_total", reason="unwritable") == 1
     wait_recorded(recording.recorder.record(event))
-
-
-def test_rejected_requests_are_recorded(recording: Recording) -> None:
-    wait_recorded(recording.recorder.record(refused_event()))
-    (rows,) = recording.store.rows
-    assert rows.inference["error"] == "model_not_found"
 
 
 def test_larger_sample_contains_smaller_sample() -> None:
@@ -333,14 +307,8 @@ def test_larger_sample_contains_smaller_sample() -> None:
     assert all(is_sampled(event_id, 1) for event_id in ("0" * 32, "f" * 32))
 
 
-def test_events_outside_sample_are_not_recorded() -> None:
-    recording = Recording(acknowledging=True, fraction=0.5)
-    recording.recorder.start()
-    assert recording.recorder.record(detection_event(id="f" * 32)) is None
-    wait_recorded(recording.recorder.record(detection_event(id="0" * 32)))
+def test_events_outside_sample_are_not_recorded(start: Callable[..., Recording]) -> None:
+    recording = start(fraction=0.5)
+    assert recording.record(id="f" * 32) is None
+    wait_recorded(recording.record(id="0" * 32))
     assert len(recording.store.rows) == 1
-    recording.recorder.close(10)
-
-
-def _fields(struct: Any, **changes: Any) -> dict[str, Any]:
-    return {**{name: getattr(struct, name) for name in struct.__struct_fields__}, **changes}

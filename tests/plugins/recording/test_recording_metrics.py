@@ -9,16 +9,11 @@ from app.plugins.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE
 from app.plugins.recording.stores.store import StoreFault
 
 
-def test_store_is_up_at_start() -> None:
-    metrics = CollectorRegistry()
-    RecordingMetrics(metrics, "a store")
-    assert metrics.get_sample_value("charioteer_recording_up") == 1
-
-
 @pytest.mark.parametrize("reason", [BEHIND, STOPPING, UNWRITABLE, *StoreFault])
 def test_drop_counter_of_each_reason_starts_at_zero(reason: str) -> None:
     metrics = CollectorRegistry()
     report = RecordingMetrics(metrics, "a store")
+    assert metrics.get_sample_value("charioteer_recording_up") == 1
     assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
     report.dropped(reason, 3)
     assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 3
