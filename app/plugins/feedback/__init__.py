@@ -12,6 +12,7 @@ plugin = Plugin(
     command_options={"evaluate": TruthOptions, "inferences": PickOptions},
     extends={
         "evaluation.truths": Ref("app.plugins.feedback.truths.evaluated:READERS"),
+        "labeling.annotations": Ref("app.plugins.feedback.service:ANNOTATIONS"),
         "recording.pick": Ref("app.plugins.feedback.selection.diverse:PICKERS"),
         "recording.selector": Ref("app.plugins.feedback.service:SELECTORS"),
     },

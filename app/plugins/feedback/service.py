@@ -1,14 +1,22 @@
 """Add truths to a server, and select what it records."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+from app.core.engine.engine import Engine
 from app.core.hooks import Host, Parts
 from app.core.settings.server import SettingsError
 from app.plugins.feedback.settings import FeedbackSettings
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
+    from app.plugins.feedback.truths.routes import Truths
+    from app.plugins.feedback.truths.truth_store import Outcome
     from app.plugins.recording.recorder import Selector
+
+_served: "WeakKeyDictionary[Engine, Truths]" = WeakKeyDictionary()
+"""The truths of each server, for plugins that receive labels."""
 
 
 def start(host: Host) -> Parts:
@@ -31,6 +39,7 @@ def start(host: Host) -> Parts:
     from app.plugins.recording.stores.store import parse_dsn
 
     truths = Truths(TruthStore(parse_dsn(recording.record), Redaction(redacted_keys(recording))))
+    _served[host.engine] = truths
     gauges = TruthGauges(host.metrics)
     return Parts(
         handlers=truths.handlers,
@@ -38,6 +47,14 @@ def start(host: Host) -> Parts:
         lifespan=lambda: gauges.updating(lambda: truths.run(gauges.read)),
         close=truths.close,
     )
+
+
+def annotation_writer(
+    engine: Engine,
+) -> "Callable[[Mapping[str, object], str, bool], Awaitable[Outcome | None]] | None":
+    """Return `Truths.store_task` of a server; None if it stores no truths."""
+    truths = _served.get(engine)
+    return truths and truths.store_task
 
 
 def create_selector(host: Host) -> "Selector | None":
@@ -62,3 +79,4 @@ def create_selector(host: Host) -> "Selector | None":
 
 
 SELECTORS = (create_selector,)
+ANNOTATIONS = (annotation_writer,)

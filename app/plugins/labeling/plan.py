@@ -3,13 +3,14 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
 from app.core.engine.models.registry import Registration
 from app.plugins.labeling.label_config import Control, parse_label_config
 from metadata.model import ModelMetadata
-from tasks.inference.error import invalid
+from tasks.inference.error import invalid, quote_value
 from tasks.inference.request import read_parameters
 
 _TAGS: Mapping[str, Sequence[str]] = {
@@ -93,6 +94,29 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
         parameters=parameters,
         version=f"{source.name}:{source.version}-{hashlib.sha256(settings).hexdigest()[:6]}",
     )
+
+
+def with_labels_of_model(plan: Plan, annotation: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return an annotation of a project with the labels of the model instead of those of the project.
+
+    Raises:
+        InferenceError: INVALID_REQUEST if a label of the project stands for several of the model.
+    """
+    meanings: dict[tuple[object, object], list[str]] = {}
+    for control, names in plan.controls:
+        for name, stored in names.items():
+            meanings.setdefault((control.attributes["name"], stored), []).append(name)
+    regions: list[Mapping[str, object]] = []
+    drawn: Sequence[Mapping[str, Any]] = annotation.get("result") or ()
+    for region in drawn:
+        kind, value = str(region.get("type")), cast("Mapping[str, Any]", region.get("value") or {})
+        labels: Sequence[str] = value.get(kind) or ()
+        found = [meanings.get((region.get("from_name"), label), [label]) for label in labels]
+        for label, names in zip(labels, found, strict=True):
+            if len(names) > 1:
+                raise invalid(f"The label {quote_value(label)} stands for several of the model: {', '.join(names)}")
+        regions.append({**region, "value": {**value, kind: [name for names in found for name in names]}})
+    return {**annotation, "result": regions}
 
 
 def _names(control: Control, description: ModelMetadata) -> Mapping[str, str]:

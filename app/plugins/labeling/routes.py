@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Protocols
+from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import (
     INFER_FAILURES,
@@ -27,7 +28,7 @@ from app.core.settings.server import ServerSettings
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.json_body import read_json
 from app.plugins.labeling.images import ImageReader, file_name
-from app.plugins.labeling.plan import Plan, make_plan
+from app.plugins.labeling.plan import Plan, make_plan, with_labels_of_model
 from app.plugins.labeling.regions import task_result
 from app.plugins.labeling.settings import LabelStudioSettings
 from metadata.request import METADATA_PARAMETER
@@ -39,6 +40,9 @@ from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size, upright_size
 from tasks.vision.request import IMAGE_INPUT
 
+AnnotationWriter = Callable[[Mapping[str, object], str, bool], Awaitable[object]]
+"""Takes a task with an annotation, the client, and whether people could mark all that the model finds."""
+
 _logger = logging.getLogger(__name__)
 
 _PARALLEL_TASKS = 4
@@ -49,7 +53,8 @@ _TASK_ERRORS = frozenset(
 )
 """Errors of one task. Others, such as an overloaded server, fail the whole request, which Label Studio repeats."""
 
-_EVENTS = frozenset({"ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "START_TRAINING"})
+_ANNOTATED = frozenset({"ANNOTATION_CREATED", "ANNOTATION_UPDATED"})
+_EVENTS = _ANNOTATED | {"ANNOTATIONS_DELETED", "START_TRAINING"}
 
 
 class WireSetup(msgspec.Struct, frozen=True):
@@ -74,10 +79,19 @@ class WirePredict(msgspec.Struct, frozen=True):
     project: str | int | None = None
 
 
+class WireProject(msgspec.Struct, frozen=True):
+    """The project of an event."""
+
+    label_config: str = ""
+
+
 class WireEvent(msgspec.Struct, frozen=True):
-    """An event of a project."""
+    """An event of a project. That of an annotation has the task."""
 
     action: str = ""
+    project: WireProject = WireProject()
+    task: dict[str, Any] = {}
+    annotation: dict[str, Any] = {}
 
 
 class LabelStudio(HttpProtocol):
@@ -103,7 +117,13 @@ class LabelStudio(HttpProtocol):
             health(f"{path}/health", ready),
             post(f"{path}/setup", "Check that a model can label", handle=partial(_setup, engine), body=WireSetup),
             post(f"{path}/predict", "Label tasks", handle=predict, body=WirePredict),
-            post(f"{path}/webhook", "Receive an event", handle=partial(_webhook, engine), body=WireEvent),
+            post(
+                f"{path}/webhook",
+                "Receive an event",
+                handle=partial(_webhook, engine),
+                body=WireEvent,
+                permission="label",
+            ),
         ]
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[bytes]:
@@ -203,10 +223,19 @@ async def _setup(engine: Engine, request: HttpRequest) -> Mapping[str, str]:
 
 async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:
     event = read_json(await read_body(request, engine), WireEvent, limits=engine.limits)
-    _find(engine, request)
+    registration = _find(engine, request)
     if event.action not in _EVENTS:
         return json_response(msgspec.json.encode({"status": "Unknown event"}))
-    return json_response(msgspec.json.encode({"result": {}, "status": "ok"}), 201)
+    result: object = {}
+    writers = [find(engine) for find in registry().extensions("labeling.annotations")]
+    write: AnnotationWriter | None = next((writer for writer in writers if writer is not None), None)
+    if write is not None and event.action in _ANNOTATED:
+        plan = make_plan(registration, event.project.label_config, "project.label_config")
+        task = {**event.task, "annotations": [with_labels_of_model(plan, event.annotation)]}
+        known = {name for _, names in plan.controls for name in names}
+        is_complete = known >= {*registration.ready_servable().description.labels}
+        result = await write(task, CLIENT.get(), is_complete) or result
+    return json_response(msgspec.json.encode({"result": result, "status": "ok"}), 201)
 
 
 def _image_of(task: WireTask, plan: Plan) -> str:

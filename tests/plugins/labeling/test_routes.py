@@ -243,6 +243,9 @@ def test_password_of_the_connection_is_a_key_of_the_server(tmp_path: Path) -> No
             client.headers["Authorization"] = f"Basic {base64.b64encode(f'any:{key}'.encode()).decode()}"
             statuses.append(setup(client, "detector", config("RectangleLabels")).status_code)
         assert statuses == [200, 403, 401]
+        client.headers["Authorization"] = f"Bearer {INFER_KEY}"
+        # Events may change truths.
+        assert client.post("/label-studio/detector/webhook", json={"action": "START_TRAINING"}).status_code == 403
 
 
 def test_requests_that_label_studio_1_23_sends_are_answered(site: Site) -> None:

@@ -61,7 +61,7 @@ def truth(
     for result, reason in _REASONS.items():
         if counts[result]:
             names = [
-                label.name or label.id or label.request_id or label.digest
+                label.name or label.id or label.request_id or label.digest or label.task
                 for label in (
                     label for label, outcome in zip(labels, outcomes, strict=True) if outcome.result == result
                 )

@@ -12,7 +12,7 @@ from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions,
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.masks import decode_mask
 from app.plugins.feedback.truths.label_lines import read_line
-from app.plugins.feedback.truths.label_studio import read_label_studio
+from app.plugins.feedback.truths.label_studio import annotated_images
 from app.plugins.feedback.truths.matching import Label, digest_in
 from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer
 from tasks.inference.error import InferenceError
@@ -41,8 +41,7 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
     if found == "jsonl":
         labels = _read_lines(path, errors)
     elif found == "label-studio":
-        items = read_label_studio(path, errors)
-        labels = [_label(item, found) for item in items]
+        labels = [_label(item, found) for item in annotated_images(read_json(path), str(path), errors)]
     else:
         dataset = read_dataset(path, _with_format(options, found))
         if dataset.format == "vqa":
@@ -50,6 +49,20 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
         found, labels = dataset.format, [_label(item, dataset.format) for item in dataset.items]
     errors.notes()
     return found, labels
+
+
+def read_task(task: Mapping[str, object], *, complete: bool) -> Sequence[Label]:
+    """Return the label of a task of Label Studio; none without a finished annotation.
+
+    Without `complete`, objects are missing that the project has no label for.
+
+    Raises:
+        EvaluationError: when an annotation cannot be used.
+    """
+    errors = LabelErrors()
+    items = annotated_images([task], "task", errors)
+    errors.notes()
+    return [_label(item, "label-studio", complete=complete) for item in items]
 
 
 def kinds_of(item: Item) -> Mapping[Kind, Records]:
@@ -98,16 +111,17 @@ def _read_lines(path: Path, errors: LabelErrors) -> Sequence[Label]:
     return labels
 
 
-def _label(item: Item, source: str) -> Label:
+def _label(item: Item, source: str, *, complete: bool = True) -> Label:
     name = PurePosixPath(item.id).name
     # Exports name images by their digest. For raw pixels it is not that of the file.
     digest = digest_in(name)
     if digest is None and item.image.is_file():
         digest = hashlib.sha256(item.image.read_bytes()).hexdigest()
-    complete = not any(label.ignored for label in item.objects)
+    complete = complete and not any(label.ignored for label in item.objects)
     return Label(
         id=item.metadata.get("inference"),
         digest=digest,
+        task=f"{item.metadata['task']} {name}" if "task" in item.metadata else None,
         name=name,
         answer=RightAnswer(complete=complete, source=source),
         records=kinds_of(item),

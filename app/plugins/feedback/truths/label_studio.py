@@ -1,4 +1,4 @@
-"""Read the JSON export of Label Studio: tasks with annotations, whose numbers are percent of the image."""
+"""Read tasks of Label Studio with annotations, whose numbers are percent of the image."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, LabelledObject, Ring
-from app.plugins.evaluation.datasets.files import as_list, parse_number, read_json
+from app.plugins.evaluation.datasets.files import as_list, parse_number
 from tasks.inference.error import quote_value
 
 _INFERENCE = re.compile(r"/inferences/([^/]+)/image")
@@ -27,34 +27,40 @@ class _Annotation(msgspec.Struct):
 
 class _Task(msgspec.Struct):
     data: dict[str, Any]
+    id: int | None = None
     annotations: list[_Annotation] = []
 
 
-def read_label_studio(path: Path, errors: LabelErrors) -> Sequence[Item]:
-    """Return the annotated images of an export. Of several annotations, the ground truth counts, or else the latest.
+def annotated_images(content: object, place: str, errors: LabelErrors) -> Sequence[Item]:
+    """Return the annotated images of tasks. Of several annotations, the ground truth counts, or else the latest.
+
+    Args:
+        content: the tasks, as an export has them.
+        place: where they come from, for errors.
+        errors: gets the labels that cannot be used.
 
     Raises:
-        EvaluationError: when the file is no such export.
+        EvaluationError: when these are no tasks.
     """
     try:
-        tasks = msgspec.convert(read_json(path), list[_Task])
+        tasks = msgspec.convert(content, list[_Task])
     except msgspec.ValidationError as error:
         raise EvaluationError(
-            f"{path}: Expected the tasks of Label Studio with data and annotations: {error}"
+            f"{place}: Expected the tasks of Label Studio with data and annotations: {error}"
         ) from None
     items: list[Item] = []
     for number, task in enumerate(tasks):
         made = [annotation for annotation in task.annotations if not annotation.was_cancelled]
         if made:
             chosen = max(made, key=lambda annotation: (annotation.ground_truth, annotation.updated_at))
-            if (item := _item(task, chosen, f"{path}: [{number}]", errors)) is not None:
+            if (item := _item(task, chosen, f"{place}: [{number}]", errors)) is not None:
                 items.append(item)
     return items
 
 
 def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErrors) -> Item | None:
     name, inference = _reference(task.data)
-    if not name:
+    if not (name or task.id):
         errors.add(f"{location}.data", "Expected the name or the URL of an image")
         return None
     before = len(errors.messages)
@@ -74,7 +80,8 @@ def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErro
             objects.append(_object(kind, value, width, height, place))
     if len(errors.messages) > before:
         return None
-    metadata = {"inference": inference} if inference else {}
+    known = {"inference": inference, "task": task.id}
+    metadata = {key: str(value) for key, value in known.items() if value}
     return Item(
         id=name, image=Path(), width=width, height=height, label=label, objects=tuple(objects), metadata=metadata
     )
@@ -84,7 +91,7 @@ def _reference(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of the image, and the id of its inference; "" if it is not known."""
     inference = data.get("inference")
     for value in data.values():
-        if not isinstance(value, str) or value == inference:
+        if not isinstance(value, str) or value == inference or value.startswith("data:"):
             continue
         parts = urlsplit(value)
         # Local files are a parameter: /data/local-files/?d=folder/name.jpg

@@ -1,4 +1,4 @@
-"""Find the inference that a label belongs to: by id, request id, digest of the image, or file name."""
+"""Find the inference that a label belongs to: by id, request id, digest of the image, task, or file name."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,8 @@ _MAX_FOUND = 2000
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAMES = ("file_name", "filename", "file", "image_name", "image", "name", "path")
 """Metadata keys that clients use for the name of an image."""
+_TASK = "label_studio_task"
+"""Metadata key of predictions for Label Studio."""
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
         id: id of the inference.
         request_id: id of a request with a single sample.
         digest: SHA-256 of the image file.
+        task: number of a task of Label Studio, a space, and the name of its image.
         name: name of the image in the metadata of the request, as ``file_name``.
         answer: the right answer.
         records: its records by the kind of answers that they correct; empty for a verdict.
@@ -35,6 +38,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     request_id: str | None = None
     digest: str | None = None
+    task: str | None = None
     name: str | None = None
     answer: RightAnswer
     records: Mapping[Kind, Records]
@@ -103,6 +107,17 @@ def _with_name(names: Sequence[str]) -> ColumnElement[bool]:
     return inferences.c.number.in_(rows)
 
 
+def _of_task(tasks: Sequence[str]) -> ColumnElement[bool]:
+    numbers = [task.partition(" ")[0] for task in tasks]
+    rows = select(metadata.c.number).where(metadata.c.key == _TASK, metadata.c.tv.in_(numbers))
+    return inferences.c.number.in_(rows)
+
+
+def _tasks(inference: RecordedInference) -> Sequence[str]:
+    names = {entry.key: str(entry.value) for entry in inference.metadata}
+    return [f"{names[_TASK]} {names.get('file_name', '')}"[:INDEXED_CHARACTERS]] if _TASK in names else []
+
+
 def _names(inference: RecordedInference) -> Sequence[str]:
     values = (entry.value for entry in inference.metadata if entry.key in _NAMES)
     return list(dict.fromkeys(value[:INDEXED_CHARACTERS] for value in values if isinstance(value, str)))
@@ -114,5 +129,6 @@ _LOOKUPS: Mapping[str, _Lookup] = {
     "digest": _by_column(
         inferences.c.image_digest, lambda inference: [inference.image.digest] if inference.image else []
     ),
+    "task": _Lookup(_of_task, _tasks),
     "name": _Lookup(_with_name, _names),
 }

@@ -1,7 +1,8 @@
 """Serve the truths of recorded inferences over HTTP."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, j
 from app.core.protocols.request_info import CLIENT
 from app.core.server.auth.http_access import requires
 from app.core.wire.json_body import read_json
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.feedback.truths.importing import read_task
 from app.plugins.feedback.truths.label_lines import MAX_BYTES, LabelLine, read_line
 from app.plugins.feedback.truths.matching import Label
 from app.plugins.feedback.truths.right_answer import RightAnswer
@@ -23,6 +26,8 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_valu
 from tasks.inference.limits import too_large
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 _MAX_LINES_BYTES = 16_000_000
 _MAX_LINES = 1000
@@ -112,6 +117,30 @@ class Truths:
             return await asyncio.wrap_future(self._thread.submit(work, self._store))
         finally:
             self._waiting -= 1
+
+    async def store_task(self, task: Mapping[str, object], author: str, complete: bool) -> Outcome | None:
+        """Store the annotation of a task of Label Studio for all inferences of its image; None without one.
+
+        Args:
+            task: the task, with labels of the model.
+            author: the client that sends it.
+            complete: whether people could mark all objects that the model finds.
+
+        Raises:
+            InferenceError: as `run`.
+        """
+
+        def store(truths: TruthStore) -> Outcome | None:
+            try:
+                return next(iter(truths.add(read_task(task, complete=complete), author, spread=True)), None)
+            except EvaluationError as error:
+                return Outcome(result="invalid", error=str(error))
+
+        outcome = await self.run(store)
+        if outcome is not None and outcome.result != "matched":
+            # Label Studio does not show answers to its events.
+            _logger.warning("an annotation of Label Studio is no truth: %s %s", outcome.result, outcome.error)
+        return outcome
 
     def close(self, seconds: float) -> None:
         """Finish the current work, for at most some seconds, and close the store."""
