@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,10 @@ def _imported_plugins(file: Path) -> set[str]:
     return {names[2] for names in parts if names[:2] == ["app", "plugins"]}
 
 
-def _imports(file: Path) -> Iterator[str]:
-    """Yield every name that a module imports when it runs, with its package."""
+@cache
+def _imports(file: Path) -> Sequence[str]:
+    """Return every name that a module imports when it runs, with its package."""
+    names: list[str] = []
     tree = ast.parse(file.read_text())
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     type_only = {id(node) for block in blocks for child in block.body for node in ast.walk(child)}
@@ -90,6 +93,7 @@ def _imports(file: Path) -> Iterator[str]:
         if id(node) in type_only:
             continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
