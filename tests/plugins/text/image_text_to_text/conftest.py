@@ -208,6 +208,19 @@ class TinyModel:
         return ModelSource(name="tiny", version="1", folder=folder, settings=msgspec.convert(settings, ModelSettings))
 
     @staticmethod
+    def encoded_images(model: Any) -> list[NDArray[Any]]:
+        """Return a list to which the vision encoder of `model` adds the features of each call."""
+        features: list[NDArray[Any]] = []
+        vision = model.vision
+
+        def encode(inputs: Any) -> NDArray[Any]:
+            features.append(vision(inputs))
+            return features[-1]
+
+        model.vision = encode
+        return features
+
+    @staticmethod
     def change(path: Path, **fields: object) -> None:
         """Change fields of a JSON file; None removes a field."""
         content = {**json.loads(path.read_text()), **fields}

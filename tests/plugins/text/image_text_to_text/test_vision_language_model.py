@@ -102,9 +102,7 @@ def test_unknown_words_are_answered(tiny: Any, model: Any, prompt: str) -> None:
 def test_image_is_encoded_once_if_all_prompts_are_usable(
     tiny: Any, model: Any, prompts: tuple[str, ...], encoded: int
 ) -> None:
-    calls: list[object] = []
-    vision = model.vision
-    model.vision = lambda inputs: calls.append(inputs) or vision(inputs)
+    calls = tiny.encoded_images(model)
     with nullcontext() if encoded else pytest.raises(InferenceError, match="empty text"):
         model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), *prompts, max_new_tokens=1)])
     assert len(calls) == encoded
