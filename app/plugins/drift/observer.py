@@ -13,6 +13,7 @@ import msgspec
 
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.thread_pool import lower_priority
+from app.core.engine.scheduling.token_bucket import Rate, TokenBucket
 from app.plugins.drift.measurement import DriftInput, metadata_texts
 from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
 from app.plugins.drift.sample import DriftError, Observation
@@ -83,7 +84,8 @@ class DriftObserver:
         self._poll_seconds = poll_seconds
         self._metrics = metrics
         self._on_change = on_change
-        self._rate_limit = _RateLimit(per_second)
+        self._rate = Rate(per_second=per_second, burst=max(1, round(per_second)))
+        self._bucket = TokenBucket(self._rate, time.monotonic())
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._pixels = 0
         self._lock = threading.Lock()
@@ -101,7 +103,10 @@ class DriftObserver:
         ):
             return
         samples = [sample for sample in result.samples if image_of(sample.item) is not None]
-        allowed = self._rate_limit.take(len(samples))
+        allowed, now = 0, time.monotonic()
+        with self._lock:
+            while allowed < len(samples) and not self._bucket.take(self._rate, now):
+                allowed += 1
         self._count(context.model_name, "skipped", len(samples) - allowed)
         if allowed:
             self._submit(
@@ -236,26 +241,6 @@ class DriftObserver:
     def _count(self, model: str, outcome: str, count: int) -> None:
         if count:
             self._metrics.images.labels(model, outcome).inc(count)
-
-
-class _RateLimit:
-    """A token bucket that holds the tokens of one second."""
-
-    def __init__(self, per_second: float) -> None:
-        self._rate = per_second
-        self._tokens = max(1.0, per_second)
-        self._refilled_at = time.monotonic()
-        self._lock = threading.Lock()
-
-    def take(self, requested: int) -> int:
-        """Take up to `requested` tokens, and return how many."""
-        with self._lock:
-            now = time.monotonic()
-            self._tokens = min(max(1.0, self._rate), self._tokens + (now - self._refilled_at) * self._rate)
-            self._refilled_at = now
-            allowed = min(requested, int(self._tokens))
-            self._tokens -= allowed
-        return allowed
 
 
 def _drift_sample(sample: SampleResult, event_id: str, metadata: Mapping[int, Metadata]) -> DriftInput:

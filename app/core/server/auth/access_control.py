@@ -6,10 +6,11 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from app.core.engine.scheduling.token_bucket import make_rate
 from app.core.protocols.protocol import PERMISSIONS, Permission
 from app.core.server.auth.api_keys import ApiKeys, read_keys
 from app.core.server.auth.audit import RejectionLog
-from app.core.server.auth.credentials import AccessError, Identity, credential_of, make_rate, unauthenticated
+from app.core.server.auth.credentials import AccessError, Identity, credential_of, unauthenticated
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.network import AccessSettings

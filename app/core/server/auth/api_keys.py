@@ -8,8 +8,9 @@ from typing import Annotated
 
 import msgspec
 
+from app.core.engine.scheduling.token_bucket import make_rate
 from app.core.protocols.protocol import Permission
-from app.core.server.auth.credentials import Identity, make_rate, unauthenticated
+from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.watched_file import read_file
 from app.core.settings.server import SettingsError
 

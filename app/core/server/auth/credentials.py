@@ -6,28 +6,12 @@ from typing import Literal
 
 import msgspec
 
+from app.core.engine.scheduling.token_bucket import Rate
 from app.core.protocols.protocol import Permission
 from tasks.inference.error import ErrorKind, InferenceError
 
 Reason = Literal["missing", "malformed", "unknown", "expired", "token", "permission", "rate"]
 """Reason of a rejection, as in metrics and logs."""
-
-
-class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """A rate limit.
-
-    Attributes:
-        per_second: sustained requests in a second.
-        burst: maximum number of requests at once after a pause.
-    """
-
-    per_second: float
-    burst: int
-
-
-def make_rate(per_second: float | None, burst: int | None) -> Rate | None:
-    """Return a rate limit, by default with the requests of one second as its burst; None without a limit."""
-    return None if per_second is None else Rate(per_second=per_second, burst=burst or max(1, round(per_second)))
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

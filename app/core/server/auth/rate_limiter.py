@@ -6,28 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.core.server.auth.credentials import AccessError, Identity, Rate
+from app.core.engine.scheduling.token_bucket import Rate, TokenBucket
+from app.core.server.auth.credentials import AccessError, Identity
 from tasks.inference.error import ErrorKind
 
 _MAX_BUCKETS = 10_000
 _MAX_RETRY_SECONDS = 24 * 3600
 _LOG_RATE = Rate(per_second=1.0, burst=10)
-
-
-class TokenBucket:
-    """Tokens that a rate refills up to its burst, by seconds of a monotonic clock. It is full at first."""
-
-    def __init__(self, rate: Rate, now: float) -> None:
-        self._tokens, self._refilled_at = float(rate.burst), now
-
-    def take(self, rate: Rate, now: float) -> float:
-        """Take a token and return 0, or return the seconds until there is one."""
-        self._tokens = min(float(rate.burst), self._tokens + (now - self._refilled_at) * rate.per_second)
-        self._refilled_at = now
-        if self._tokens < 1:
-            return (1 - self._tokens) / rate.per_second
-        self._tokens -= 1
-        return 0.0
 
 
 class LogSampler:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.engine.scheduling.token_bucket import Rate
 from app.core.server.auth.api_keys import ApiKeys, digest_of, read_keys
-from app.core.server.auth.credentials import AccessError, Identity, Rate
+from app.core.server.auth.credentials import AccessError, Identity
 from app.core.settings.server import SettingsError
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

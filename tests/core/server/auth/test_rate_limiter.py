@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.server.auth.credentials import AccessError, Identity, Rate
+from app.core.engine.scheduling.token_bucket import Rate
+from app.core.server.auth.credentials import AccessError, Identity
 from app.core.server.auth.rate_limiter import LogSampler, RateLimiter
 from tasks.inference.error import ErrorKind
 
