@@ -4,109 +4,16 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
-from app.core.engine.models.servable import Servable
-from app.core.engine.request_context import RequestContext
-from app.core.settings.model import ModelSettings, ModelSource
-from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.explanations import lane
-from app.plugins.explanations.pixels import Explanation
-from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import BytesTensor
-from tasks.object_detection import DetectionInput, Detections, ObjectDetection
-from tasks.task import TaskType
-from tests.support.data.images import encode_image, rectangle
-from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
+from tests.plugins.explanations.engines import SlowDetector, explain, explain_slowly, new_context, request, running
 from tests.support.models.scripted_model import EventRecorder, Gate
-
-
-def new_context() -> RequestContext:
-    return RequestContext(protocol="test", request_id="abc")
-
-
-NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
-
-Explanations = Sequence[Sequence[Sequence[Explanation]]]
-
-
-class GatedDetector:
-    """Wait at a gate with every batch of masked copies, but not with the image itself."""
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self.batches: list[int] = []
-        self.niceness: set[int] = set()
-
-    def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
-        self.batches.append(len(inputs))
-        if len(inputs) > 1:
-            self.niceness.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-            self.gate()
-        return detect(inputs)
-
-
-@contextmanager
-def running(
-    model: GatedDetector | None = None, observer: EventRecorder | None = None, **limits: Any
-) -> Generator[Engine]:
-    sources = [
-        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
-        for name in NAMES
-    ]
-    settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
-    sources.append(ModelSource(name="slow", version="7", folder=Path("slow"), settings=settings))
-
-    def load(source: ModelSource) -> Servable:
-        if source.name != "slow":
-            return load_fake_model(source)
-        description = ModelMetadata(
-            task_type=TaskType.OBJECT_DETECTION,
-            platform="stand-in",
-            layout="none",
-            labels=LABELS,
-            inputs=(),
-            outputs=(),
-            facts=(),
-        )
-        return Servable(ObjectDetection(), model or detect, description, {})
-
-    registry = Registry(sources)
-    for source in sources:
-        registry.load(source, load)
-    observers = [observer] if observer else []
-    engine = Engine(Repository(registry, lambda: sources, load), observers, Limits(**limits), workers=1)
-    try:
-        yield engine
-    finally:
-        engine.close()
-
-
-def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
-    element = BinaryElement(encode_image(rectangle()))
-    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters={"score_threshold": 0.5})
-    parameters = {"samples": 48} | parameters
-    return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
-
-
-def response_and_explanations(response: InferenceResponse, explanations: Any) -> tuple[InferenceResponse, Explanations]:
-    return response, explanations
-
-
-def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
-    return asyncio.run(lane.explain(engine, new_context(), "detector", decode, response_and_explanations))
 
 
 def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
@@ -219,26 +126,22 @@ def test_time_limit_reduces_the_samples_of_every_image() -> None:
 
 
 def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -> None:
-    model, observer = GatedDetector(Gate()), EventRecorder()
+    gate, observer = Gate(), EventRecorder()
+    model = SlowDetector(gate)
 
     async def run(engine: Engine) -> None:
-        calls = [
-            asyncio.create_task(
-                lane.explain(engine, new_context(), "slow", lambda: request("slow"), response_and_explanations)
-            )
-            for _ in range(4)
-        ]
+        calls = [asyncio.create_task(explain_slowly(engine)) for _ in range(4)]
         (first_done,), waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         error = first_done.exception()
         assert isinstance(error, InferenceError)
         assert error.kind is ErrorKind.OVERLOADED
-        await asyncio.to_thread(model.gate.wait_for_arrival)
+        await asyncio.to_thread(gate.wait_for_arrival)
         assert engine.busy
         for _ in range(10):
             answer = await engine.handle(new_context(), "slow", lambda: request("slow"), lambda response: response)
             assert len(answer.outputs[0].predictions) == 1
         for _ in range(9):
-            model.gate.open()
+            gate.open()
         await asyncio.gather(*waiting)
         await asyncio.sleep(0)
         assert not engine.busy
@@ -251,7 +154,7 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
 def test_explanation_threads_have_a_lower_priority() -> None:
-    model = GatedDetector(Gate(initial_passes=3))
+    model = SlowDetector(Gate(initial_passes=3))
     with running(model) as engine:
         explain(engine, lambda: request("slow"))
     assert model.niceness == {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}
@@ -259,22 +162,21 @@ def test_explanation_threads_have_a_lower_priority() -> None:
 
 @pytest.mark.parametrize("end", ["disconnect", "close", "drain"])
 def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
-    model, observer = GatedDetector(Gate()), EventRecorder()
+    gate, observer = Gate(), EventRecorder()
+    model = SlowDetector(gate)
     earlier_threads = set(threading.enumerate())
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(
-            lane.explain(engine, new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
-        )
-        await asyncio.to_thread(model.gate.wait_for_arrival)
+        call = asyncio.create_task(explain_slowly(engine, 480))
+        await asyncio.to_thread(gate.wait_for_arrival)
         if end == "disconnect":
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            model.gate.open()
+            gate.open()
         else:
             (engine.close if end == "close" else engine.start_drain)()
-            model.gate.open()
+            gate.open()
             assert (await call)[1][0][0][0].samples == 16
 
     with running(model, observer) as engine:
@@ -299,16 +201,13 @@ def test_closed_engine_refuses_explanations() -> None:
 
 @pytest.mark.parametrize("end", ["disconnect", "close"])
 def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
-    model, observer = GatedDetector(Gate()), EventRecorder()
+    gate, observer = Gate(), EventRecorder()
+    model = SlowDetector(gate)
 
     async def run(engine: Engine) -> None:
-        first = asyncio.create_task(
-            lane.explain(engine, new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
-        )
-        await asyncio.to_thread(model.gate.wait_for_arrival)
-        second = asyncio.create_task(
-            lane.explain(engine, new_context(), "slow", lambda: request("slow"), response_and_explanations)
-        )
+        first = asyncio.create_task(explain_slowly(engine, 480))
+        await asyncio.to_thread(gate.wait_for_arrival)
+        second = asyncio.create_task(explain_slowly(engine))
         await asyncio.sleep(0)
         if end == "disconnect":
             second.cancel()
@@ -320,7 +219,7 @@ def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
             with pytest.raises(InferenceError, match="stopping"):
                 await second
         for _ in range(3):
-            model.gate.open()
+            gate.open()
         await first
 
     with running(model, observer) as engine:

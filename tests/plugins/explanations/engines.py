@@ -1,0 +1,114 @@
+"""An engine that explains, with a detector that waits as a test says."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.core.engine.engine import Engine
+from app.core.engine.models.registry import Registry
+from app.core.engine.models.repository import Repository
+from app.core.engine.models.servable import Servable
+from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import QueueLimits
+from app.core.settings.model import ModelSettings, ModelSource
+from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.explanations import lane
+from app.plugins.explanations.pixels import Explanation
+from metadata.model import ModelMetadata
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tasks.object_detection import DetectionInput, Detections, ObjectDetection
+from tasks.task import TaskType
+from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
+from tests.support.models.scripted_model import EventRecorder
+
+NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
+
+Explanations = Sequence[Sequence[Sequence[Explanation]]]
+
+
+class SlowDetector:
+    """Wait with every batch of masked copies, but not with the image itself."""
+
+    def __init__(self, wait: Callable[[], object] = lambda: None) -> None:
+        self.called = threading.Event()
+        self.batches: list[int] = []
+        self.niceness: set[int] = set()
+        self._wait = wait
+
+    def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
+        self.batches.append(len(inputs))
+        if len(inputs) > 1:
+            self.called.set()
+            self.niceness.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            self._wait()
+        return detect(inputs)
+
+
+@contextmanager
+def running(
+    model: SlowDetector | None = None,
+    observer: EventRecorder | None = None,
+    bounds: QueueLimits | None = None,
+    **limits: Any,
+) -> Generator[Engine]:
+    """Run an engine with fake models, and with `model` under the name slow."""
+    types = {name: FAKE_MODELS[name][0] for name in NAMES} | {"slow": TaskType.OBJECT_DETECTION}
+    sources = [
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=task_type))
+        for name, task_type in types.items()
+    ]
+
+    def load(source: ModelSource) -> Servable:
+        if source.name != "slow":
+            return load_fake_model(source)
+        description = ModelMetadata(
+            task_type=TaskType.OBJECT_DETECTION, platform="stand-in", layout="none", labels=LABELS,
+            inputs=(), outputs=(), facts=(),
+        )  # fmt: skip
+        return Servable(ObjectDetection(), model or detect, description, {})
+
+    registry = Registry(sources)
+    for source in sources:
+        registry.load(source, load)
+    observers = [observer] if observer else []
+    repository = Repository(registry, lambda: sources, load)
+    engine = Engine(repository, observers, Limits(**limits), 1, bounds or QueueLimits())
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def new_context(name: str = "abc", timeout: float | None = None, address: str = "") -> RequestContext:
+    return RequestContext(protocol="test", request_id=name, response_headers={}, timeout=timeout, address=address)
+
+
+def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
+    element = BinaryElement(encode_image(rectangle()))
+    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters={"score_threshold": 0.5})
+    parameters = {"samples": 48} | parameters
+    return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
+
+
+def _both(response: InferenceResponse, explanations: Any) -> tuple[InferenceResponse, Explanations]:
+    return response, explanations
+
+
+async def explain_slowly(
+    engine: Engine, samples: int = 48, context: RequestContext | None = None
+) -> tuple[InferenceResponse, Explanations]:
+    """Explain one image by the model slow."""
+    return await lane.explain(engine, context or new_context(), "slow", lambda: request("slow", samples=samples), _both)
+
+
+def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
+    """Explain a request."""
+    return asyncio.run(lane.explain(engine, new_context(), "detector", decode, _both))
