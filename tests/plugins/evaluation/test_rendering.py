@@ -28,18 +28,16 @@ def report(folder: Path, label: str = HOSTILE, **options: Any) -> EvaluationRepo
         Item(id=name, image=write_image(folder / f"{index}.png"), width=64, height=48, objects=(truth,))
         for index, name in enumerate((HOSTILE, "b.png", "c.png"))
     ]
-    data = Dataset(
-        path=folder / "labels.json",
-        format="coco",
-        tasks=(TaskType.OBJECT_DETECTION,),
-        labels=(label,),
-        items=tuple(items),
-    )
+    data = dataset(folder / "labels.json", *items, task=TaskType.OBJECT_DETECTION, labels=[label])
     records: Mapping[str, Sequence[Mapping[str, object]]] = {
         HOSTILE: [{"label": label, "score": 0.9, "xmin": 40, "ymin": 5, "xmax": 60, "ymax": 30}],
         "b.png": [{"label": label, "score": 0.8, "xmin": 5, "ymin": 5, "xmax": 30, "ymax": 30}],
     }
     return evaluate_records(data, records, {"c.png": HOSTILE}, HOSTILE, notes=[HOSTILE], **options)
+
+
+def dataset(folder: Path, *items: Item, task: TaskType = TaskType.IMAGE_CLASSIFICATION, labels: Any = ()) -> Dataset:
+    return Dataset(path=folder, format="image-folder", tasks=(task,), labels=tuple(labels), items=items)
 
 
 def printed(result: EvaluationReport, width: int) -> str:
@@ -88,8 +86,7 @@ def test_rows_of_checkmaite_have_each_class_of_images(tmp_path: Path) -> None:
     items = [
         Item(id=name, image=write_image(tmp_path / name), width=64, height=48, label=names[name][0]) for name in names
     ]
-    task, labels = (TaskType.IMAGE_CLASSIFICATION,), ("cat", "dog")
-    data = Dataset(path=tmp_path, format="folders", tasks=task, labels=labels, items=tuple(items))
+    data = dataset(tmp_path, *items, labels=["cat", "dog"])
     records = {name: [{"label": label, "score": score} for label, score in names[name][1].items()] for name in names}
     rows = json.loads(json_report(evaluate_records(data, records, {}, "model")))["maite_evaluation"]
     recall = {row["class_name"]: row["output_value"] for row in rows if row["output_key"] == "recall"}
@@ -140,9 +137,7 @@ def test_control_characters_are_printed_as_escapes(tmp_path: Path) -> None:
 def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> None:
     labels = [f"c{index}" for index in range(60)]
     items = tuple(Item(id=f"{label}.png", image=tmp_path / "x.png", label=label) for label in labels)
-    data = Dataset(
-        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=tuple(labels), items=items
-    )
+    data = dataset(tmp_path, *items, labels=labels)
     records = {f"{label}.png": [{"label": "c0", "score": 1.0}] for label in labels}
     page = html_report(evaluate_records(data, records, {}, "m")).decode()
     assert 'class="matrix"' not in page
@@ -158,9 +153,7 @@ def test_labels_unknown_to_the_dataset_are_noted_in_one_line(tmp_path: Path) -> 
 
 def test_labels_unknown_to_the_dataset_share_a_column(tmp_path: Path) -> None:
     items = tuple(Item(id=name, image=write_image(tmp_path / name), label=name[0]) for name in ("a.png", "b.png"))
-    data = Dataset(
-        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a", "b"), items=items
-    )
+    data = dataset(tmp_path, *items, labels=["a", "b"])
     records = {"a.png": [{"label": "a", "score": 1.0}], "b.png": [{"label": "stray", "score": 1.0}]}
     page = html_report(evaluate_records(data, records, {}, "m")).decode()
     matrix = page[page.index('class="matrix"') : page.index("What was taken for what")]
@@ -175,7 +168,7 @@ def test_worst_images_show_each_image_once(tmp_path: Path) -> None:
         Item(id=f"a.png#{number}", image=image, width=64, height=48, question=f"Question {number}?", answers=("yes",))
         for number in range(3)
     )
-    data = Dataset(path=tmp_path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=items)
+    data = dataset(tmp_path, *items, task=TaskType.IMAGE_TEXT_TO_TEXT)
     records = {question.id: [{"prompt": question.question, "answer": "no"}] for question in items}
     page = html_report(evaluate_records(data, records, {}, "m")).decode()
     assert page.count("data:image/jpeg") == 1
@@ -185,17 +178,12 @@ def test_worst_images_show_each_image_once(tmp_path: Path) -> None:
 
 def test_images_too_large_for_masks_are_not_measured(tmp_path: Path) -> None:
     ring = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0))
+    objects = (LabelledObject(label="a", rings=(ring,)),)
     items = tuple(
-        Item(
-            id=name,
-            image=tmp_path / name,
-            width=side,
-            height=side,
-            objects=(LabelledObject(label="a", rings=(ring,)),),
-        )
+        Item(id=name, image=tmp_path / name, width=side, height=side, objects=objects)
         for name, side in (("small.png", 20), ("large.png", 60_000))
     )
-    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.IMAGE_SEGMENTATION,), labels=("a", "b"), items=items)
+    data = dataset(tmp_path, *items, task=TaskType.IMAGE_SEGMENTATION, labels=["a", "b"])
     contour = [[{"x": x, "y": y} for x, y in ((0, 0), (3, 0), (3, 3), (0, 3))]]
     records = {item.id: [{"label": "a", "score": 0.9, "contour": contour}] for item in items}
     result = evaluate_records(data, records, {}, "m")
@@ -205,9 +193,7 @@ def test_images_too_large_for_masks_are_not_measured(tmp_path: Path) -> None:
 
 def test_unreadable_answer_is_a_failure(tmp_path: Path) -> None:
     items = tuple(Item(id=name, image=tmp_path / name, label="a") for name in ("1", "2"))
-    data = Dataset(
-        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a",), items=items
-    )
+    data = dataset(tmp_path, *items, labels=["a"])
     result = evaluate_records(data, {"1": [{"label": "a", "score": 9}], "2": [{"label": "a", "score": 1}]}, {}, "m")
     assert result.measured == 1
     assert result.failures == {"1": "The answer cannot be read: score: Expected a number within 0..1, got 9.0"}
@@ -221,15 +207,14 @@ def test_unreadable_answer_is_a_failure(tmp_path: Path) -> None:
     ],
 )
 def test_answers_of_another_task_are_rejected(tmp_path: Path, records: Any, message: str) -> None:
-    items = (Item(id="1", image=tmp_path / "1"),)
-    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
+    data = dataset(tmp_path, Item(id="1", image=tmp_path / "1"), task=TaskType.OBJECT_DETECTION)
     with pytest.raises(EvaluationError, match=message):
         evaluate_records(data, {"1": records}, {}, "m")
 
 
 def test_mixed_tasks_and_unknown_slices_are_rejected(tmp_path: Path) -> None:
     items = tuple(Item(id=name, image=tmp_path / name, metadata={"camera": "a"}) for name in ("1", "2"))
-    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
+    data = dataset(tmp_path, *items, task=TaskType.OBJECT_DETECTION)
     mixed = {"1": [{"xmin": 1}], "2": [{"answer": "a"}]}
     with pytest.raises(
         EvaluationError, match="Expected answers of one task, got IMAGE_TEXT_TO_TEXT and OBJECT_DETECTION"
@@ -241,7 +226,7 @@ def test_mixed_tasks_and_unknown_slices_are_rejected(tmp_path: Path) -> None:
 
 def test_slices_with_too_many_values_are_rejected(tmp_path: Path) -> None:
     items = tuple(Item(id=str(n), image=tmp_path / "x.png", metadata={"frame": str(n)}) for n in range(300))
-    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
+    data = dataset(tmp_path, *items, task=TaskType.OBJECT_DETECTION)
     with pytest.raises(EvaluationError, match="Expected at most 200 values of 'frame', got 300"):
         check_slices(data, ["frame"])
 
