@@ -15,6 +15,7 @@ plugin = Plugin(
         "labeling.annotations": Ref("app.plugins.feedback.service:ANNOTATIONS"),
         "recording.pick": Ref("app.plugins.feedback.selection.diverse:PICKERS"),
         "recording.selector": Ref("app.plugins.feedback.service:SELECTORS"),
+        "shadow.watchers": Ref("app.plugins.feedback.service:WATCHERS"),
     },
     commands=(
         Command(

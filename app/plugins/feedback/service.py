@@ -1,22 +1,27 @@
 """Add truths to a server, and select what it records."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
 from app.core.settings.server import SettingsError
 from app.plugins.feedback.settings import FeedbackSettings
+from app.plugins.recording.service import recorder_of, redacted_keys
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
+    from app.plugins.feedback.selection.selector import RuleSelector
     from app.plugins.feedback.truths.routes import Truths
     from app.plugins.feedback.truths.truth_store import Outcome
     from app.plugins.recording.recorder import Selector
 
 _served: "WeakKeyDictionary[Engine, Truths]" = WeakKeyDictionary()
 """The truths of each server, for plugins that receive labels."""
+_selectors: "WeakKeyDictionary[Engine, RuleSelector]" = WeakKeyDictionary()
 
 
 def start(host: Host) -> Parts:
@@ -35,7 +40,6 @@ def start(host: Host) -> Parts:
     from app.plugins.feedback.truths.routes import Truths
     from app.plugins.feedback.truths.truth_store import TruthStore
     from app.plugins.recording.row_converter import Redaction
-    from app.plugins.recording.service import redacted_keys
     from app.plugins.recording.stores.store import parse_dsn
 
     truths = Truths(TruthStore(parse_dsn(recording.record), Redaction(redacted_keys(recording))))
@@ -75,8 +79,28 @@ def create_selector(host: Host) -> "Selector | None":
     if recording.record_sample == 1:
         message = "--record-when has no effect if everything is recorded; add --record-sample, such as 0.05"
         raise SettingsError(message)
-    return RuleSelector(rules, recording.record_sample, host.metrics)
+    selector = _selectors[host.engine] = RuleSelector(rules, recording.record_sample, host.metrics)
+    return selector
+
+
+def watch_shadow(engine: Engine, context: RequestContext) -> Callable[[int], None] | None:
+    """Return what records a request whose shadow answer selects it; None if that cannot change anything.
+
+    It is called with the number of samples that the shadow version answers in another way.
+    """
+    selector, recorder = _selectors.get(engine), recorder_of(engine)
+    if selector is None or recorder is None or not selector.awaits_shadow(context):
+        return None
+    # The engine drops the images of requests that have ended.
+    kept = copy(context)
+
+    def record(differing: int) -> None:
+        if (selection := selector.after_shadow(kept, differing)) is not None:
+            recorder.record_as(kept, selection)
+
+    return record
 
 
 SELECTORS = (create_selector,)
+WATCHERS = (watch_shadow,)
 ANNOTATIONS = (annotation_writer,)

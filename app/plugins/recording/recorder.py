@@ -61,8 +61,11 @@ class Recorder:
         return "" if fault is None else str(not_recorded(fault))
 
     def record(self, event: RequestContext, /) -> "Future[None] | None":
-        if (selection := self.select(event)) is None:
-            return None
+        selection = self.select(event)
+        return None if selection is None else self.record_as(event, selection)
+
+    def record_as(self, event: RequestContext, selection: Selection) -> "Future[None] | None":
+        """Record a finished request for this reason."""
         recorded: Future[None] | None = Future() if self.writer.acknowledge else None
         try:
             request = self.row_converter(event, selection)

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry
 
+from app.core.engine.engine import Engine
 from app.core.engine.error_text import needs_extra
 from app.core.hooks import Host, Parts
 from app.core.plugins import registry
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _DAY = 24 * 60 * 60
 
+_recorders: "WeakKeyDictionary[Engine, Recorder]" = WeakKeyDictionary()
+
 _MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
 
@@ -35,6 +39,8 @@ def start(host: Host) -> Parts:
     # A plugin may select by rules. It returns None unless the operator asks for them.
     selectors: list[Selector | None] = [create(host) for create in registry().extensions("recording.selector")]
     recorder = open_recorder(settings, host.metrics, next(filter(None, selectors), None))
+    if recorder is not None:
+        _recorders[host.engine] = recorder
     inferences = recording_routes(host.settings, QueryLimiter(host.metrics))
 
     def close(seconds: float) -> None:
@@ -50,6 +56,11 @@ def start(host: Host) -> Parts:
         costly_prefixes=("/inferences",),
         views={"inferences": None} if inferences.is_available else {},
     )
+
+
+def recorder_of(engine: Engine) -> "Recorder | None":
+    """Return the recorder of a server that has started; None if it records nothing."""
+    return _recorders.get(engine)
 
 
 def open_recorder(

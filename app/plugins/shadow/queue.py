@@ -39,12 +39,14 @@ class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         request: the request.
         samples: what the champion answered.
         model_ns: nanoseconds that its model took.
+        watchers: called with the number of samples that the shadow version answers in another way.
     """
 
     registration: Registration
     request: InferenceRequest
     samples: Sequence[ShadowedSample]
     model_ns: int
+    watchers: Sequence[Callable[[int], None]] = ()
 
     @property
     def pixels(self) -> int:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +17,7 @@ from app.core.engine.models.registry import Registration
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
+from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_settings
 from app.core.settings.server import SettingsError
 from app.plugins.evaluation.agreement import compare_answers
@@ -40,6 +41,9 @@ _SECONDS_A_DAY = 86_400
 _SECONDS_TO_CLOSE = 5.0
 _MAX_SHOWN = 50
 _OFF = ShadowSettings()
+
+Watch = Callable[[Engine, RequestContext], Callable[[int], None] | None]
+"""Returns what is called with the number of samples that the shadow version of a request answers in another way."""
 
 
 def start(host: Host) -> Parts:
@@ -138,6 +142,7 @@ class Shadows:
         # By name and version of the champion: its source, which a reload replaces; None if the shadow cannot be loaded.
         self._servables: dict[tuple[str, str], tuple[ModelSource, Servable | None]] = {}
         self._differing: deque[DifferentAnswers] = deque(maxlen=_MAX_SHOWN)
+        self._watches: Sequence[Watch] = registry().extensions("shadow.watchers")
         self._queue = ShadowQueue(self._answer, engine.has_idle_worker, self._on_idle, writer.close)
 
     def observe(self, context: RequestContext, /) -> None:
@@ -152,7 +157,14 @@ class Shadows:
             image = image_of(sample.item)
             size = (0, 0) if image is None else (image.width, image.height)
             samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
-        job = ShadowJob(registration=registration, request=request, samples=samples, model_ns=result.model_ns)
+        watchers = [watch(self._engine, context) for watch in self._watches]
+        job = ShadowJob(
+            registration=registration,
+            request=request,
+            samples=samples,
+            model_ns=result.model_ns,
+            watchers=[watcher for watcher in watchers if watcher is not None],
+        )
         if not self._queue.submit(job):
             self._count(job, "dropped", len(samples))
 
@@ -190,11 +202,15 @@ class Shadows:
             for sample in job.samples:
                 self._writer.add(msgspec.structs.replace(_row(job, settings, sample), error=message))
             return
+        differing = 0
         for sample, answer in zip(job.samples, result.samples, strict=True):
             row = msgspec.structs.replace(_row(job, settings, sample), shadow_ms=result.model_ns / 1e6)
             row = self._compared(row, sample, _records(answer.prediction.records()), settings)
             self._count(job, "agreed" if row.agreed else "differs", 1)
+            differing += row.agreed is False
             self._writer.add(row)
+        for watcher in job.watchers:
+            watcher(differing)
 
     def _compared(self, row: ShadowRow, sample: ShadowedSample, after: Records, settings: ShadowSettings) -> ShadowRow:
         before = _records(sample.prediction.records())

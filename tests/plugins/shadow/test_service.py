@@ -17,7 +17,8 @@ from litestar.testing import TestClient
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.recording.stores.tables import truths
@@ -140,6 +141,19 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path, capsys:
     assert "version 2 may be worse: the loss may be 0." in text
     assert "cat loses more than 0.05" in text
     assert "Different answers: " in text
+
+
+def test_rule_records_requests_whose_shadow_answer_differs(tmp_path: Path) -> None:
+    folder, store = _write_models(tmp_path / "models", CODE.format(channel=1)), tmp_path / "store.db"
+    rules = {"record_sample": 1e-9, "record_when": "differs: disagreement > 0"}
+    with _serving(folder, store, **rules) as client:
+        for green in (255, 0, 255):
+            _infer(client, 255, green)
+        wait_until(lambda: _images(client, "agreed") + _images(client, "differs") == 3)
+    (recorded,) = open_recordings(str(store)).page(InferenceQuery(), 10).inferences
+    assert (recorded.reason, recorded.probability) == ("differs", None)
+    assert recorded.image is not None
+    assert recorded.id in {row.id for row in _rows(store) if row.agreed is False}
 
 
 def _write_truths(store: Path, label: str) -> None:

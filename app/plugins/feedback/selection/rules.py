@@ -17,7 +17,7 @@ from tasks.task import BEST_ONLY
 _SIMILARITY_HEADER = "charioteer-similarity"
 """Response header of drift detection with the similarity of each image to the baseline (`--drift-similarity`)."""
 
-_NUMBERS = ("score", "margin", "count", "similarity")
+_NUMBERS = ("score", "margin", "count", "similarity", "disagreement")
 _TEXTS = ("label", "error")
 _OF_RECORDS = ("score", "margin", "count", "label")
 _SECONDS: Mapping[str, int] = {"minute": 60, "hour": 3600, "day": 86_400}
@@ -35,7 +35,8 @@ class Condition(msgspec.Struct, frozen=True):
     """One condition.
 
     Attributes:
-        key: ``score``, ``margin``, ``count``, ``label``, ``similarity``, ``error``, or a key of metadata.
+        key: ``score``, ``margin``, ``count``, ``label``, ``similarity``, ``disagreement``, ``error``, or a key of
+            metadata.
         comparison: ``=``, ``<``, ``<=``, ``>`` or ``>=``.
         value: text is compared with text, and a number with numbers.
         is_metadata: whether `key` is a key of metadata.
@@ -69,10 +70,21 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     period: int = 3600
 
-    def matches(self, event: RequestContext) -> bool:
-        """Return whether all conditions hold for a finished request, with the records that its client gets."""
+    @property
+    def needs_shadow(self) -> bool:
+        """Return whether the rule compares the answer with that of a shadow version, which comes later."""
+        return any(item.key == "disagreement" and not item.is_metadata for item in self.conditions)
+
+    def matches(self, event: RequestContext, differing: int | None = None) -> bool:
+        """Return whether all conditions hold for a finished request, with the records that its client gets.
+
+        `differing` is the number of its samples that a shadow version answers in another way. Without it, those
+        conditions count as met.
+        """
         of_records = [item for item in self.conditions if item.key in _OF_RECORDS and not item.is_metadata]
-        if not all(self._holds(condition, event) for condition in self.conditions if condition not in of_records):
+        if not all(
+            self._holds(condition, event, differing) for condition in self.conditions if condition not in of_records
+        ):
             return False
         samples = event.result.samples if event.result and event.outcome is None else ()
         best_only = event.task_type in BEST_ONLY
@@ -85,10 +97,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         digest = hashlib.sha256(f"{event_id} {self.name}".encode()).digest()
         return int.from_bytes(digest[:6]) < self.share * 2**48
 
-    def _holds(self, condition: Condition, event: RequestContext) -> bool:
+    def _holds(self, condition: Condition, event: RequestContext, differing: int | None) -> bool:
         if condition.is_metadata:
             entries = (entry for metadata in event.metadata for entry in metadata.entries)
             return any(condition.holds(entry.value) for entry in entries if entry.key == condition.key)
+        if condition.key == "disagreement":
+            return differing is None or condition.holds(differing)
         if condition.key == "error":
             return event.outcome is not None and condition.value in (ANY_ERROR, event.outcome.value)
         numbers = event.response_headers.get(_SIMILARITY_HEADER, "").split(",")

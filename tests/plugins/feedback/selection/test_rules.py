@@ -146,6 +146,15 @@ def test_weights_of_selected_requests_estimate_the_number_of_all() -> None:
     assert {selection.reason for selection in selections[2]} == {None}
 
 
+def test_rule_on_disagreement_selects_after_the_shadow_answer_what_nothing_else_selected() -> None:
+    select = selector('quays: label = "quay"; differs: label = "ship" and disagreement > 1', 1e-9)
+    ship, both, buoy = (detection_event(labels=labels) for labels in (["ship"], ["ship", "quay"], ["buoy"]))
+    # Whether the other rule selects the request as well is not known yet.
+    assert [select(event) for event in (ship, both, buoy)] == [None, Selection("quays", None), None]
+    assert [select.awaits_shadow(event) for event in (ship, both, buoy)] == [True, False, False]
+    assert [select.after_shadow(ship, differing) for differing in (1, 2)] == [None, Selection("differs", None)]
+
+
 def test_limit_of_a_rule_refills_over_time_and_hides_the_probability() -> None:
     now = [0.0]
     select = selector("many: count > 0 limit 2/minute", 1e-9, lambda: now[0])
