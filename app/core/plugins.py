@@ -136,8 +136,9 @@ class Registry(LoadedPlugins):
             sections: Sequence[ModelSection] = getattr(plugin, hook)
             for section in sections:
                 values = _load(plugin, hook, section.type)
-                fields = [(item.name, item.type, item.default) for item in structs.fields(values)]
-                fields = [(section.name, values, values())] if section.name else fields
+                defaults = values()
+                fields = [(item.name, item.type, getattr(defaults, item.name)) for item in structs.fields(values)]
+                fields = [(section.name, values, defaults)] if section.name else fields
                 self._own(plugin, [(kind, name) for name, _, _ in fields])
                 added += fields
         return added

@@ -1,6 +1,5 @@
 """Find the models below a path."""
 
-import ast
 import os
 import re
 from collections.abc import Sequence
@@ -12,13 +11,13 @@ import msgspec
 from app.core.engine.models.registry import version_sort_key
 from app.core.plugins import registry
 from app.core.runtimes.foreign_formats import advice_in
+from app.core.runtimes.python.class_file import read_classes
 from app.core.settings.model import (
     SETTINGS_FILE,
     ImportedConfig,
     ModelError,
     ModelSettings,
     ModelSource,
-    read_bounded,
     read_json_file,
     read_settings,
 )
@@ -80,16 +79,8 @@ def _model_class(path: Path) -> str:
     Raises:
         ModelError: when there is no such class, or several.
     """
-    try:
-        classes = [node for node in ast.parse(read_bounded(path)).body if isinstance(node, ast.ClassDef)]
-    except (SyntaxError, ValueError) as error:
-        raise ModelError(f"{path} is not Python code: {error}") from None
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [
-        item.name
-        for item in classes
-        if any(isinstance(node, functions) and node.name == "predict" for node in item.body)
-    ] or [item.name for item in classes]
+    classes = read_classes(path)
+    found = [name for name, defined in classes.items() if "predict" in defined] or [*classes]
     if len(found) == 1:
         return found[0]
     names = f"several: {', '.join(found)}" if found else "none"

@@ -108,15 +108,12 @@ def _inside(step: Any, function: Any, source: ModelSource) -> Any:
 
 def _inspect(source: ModelSource) -> ModelMetadata:
     with _runtime_for(source) as runtime:
-        metadata = runtime.inspect(source)
-        _check_tensors(source, metadata)
-        return metadata
+        return runtime.inspect(source)
 
 
 def _load(source: ModelSource) -> Servable:
     with _runtime_for(source) as runtime:
         servable, servable.loaded_bytes = _load_meter.measure(partial(runtime.load, source))
-        _check_tensors(source, servable.description)
         return servable
 
 
@@ -161,36 +158,6 @@ def _runtime(source: ModelSource) -> Runtime:
         raise ModelError(f"{source.file} {advice}")
     advice = advice_in(source.folder) if source.file is None else ""
     raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names}){advice}")
-
-
-def _check_tensors(source: ModelSource, metadata: ModelMetadata) -> None:
-    """Reject a graph whose tensors differ from those in the configuration of another server."""
-    imported = source.imported
-    if imported is None:
-        return
-    for kind, declared, specs in (
-        ("input", imported.inputs, metadata.inputs),
-        ("output", imported.outputs, metadata.outputs),
-    ):
-        shapes = {spec.name: spec.shape for spec in specs}
-        for name, shape in declared.items():
-            if name not in shapes:
-                raise ModelError(
-                    f"{source.folder}: {imported.file} names the {kind} {name!r}; those of the model are "
-                    f"{', '.join(shapes) or 'none'}"
-                )
-            if not _fits(shape, shapes[name]):
-                raise ModelError(
-                    f"{source.folder}: {imported.file} gives the {kind} {name!r} the shape {list(shape)}; "
-                    f"that of the model is {list(shapes[name])}"
-                )
-
-
-def _fits(declared: Sequence[int], shape: Sequence[int]) -> bool:
-    """Return whether two shapes agree; -1 is any size. ONNX Runtime has an empty shape for an unknown rank."""
-    return not shape or (
-        len(declared) == len(shape) and all(a == b or -1 in (a, b) for a, b in zip(declared, shape, strict=True))
-    )
 
 
 def _check_precision(source: ModelSource, runtime: Runtime) -> None:

@@ -123,7 +123,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         name: the model's name; by default its folder's name.
         versions: the versions of a folder that are served: "all", "latest", or a list.
         version: its version; by default the version folder's name, or "1".
-        version_labels: versions by label, such as "stable", for TensorFlow Serving's clients.
         runtime: the name of the runtime that loads it.
         uri: the model file, relative to the settings file.
         layout: the name of the output layout, if the shapes of the graph are ambiguous.
@@ -149,7 +148,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: str | None = None
     version: str | None = None
     versions: Literal["all", "latest"] | list[str] = "all"
-    version_labels: Mapping[str, str] = {}
     task_type: TaskType | None = None
     runtime: str | None = None
     uri: str | None = None

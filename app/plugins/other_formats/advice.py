@@ -1,9 +1,9 @@
 """What to do with the files of frameworks that no runtime reads by itself."""
 
-import ast
 from pathlib import Path
 
-from app.core.settings.model import SETTINGS_FILE, ModelError, read_bounded
+from app.core.runtimes.python.class_file import read_classes
+from app.core.settings.model import SETTINGS_FILE, ModelError
 
 _PAGE = "docs/python_models.md"
 
@@ -41,7 +41,6 @@ _ADVICE = {
 
 
 _MODEL_FILE = "model.py"
-_MAX_CODE_BYTES = 1024 * 1024
 
 
 def advice_for(file: Path) -> str:
@@ -55,28 +54,17 @@ def _class_advice(file: Path) -> str:
     """Return which settings the first class with ``predict`` in a file needs; "" without one. The file is not run."""
     settings = file.with_name(SETTINGS_FILE)
     try:
-        module = ast.parse(read_bounded(file, _MAX_CODE_BYTES))
-    except (ModelError, SyntaxError, ValueError, RecursionError, MemoryError):
+        classes = read_classes(file)
+    except ModelError:
         return ""
-    for node in module.body:
-        if isinstance(node, ast.ClassDef) and "predict" in map(_defined_name, node.body):
-            declares_task = "task_type" in map(_defined_name, node.body)
+    for name, defined in classes.items():
+        if "predict" in defined:
+            declares_task = "task_type" in defined
             task = "" if declares_task else ', "task_type": "OBJECT_DETECTION"'
             other_task = "" if declares_task else " or another task type"
             verb = "add" if settings.is_file() else "write"
             return (
                 f"has a Python class, which needs a line in its settings: {verb} "
-                f'{{"implementation": "model:{node.name}"{task}}}{other_task} to {settings}, see {_PAGE}'
+                f'{{"implementation": "model:{name}"{task}}}{other_task} to {settings}, see {_PAGE}'
             )
     return ""
-
-
-def _defined_name(statement: ast.stmt) -> str:
-    """Return the name that a statement of a class defines; "" if it defines none."""
-    match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            return name
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return name
-        case _:
-            return ""

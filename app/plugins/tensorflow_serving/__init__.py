@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.core.hooks import Page, Plugin, Ref
+from app.core.hooks import ModelSection, Page, Plugin, Ref
 from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
 plugin = Plugin(
@@ -10,6 +10,8 @@ plugin = Plugin(
     name="tensorflow_serving",
     summary="TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own.",
     settings=(TensorFlowServingSettings,),
+    model_settings=(ModelSection(type=Ref("app.plugins.tensorflow_serving.settings:LabelSettings")),),
+    start=Ref("app.plugins.tensorflow_serving.version_labels:start"),
     protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
     extends={
         "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.protocols:PROTOCOLS"),

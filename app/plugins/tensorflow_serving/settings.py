@@ -1,12 +1,24 @@
-"""Options of `serve` for TensorFlow Serving's protocol."""
+"""Options of `serve`, and settings of models, for TensorFlow Serving's protocol."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.types import Port
 
 from app.core.settings.environment import NETWORK, environment
+
+
+class LabelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a model for the clients of TensorFlow Serving.
+
+    Attributes:
+        version_labels: versions by label, such as "stable".
+    """
+
+    version_labels: Mapping[str, str] = {}
 
 
 @Parameter(name="*", group=NETWORK)

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from app.core.engine.models.registry import ModelState, Registration, Registry
+from app.plugins.tensorflow_serving.version_labels import version_with_label
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
@@ -127,7 +128,7 @@ def find_ready_version(registry: Registry, target: ModelTarget, loading_error: E
     """
     registrations, version = registry.versions(target.model), None
     if target.label is not None:
-        version = registry.version_with_label(target.model, target.label)
+        version = version_with_label(registrations, target.label)
         if version is None:
             raise invalid(f"Unrecognized servable version label: {target.label}")
     elif _names_version(registrations, target):

@@ -18,7 +18,7 @@ from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.protocols.status import grpc_status, http_status
 from app.core.server.http.asgi import create_app, create_listener_app
-from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from tasks.inference.error import ErrorKind, InferenceError
@@ -34,7 +34,7 @@ LABELS = {"stable": "1", "canary": "3", "broken": "4"}
 
 
 def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
-    return ModelSource(name=name, version=version, folder=Path(name), settings=ModelSettings(**settings))
+    return ModelSource(name=name, version=version, folder=Path(name), settings=registry().model_settings(**settings))
 
 
 def load(source: ModelSource) -> Servable:

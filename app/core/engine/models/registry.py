@@ -179,13 +179,6 @@ class Registry:
                 versions[source.version] = registration
         return registration
 
-    def version_with_label(self, name: str, label: str) -> str | None:
-        """Return the version of a model that has the label `label`, None if there is none."""
-        for registration in self.versions(name):
-            if (version := registration.source.settings.version_labels.get(label)) is not None:
-                return version
-        return None
-
     def find(self, name: str, version: str | None = None) -> Registration:
         """Return the registration of a model: the requested version, or the latest one that is ready.
 
@@ -260,25 +253,17 @@ class Registry:
         """Check the settings of all models.
 
         Raises:
-            ModelError: if two models share a Chariot id, are the default, or have wrong version labels.
+            ModelError: if two models share a Chariot id, or are the default.
         """
         owners: dict[str, str] = {}
         defaults: set[str] = set()
-        versions_by_label: dict[tuple[str, str], str] = {}
         for model in self.registrations:
-            name, settings = model.source.name, model.source.settings
+            name = model.source.name
             owner = owners.setdefault(model.chariot_id, name)
             if owner != name:
                 raise ModelError(f"Models {owner!r} and {name!r} share the Chariot id {model.chariot_id!r}")
-            if settings.default:
+            if model.source.settings.default:
                 defaults.add(name)
-            for label, version in settings.version_labels.items():
-                if version not in self._models[name]:
-                    raise ModelError(
-                        f"Model {name!r}: version_labels: There is no version {version!r} to be called {label!r}"
-                    )
-                if versions_by_label.setdefault((name, label), version) != version:
-                    raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
         if len(defaults) > 1:
             raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
 

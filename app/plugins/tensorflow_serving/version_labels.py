@@ -1,0 +1,42 @@
+"""Labels for versions of models, such as ``stable``."""
+
+from collections.abc import Iterable
+
+from app.core.engine.models.registry import Registration
+from app.core.hooks import Host, Parts
+from app.core.settings.model import ModelError
+from app.plugins.tensorflow_serving.settings import LabelSettings
+
+
+def start(host: Host) -> Parts:
+    """Check the labels of all models.
+
+    Raises:
+        ModelError: as `check_labels`.
+    """
+    check_labels(host.engine.registry.registrations)
+    return Parts()
+
+
+def check_labels(models: Iterable[Registration]) -> None:
+    """Check that each label means one version that exists.
+
+    Raises:
+        ModelError: naming the model and the label.
+    """
+    sources = [model.source for model in models]
+    versions = {(source.name, source.version) for source in sources}
+    versions_by_label: dict[tuple[str, str], str] = {}
+    for source in sources:
+        for label, version in source.settings.of(LabelSettings).version_labels.items():
+            subject = f"Model {source.name!r}: version_labels"
+            if (source.name, version) not in versions:
+                raise ModelError(f"{subject}: There is no version {version!r} to be called {label!r}")
+            if versions_by_label.setdefault((source.name, label), version) != version:
+                raise ModelError(f"{subject}: Its versions disagree on {label!r}")
+
+
+def version_with_label(versions: Iterable[Registration], label: str) -> str | None:
+    """Return the version that has a label in the settings of a model's `versions`; None if none has."""
+    labels = (version.source.settings.of(LabelSettings).version_labels for version in versions)
+    return next((found[label] for found in labels if label in found), None)
