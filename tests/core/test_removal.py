@@ -28,7 +28,7 @@ def tried_without(plugin: str) -> set[str]:
 
 
 def make_groups(number: int) -> Sequence[Sequence[str]]:
-    """Return groups of plugins to delete together, none of which is tried without another of its group."""
+    """Return groups of plugins to delete together. No trial without one of them needs another of its group."""
     groups: list[list[str]] = [[] for _ in range(number)]
     for plugin in sorted(PLUGINS, key=lambda name: -len(bridged(name))):
         fitting = [
