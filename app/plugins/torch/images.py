@@ -145,7 +145,6 @@ def table_preparation(processor: Any) -> PixelTable | None:
         height=size[0],
         width=size[1],
         bgr=options.channel_order == "BGR",
-        resizes_whole=True,
         **{name: getattr(options, name) for name in shared},
     )
     return PixelTable(preprocessing)

@@ -102,9 +102,6 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     shortest_edge: Side | None = None
     longest_edge: Side | None = None
 
-    def __str__(self) -> str:
-        return str({name: side for name, side in msgspec.structs.asdict(self).items() if side is not None})
-
     @property
     def sides(self) -> tuple[int, int] | None:
         """Return (height, width) if both are declared."""
@@ -129,9 +126,6 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
     image_mean: Triple | float | None = None
     image_std: Triple | float | None = None
     do_flip_channel_order: bool | None = None
-    do_pad: object = None
-    do_image_splitting: object = None
-    max_image_size: Side | Size | None = None
 
     @property
     def class_name(self) -> str:
@@ -146,7 +140,7 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
             return Size(shortest_edge=self.size, longest_edge=longest)
         if isinstance(self.size, int) and self.class_name.startswith(_EDGE_PROCESSORS):
             return Size(shortest_edge=self.size)
-        return as_size(self.size)
+        return _as_size(self.size)
 
 
 def read_json(kind: type[T], *paths: Path) -> T | None:
@@ -217,7 +211,7 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
     if processor is None:
         return None
     cropped = processor.do_center_crop and processor.crop_size is not None
-    size = as_size(processor.crop_size) if cropped else processor.resized
+    size = _as_size(processor.crop_size) if cropped else processor.resized
     return size.sides or (None if size.shortest_edge is None else (size.shortest_edge, size.shortest_edge))
 
 
@@ -226,6 +220,6 @@ def as_triple(value: Triple | float | None) -> Triple | None:
     return (value, value, value) if isinstance(value, (int, float)) else value
 
 
-def as_size(size: int | Size | None) -> Size:
+def _as_size(size: int | Size | None) -> Size:
     """Return the size; a number is the length of both sides."""
     return size if isinstance(size, Size) else Size(height=size, width=size)

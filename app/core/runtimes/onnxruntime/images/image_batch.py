@@ -22,8 +22,6 @@ _MAX_ASPECT = 4
 """Images are cropped to this aspect ratio before a resize of the shorter side, which bounds memory for thin strips."""
 _MAX_CROPPED_RATIO = 16
 """Maximum ratio of resized to kept pixels for which all are resized: of a thin strip, very little is kept."""
-_MAX_SQUARE = 4096
-"""Longest side that is padded to a square, pixels; longer images are reduced first."""
 
 _OPENCV: dict[Interpolation, int] = {
     "nearest": cv2.INTER_NEAREST,
@@ -183,9 +181,7 @@ class ImageBatcher:
             )
             for channel in self._channels
         ]
-        fills = fill if isinstance(fill, tuple) else (fill,) * 3
-        values = (fills[channel] for channel in self._channels)
-        borders = [0 if value is None else table[value] for table, value in zip(self._tables, values, strict=True)]
+        borders = [0 if fill is None else table[fill] for table in self._tables]
         self._border: NDArray[Any] = np.array(borders, self._tables[0].dtype).reshape(-1, 1, 1)
         self._resizes_floats = preprocessing.resizes_floats and datatype is not Datatype.UINT8
 
@@ -204,8 +200,6 @@ class ImageBatcher:
             batch[len(images) :] = 0
         placements: list[Placement] = []
         for image, planes in zip(images, batch, strict=False):
-            if options.pads_to_square:
-                image = _pad_to_square(image, options)
             rows, columns = image.pixels.shape[:2]
             place = fit(image.full_size or (rows, columns), frame, options)
             placements.append(place)
@@ -249,8 +243,8 @@ class ImageBatcher:
         options = self._preprocessing
         if options.antialias and pixels.shape[:2] != size:
             # Rounding of the corners of a box would move the sharp edges of "area" to other pixels.
-            whole = options.resizes_whole or options.interpolation == "area"
-            if whole and height * width <= _MAX_CROPPED_RATIO * (bottom - top) * (right - left):
+            sharp = options.interpolation == "area"
+            if sharp and height * width <= _MAX_CROPPED_RATIO * (bottom - top) * (right - left):
                 return resample(pixels, size, options.interpolation)[top:bottom, left:right]
             # Compute only the kept part. The filters still read the pixels around it. A few bytes differ by 1.
             rows, columns = pixels.shape[:2]
@@ -269,19 +263,6 @@ def _luma(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     # Floats of all channels of a large photo would need a gigabyte.
     both = cv2.addWeighted(red, 0.299, green, 0.587, 0, dtype=cv2.CV_32F)
     return np.asarray(cv2.addWeighted(both, 1, blue, 0.114, 0, dtype=cv2.CV_32F), np.float32)
-
-
-def _pad_to_square(image: Image, options: Preprocessing) -> Image:
-    whole: NDArray[Any] = image.pixels
-    # The square of a long strip would need gigabytes.
-    reduction = min(1.0, _MAX_SQUARE / max(whole.shape))
-    height, width = (max(1, round(side * reduction)) for side in whole.shape[:2])
-    whole = resample(whole, (height, width), options.interpolation)
-    edge = max(height, width)
-    left, top = (edge - width) // 2, (edge - height) // 2
-    pixels = np.full((edge, edge, 3), options.fill or 0, np.uint8)
-    pixels[top : top + height, left : left + width] = whole
-    return Image(pixels)
 
 
 def resize_floats(pixels: NDArray[np.uint8], size: tuple[int, int], window: Window) -> NDArray[np.float32]:

@@ -137,7 +137,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         antialias: true for the filters of Pillow, which cover all pixels of a downscaled image; false for those of
             OpenCV, which do not.
         dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
-        fill: grey value or R, G, B of the padding, 0..255; None for 0 after normalisation.
+        fill: grey value of the padding, 0..255; None for 0 after normalisation.
         scale: factor for pixels in 0..255.
         mean: means of R, G, B; `std` are their standard deviations.
         bgr: whether the input's first channel is blue.
@@ -147,9 +147,6 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
             filter.
-        resizes_whole: whether all pixels are resized before a crop, so that they equal those of transformers exactly.
-        pads_to_square: whether an image is padded to a square with `fill` before it is resized, as in LLaVA; placements
-            are then those of the square.
     """
 
     height: int
@@ -159,7 +156,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     interpolation: Interpolation = "bilinear"
     antialias: bool = True
     dynamic_size: DynamicSize | None = None
-    fill: int | tuple[int, int, int] | None = LETTERBOX_FILL
+    fill: int | None = LETTERBOX_FILL
     scale: float = BYTE
     mean: Triple = ZEROS
     std: Triple = ONES
@@ -167,8 +164,6 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     crop_half_even: bool = True
     box_scale: BoxScale = "axes"
     resizes_floats: bool = False
-    resizes_whole: bool = False
-    pads_to_square: bool = False
 
 
 class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
