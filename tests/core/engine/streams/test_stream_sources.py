@@ -1,7 +1,6 @@
 """Streams of outputs: every image is answered before the next, and the request is observed once."""
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -43,18 +42,6 @@ def request(*counts: int, model: str = "detector", **parameters: object) -> Infe
         for name, count in zip("abc", counts, strict=False)
     ]
     return InferenceRequest(id="", model_name=model, inputs=tuple(inputs))
-
-
-class AwaitableObserver(EventRecorder):
-    """Signal when an event is observed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observed = threading.Event()
-
-    def observe(self, event: RequestContext, /) -> None:
-        super().observe(event)
-        self.observed.set()
 
 
 class GatedDetector:
@@ -147,26 +134,6 @@ def test_failure_comes_after_the_earlier_outputs() -> None:
     assert not engine.busy
 
 
-def test_reader_that_leaves_stops_the_model() -> None:
-    gate, observer = Gate(initial_passes=1), AwaitableObserver()
-    model = GatedDetector(gate)
-    engine = engine_of(model, observer)
-
-    async def run() -> None:
-        async with aclosing(
-            engine.stream_outputs(new_context(), "", lambda: request(5), encode_output, lambda _: None)
-        ) as outputs:
-            await anext(outputs)
-            for _ in range(2):
-                await asyncio.to_thread(gate.wait_for_arrival)
-        gate.open()
-        assert await asyncio.to_thread(observer.observed.wait, 60)
-
-    asyncio.run(run())
-    assert model.sizes == [1, 1]
-    assert [event.outcome for event in observer.events] == [None]
-
-
 def test_generated_text_is_streamed_without_empty_chunks() -> None:
     observer = EventRecorder()
     engine = scripted_engine(ScriptedModel("a", "", "b"), observer)
@@ -180,31 +147,3 @@ def test_generated_text_is_streamed_without_empty_chunks() -> None:
 
     assert asyncio.run(run()) == ["a", "b"] * 2
     assert [(event.outcome, event.batch_size) for event in observer.events] == [(None, 2)]
-
-
-def unreadable() -> InferenceRequest:
-    raise InferenceError(ErrorKind.INVALID_REQUEST, "Expected more")
-
-
-@pytest.mark.parametrize(
-    ("decode", "kind"),
-    [
-        (unreadable, ErrorKind.INVALID_REQUEST),
-        (lambda: request(1, model="missing"), ErrorKind.MODEL_NOT_FOUND),
-        (lambda: request(0), ErrorKind.INVALID_REQUEST),
-        (lambda: 1 / 0, ErrorKind.INTERNAL),
-    ],
-)
-def test_invalid_request_is_refused_before_the_first_output(decode: Any, kind: ErrorKind) -> None:
-    observer = EventRecorder()
-    engine = engine_of(GatedDetector(Gate(initial_passes=9)), observer)
-
-    async def run() -> None:
-        async with aclosing(engine.stream_outputs(new_context(), "", decode, encode_output, lambda _: None)) as outputs:
-            await anext(outputs)
-
-    with pytest.raises(InferenceError) as caught:
-        asyncio.run(run())
-    assert caught.value.kind is kind
-    assert [event.outcome for event in observer.events] == [kind]
-    assert not engine.busy

@@ -24,11 +24,10 @@ from metadata.model import Origin
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.images import encode_base64, encode_image
 from tests.support.servers.apps import app_with_sources
-from tests.support.servers.grpc_server import build_engine_from_sources, message, run_grpc_server
 
 HEIGHT, WIDTH = 12, 16
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
@@ -42,6 +41,7 @@ PILLOW = {"size": [HEIGHT, WIDTH], "mean": MEAN, "std": STD}
 OPENCV = {"size": [HEIGHT, WIDTH], "scale": 1, "channel_order": "BGR", "interpolation": "area", "antialias": False}
 Arrays = Mapping[str, NDArray[Any]]
 Client = TestClient[Litestar]
+GRAPH_INPUT = Tensor(name="images", datatype=Datatype.FP32, data=np.ones((1, 3, HEIGHT, WIDTH), np.float32))
 
 
 def embedder(folder: Path, batch: int | str = "batch", **settings: object) -> Any:
@@ -92,23 +92,25 @@ def batch(request: Any) -> int | str:
     return request.param
 
 
-def test_chariot_answers_each_image_with_its_tensors(tmp_path: Path, preprocessing: object, batch: int | str) -> None:
-    source = embedder(tmp_path, batch, preprocessing=preprocessing)
+def answer(servable: Any, *images: NDArray[np.uint8] | bytes) -> Any:
+    """Return the predictions for encoded images, or for pixels."""
     inputs = [
-        {"name": f"photo-{index}", "shape": [1], "datatype": "BYTES", "data": [encode_base64(image)]}
-        for index, image in enumerate(IMAGES)
+        BytesTensor(name="image", shape=(1,), elements=[BinaryElement(image)])
+        if isinstance(image, bytes)
+        else Tensor(name="images", datatype=Datatype.UINT8, data=image)
+        for image in images
     ]
-    with TestClient(app_with_sources([source], load)) as client:
-        answer = client.post("/v2/models/m-model/infer", json={"inputs": inputs}).json()
-    assert [output["name"] for output in answer["outputs"]] == ["photo-0", "photo-1"]
-    for output, image in zip(answer["outputs"], IMAGES, strict=True):
-        (records,) = output["data"]
-        assert [(record["name"], record["datatype"]) for record in records] == [
-            ("embedding", "FP32"),
-            ("depth", "FP16"),
-        ]
+    request = InferenceRequest(id="", model_name="model", inputs=tuple(inputs))
+    return [output.predictions for output in servable.predict(request, Limits()).outputs]
+
+
+def test_each_image_gets_its_tensors(tmp_path: Path, preprocessing: object, batch: int | str) -> None:
+    found = answer(load(embedder(tmp_path, batch, preprocessing=preprocessing)), *IMAGES)
+    for (prediction,), image in zip(found, IMAGES, strict=True):
+        records = prediction.records()
+        assert [(record.name, record.datatype) for record in records] == [("embedding", "FP32"), ("depth", "FP16")]
         for record in records:
-            assert_close(record["name"], record["data"], expected(image, preprocessing), record["shape"])
+            assert_close(record.name, record.data, expected(image, preprocessing), list(record.shape))
 
 
 def post_binary(client: Client, outputs: list[object]) -> tuple[Any, bytes]:
@@ -129,17 +131,12 @@ def post_binary(client: Client, outputs: list[object]) -> tuple[Any, bytes]:
 
 def test_v2_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
     names: list[object] = [{"name": "depth", "parameters": {"binary_data": True}}]
+    data = list(map(encode_base64, IMAGES))
     with TestClient(app_with_sources([embedder(tmp_path, preprocessing=PILLOW)], load)) as client:
         metadata = client.get("/v2/models/model").json()
-        text = client.post(
-            "/v2/models/model/infer",
-            json={
-                "inputs": [
-                    {"name": "image", "shape": [2], "datatype": "BYTES", "data": list(map(encode_base64, IMAGES))}
-                ],
-                "outputs": [{"name": "embedding"}],
-            },
-        ).json()
+        tensor = {"name": "image", "shape": [2], "datatype": "BYTES", "data": data}
+        body = {"inputs": [tensor], "outputs": [{"name": "embedding"}]}
+        text = client.post("/v2/models/model/infer", json=body).json()
         head, raw = post_binary(client, names)
     assert [(spec["name"], spec["datatype"]) for spec in metadata["inputs"]] == [("image", "BYTES")]
     assert [spec["shape"] for spec in metadata["outputs"]] == [[-1, 4], [-1, HEIGHT, WIDTH]]
@@ -150,38 +147,31 @@ def test_v2_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
     assert_close("depth", np.frombuffer(raw, np.float16), wanted, depth["shape"])
 
 
-def test_v2_grpc_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [2], "contents": {"bytes_contents": IMAGES}}
-    request = message("ModelInferRequest", model_name="model", inputs=[tensor])
-    engine = build_engine_from_sources([embedder(tmp_path, preprocessing=PILLOW)], load)
-    with run_grpc_server(engine) as peer:
-        answer = peer.call("ModelInfer", request)
-    wanted = {name: np.stack([expected(image)[name] for image in IMAGES]) for name in ("embedding", "depth")}
-    for output, raw in zip(answer.outputs, answer.raw_output_contents, strict=True):
-        values = np.frombuffer(raw, wanted[output.name].dtype)
-        assert_close(output.name, values, wanted, list(output.shape))
-
-
-def test_v1_returns_a_row_of_the_outputs_for_each_instance(tmp_path: Path) -> None:
+def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) -> None:
     source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
+    image = {"name": "photo", "shape": [1], "datatype": "BYTES", "data": [encode_base64(IMAGES[0])]}
     instances = [{"image": {"b64": encode_base64(image)}} for image in IMAGES]
     with TestClient(app_with_sources([source], load)) as client:
+        chariot = client.post("/v2/models/m-model/infer", json={"inputs": [image]}).json()
         answer = client.post("/v1/models/model:predict", json={"instances": instances, "parameters": {"metadata": 1}})
         file = client.post("/v1/models/model:predict", content=IMAGES[1], headers={"Content-Type": "image/png"})
+        grps = client.post(
+            "/grps/v1/infer/predict?model=model",
+            content=IMAGES[0],
+            headers={"Content-Type": "application/octet-stream"},
+        ).json()
+        unsupported = client.post("/v1/models/model:explain", json={"instances": instances[:1]})
+    (((record,),),) = (output["data"] for output in chariot["outputs"])
+    assert_close(record["name"], record["data"], expected(IMAGES[0]), record["shape"])
     body = answer.json()
     assert [body["predictions"][1]] == file.json()["predictions"]
     for row, image in zip(body["predictions"], IMAGES, strict=True):
         assert_close("embedding", row, expected(image), [4])
     assert len(body["parameters"]) == len(IMAGES)
-
-
-def test_explanation_of_an_image_as_tensors_is_unsupported(tmp_path: Path) -> None:
-    source = embedder(tmp_path, preprocessing=PILLOW)
-    with TestClient(app_with_sources([source], load)) as client:
-        instances = [{"image": {"b64": encode_base64(IMAGES[0])}}]
-        answer = client.post("/v1/models/model:explain", json={"instances": instances})
-    assert answer.status_code == 501
-    assert "TENSOR" in answer.json()["error"]
+    (tensor,) = grps["gtensors"]["tensors"]
+    assert_close("embedding", tensor["flat_float32"], {"embedding": expected(IMAGES[0])["embedding"][None]}, [1, 4])
+    assert unsupported.status_code == 501
+    assert "TENSOR" in unsupported.json()["error"]
 
 
 def test_tensorflow_serving_returns_a_row_for_each_image(tmp_path: Path) -> None:
@@ -193,34 +183,26 @@ def test_tensorflow_serving_returns_a_row_for_each_image(tmp_path: Path) -> None
         assert_close("embedding", row, expected(image), [4])
 
 
-def test_grps_returns_tensors_for_an_image(tmp_path: Path) -> None:
-    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
-    with TestClient(app_with_sources([source], load)) as client:
-        answer = client.post(
-            "/grps/v1/infer/predict?model=model",
-            content=IMAGES[0],
-            headers={"Content-Type": "application/octet-stream"},
-        ).json()
-    (tensor,) = answer["gtensors"]["tensors"]
-    assert_close("embedding", tensor["flat_float32"], {"embedding": expected(IMAGES[0])["embedding"][None]}, [1, 4])
-
-
 def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:
     servable = load(embedder(tmp_path, 1))
     assert [(spec.name, spec.datatype) for spec in servable.inputs] == [("images", Datatype.FP32)]
-    pixels = np.ones((1, 3, HEIGHT, WIDTH), np.float32)
-    tensor = Tensor(name="images", datatype=Datatype.FP32, data=pixels)
-    result = servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
-    record = result.outputs[0].predictions[0].records()[0]
-    assert np.allclose(getattr(record, "data"), WEIGHTS.sum(0), atol=1e-5)  # noqa: B009
+    request = InferenceRequest(id="", model_name="model", inputs=(GRAPH_INPUT,))
+    record: Any = servable.predict(request, Limits()).outputs[0].predictions[0].records()[0]
+    assert np.allclose(record.data, WEIGHTS.sum(0), atol=1e-5)
 
 
-def test_tensor_of_the_graph_is_rejected_with_its_field(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tensor", "path"),
+    [
+        (GRAPH_INPUT, "inputs[0].shape"),
+        (BytesTensor(name="image", shape=(1,), elements=[BinaryElement(b"no image")]), "inputs[0].data[0]"),
+    ],
+)
+def test_input_that_is_no_image_is_rejected_with_its_field(tmp_path: Path, tensor: InputTensor, path: str) -> None:
     servable = load(embedder(tmp_path, preprocessing=PILLOW))
-    tensor = Tensor(name="images", datatype=Datatype.FP32, data=np.ones((1, 3, HEIGHT, WIDTH), np.float32))
     with pytest.raises(InferenceError) as caught:
         servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
-    assert caught.value.path.startswith("inputs[0]")
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
 
 
 def bright_pixels(folder: Path) -> Any:
@@ -244,12 +226,10 @@ def test_outputs_without_batch_dimension_are_returned_whole(tmp_path: Path) -> N
     assert servable.outputs == [TensorSpec(name="places", datatype=Datatype.INT64, shape=(-1, 4, -1))]
     images = np.zeros((2, 8, 8, 3), np.uint8)
     images[0, 2, 3] = 255
-    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=images)
-    result = servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
-    found, nothing = result.outputs[0].predictions
+    ((found, nothing),) = answer(servable, images)
     (places,) = found.stack([found])
     assert places.data.tolist() == [[[0, 0, 0], [0, 1, 2], [2, 2, 2], [3, 3, 3]]]
-    assert getattr(nothing.records()[0], "shape") == [4, 0]  # noqa: B009
+    assert nothing.records()[0].shape == [4, 0]
     with pytest.raises(InferenceError, match=r"'places' has several shapes for these images, \[4, 0\], \[4, 3\]") as e:
         found.stack([found, nothing])
     assert e.value.kind is ErrorKind.UNSUPPORTED
@@ -294,11 +274,3 @@ def test_check_tries_the_model_on_an_image(
     shown = capsys.readouterr().out
     assert "Tried on one image, 2 results" in shown
     assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown
-
-
-def test_bytes_that_are_no_image_are_rejected(tmp_path: Path) -> None:
-    servable = load(embedder(tmp_path, preprocessing=PILLOW))
-    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(b"no image")])
-    with pytest.raises(InferenceError) as caught:
-        servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[0]")

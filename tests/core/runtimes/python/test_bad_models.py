@@ -64,55 +64,86 @@ class Model:
 BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
 
 
-@pytest.mark.parametrize(
-    ("predict", "status", "error_text"),
-    [
-        ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
-        ("def predict(self, image): return 1 / 0", 500, "ZeroDivisionError"),
-        ("def predict(self, image): sys.exit(1)", 500, "The model failed: SystemExit: 1"),
-        ("def predict(self, image): raise KeyboardInterrupt", 500, 'The model failed: KeyboardInterrupt"'),
-        ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
-        ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
-        ("async def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
-        ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
-        ("async def predict(self, image): raise TimeoutError('late')", 500, "The model failed: TimeoutError: late"),
-        ("def predict(self, images): return []", 500, "predict(): Expected a list of 1 answers, one for each image"),
-        ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
-        ("def predict(self, images): return {'boxes': []}", 500, "got a dict with the keys 'boxes'"),
-        ("def predict(self, images): return None", 500, "one for each image, got None"),
-        (
-            f"def predict(self, image): return [{BOX.format(score='math.nan', xmin=1)}]",
-            500,
-            "predict()[0].score: Expected",
-        ),
-        (
-            f"def predict(self, images): return [[{BOX.format(score=7, xmin=1)}]]",
-            500,
-            "predict()[0][0].score: Expected",
-        ),
-        (f"def predict(self, image): return [{BOX.format(score=1, xmin='math.inf')}]", 500, "Expected finite numbers"),
-        (f"def predict(self, image): return [{BOX.format(score=1, xmin=31)}]", 500, "Expected left <= right"),
-        ("def predict(self, image): return 'x' * 1000000", 500, "got 'xxx"),
-        ("def predict(self, image): threading.Event().wait()", 504, "did not answer within 0.2 s"),
-        ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
-    ],
-)
-def test_failure_is_reported_and_does_not_affect_other_models(
-    tmp_path: Path, predict: str, status: int, error_text: str
-) -> None:
-    write_model(tmp_path / "good", GOOD)
-    write_model(tmp_path / "bad", model_code(predict), timeout_seconds=0.2 if status == 504 else 60)
-    with serving(tmp_path) as client:
-        first = infer(client, "bad", image_input())
-        assert first.status_code == status
-        assert error_text in first.text
-        assert len(first.content) < 1000
-        assert good_model_answers(client)
-        # A call that cannot be cancelled still runs; one that can be ends soon after its answer.
-        again = 503 if "threading.Event" in predict else status
-        wait_until(lambda: infer(client, "bad", image_input()).status_code == again)
-        assert good_model_answers(client)
-        assert client.get("/v2/health/live").status_code == 200
+FAILURES = [
+    ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
+    ("def predict(self, image): return 1 / 0", 500, "ZeroDivisionError"),
+    ("def predict(self, image): sys.exit(1)", 500, "The model failed: SystemExit: 1"),
+    ("def predict(self, image): raise KeyboardInterrupt", 500, 'The model failed: KeyboardInterrupt"'),
+    ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
+    ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
+    ("async def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
+    ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
+    ("async def predict(self, image): raise TimeoutError('late')", 500, "The model failed: TimeoutError: late"),
+    ("def predict(self, images): return []", 500, "predict(): Expected a list of 1 answers, one for each image"),
+    ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
+    ("def predict(self, images): return {'boxes': []}", 500, "got a dict with the keys 'boxes'"),
+    ("def predict(self, images): return None", 500, "one for each image, got None"),
+    (
+        f"def predict(self, image): return [{BOX.format(score='math.nan', xmin=1)}]",
+        500,
+        "predict()[0].score: Expected",
+    ),
+    (
+        f"def predict(self, images): return [[{BOX.format(score=7, xmin=1)}]]",
+        500,
+        "predict()[0][0].score: Expected",
+    ),
+    (f"def predict(self, image): return [{BOX.format(score=1, xmin='math.inf')}]", 500, "Expected finite numbers"),
+    (f"def predict(self, image): return [{BOX.format(score=1, xmin=31)}]", 500, "Expected left <= right"),
+    ("def predict(self, image): return 'x' * 1000000", 500, "got 'xxx"),
+    ("def predict(self, image): threading.Event().wait()", 504, "did not answer within 0.2 s"),
+    ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
+]
+"""``predict`` of models, and the status and a part of the text of their answers."""
+
+UNLOADABLE = [
+    ("raise ValueError('no')", "ValueError: no"),
+    ("import sys; sys.exit()", "SystemExit"),
+    ("import threading; threading.Event().wait()", "did not end within 0.2 s"),
+    (
+        "class Model:\n    def load(self): raise MemoryError('GPU')\n    def predict(self, image): ...",
+        "MemoryError: GPU",
+    ),
+]
+"""Code of models that cannot be loaded, and a part of the reason."""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Client]:
+    """A server of one good model and of every bad one."""
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "good", GOOD)
+    for number, (predict, status, _) in enumerate(FAILURES):
+        timeout = 0.2 if status == 504 else 60
+        write_model(folder / f"failing-{number}", model_code(predict), timeout_seconds=timeout)
+    for number, (code, _) in enumerate(UNLOADABLE):
+        write_model(folder / f"unloadable-{number}", code, load_timeout_seconds=0.2)
+    with serving(folder) as started:
+        yield started
+
+
+@pytest.mark.parametrize("number", range(len(FAILURES)))
+def test_failure_is_reported_and_does_not_affect_other_models(client: Client, number: int) -> None:
+    model, (predict, status, error_text) = f"failing-{number}", FAILURES[number]
+    first = infer(client, model, image_input())
+    assert first.status_code == status
+    assert error_text in first.text
+    assert len(first.content) < 1000
+    assert good_model_answers(client)
+    # A call that cannot be cancelled still runs; one that can be ends soon after its answer.
+    again = 503 if "threading.Event" in predict else status
+    wait_until(lambda: infer(client, model, image_input()).status_code == again)
+    assert good_model_answers(client)
+    assert client.get("/v2/health/live").status_code == 200
+
+
+@pytest.mark.parametrize("number", range(len(UNLOADABLE)))
+def test_model_that_fails_to_load_does_not_affect_others(client: Client, number: int) -> None:
+    response = infer(client, f"unloadable-{number}", image_input())
+    assert response.status_code == 503
+    assert UNLOADABLE[number][1] in response.text
+    assert good_model_answers(client)
+    assert f"unloadable-{number}" in client.get("/ready").text
 
 
 def test_hung_model_does_not_queue_requests(tmp_path: Path) -> None:
@@ -170,29 +201,6 @@ def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
         (0, 10, 0, 48),
         (60, 64, 0, 48),
     ]
-
-
-@pytest.mark.parametrize(
-    ("code", "error_text"),
-    [
-        ("raise ValueError('no')", "ValueError: no"),
-        ("import sys; sys.exit()", "SystemExit"),
-        ("import threading; threading.Event().wait()", "did not end within 0.2 s"),
-        (
-            "class Model:\n    def load(self): raise MemoryError('GPU')\n    def predict(self, image): ...",
-            "MemoryError: GPU",
-        ),
-    ],
-)
-def test_model_that_fails_to_load_does_not_affect_others(tmp_path: Path, code: str, error_text: str) -> None:
-    write_model(tmp_path / "good", GOOD)
-    write_model(tmp_path / "bad", code, load_timeout_seconds=0.2)
-    with serving(tmp_path) as client:
-        response = infer(client, "bad", image_input())
-        assert response.status_code == 503
-        assert error_text in response.text
-        assert good_model_answers(client)
-        assert "bad" in client.get("/ready").text
 
 
 def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Test instances in their own threads: limits, waiting, and calls that never return."""
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 
 from app.core.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance
 from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tests.support.polling import wait_until
 
 SHORT, LONG = 0.05, 30.0
+HUNG = "The model has not returned from a call of more than 0.05 s"
 
 Job = Callable[[Any], Any]
 
@@ -145,12 +149,28 @@ def test_late_call_times_out_and_next_calls_fail_until_it_returns(gate: Gate) ->
     late = error_of_job(instances, gate.wait)
     assert (late.kind, str(late)) == (ErrorKind.DEADLINE_EXCEEDED, "The model did not answer within 0.05 s")
     rejected = error_of_job(instances)
-    assert rejected.kind is ErrorKind.MODEL_NOT_READY
-    assert "has not returned from a call" in str(rejected)
+    assert (rejected.kind, rejected.message) == (ErrorKind.MODEL_NOT_READY, HUNG)
+    wait_until(lambda: instances.unavailable_reason == HUNG)
     gate.open.set()
     # This runs after the late call, and after its instance is returned.
     assert instance.run(lambda: "there", LONG) == "there"
+    assert instances.unavailable_reason == ""
     assert run_job(instances) == 0
+
+
+def test_model_is_ready_while_one_instance_is_free_or_not_overdue() -> None:
+    instances, threads = make_instances(count=2, seconds=SHORT)
+    with instances.lease():
+        for thread in threads:
+            thread.due = 0.0
+        assert instances.unavailable_reason == ""
+        with instances.lease():
+            assert instances.unavailable_reason == HUNG
+            threads[0].due = math.inf
+            assert instances.unavailable_reason == ""
+            # The call is late, but still within the time that its cancellation may take.
+            threads[0].due = time.monotonic() - 0.1
+            assert instances.unavailable_reason == ""
 
 
 def test_late_coroutine_is_cancelled() -> None:
