@@ -95,6 +95,8 @@ def explain_request(
             parameters; TOO_LARGE for more samples than one request may take.
     """
     explainer = check_explained(servable, request.model_name)
+    if explainer == "model":
+        return _explain_by_model(servable, request, limits)
     started = time.monotonic()
 
     def deadline(max_seconds: float | None) -> float:
@@ -102,14 +104,12 @@ def explain_request(
         budgets = (max_seconds, limits.max_explanation_seconds, share)
         return started + min(seconds for seconds in budgets if seconds is not None)
 
-    match explainer:
-        case "model":
-            return _explain_by_model(servable, request, limits)
-        case "numbers":
-            return _explain_rows(servable, request, limits, should_continue, deadline)
-        case kind:
-            method = _WORDS if kind == "words" else _PIXELS
-            return _explain_parts(method, servable, request, limits, should_continue, deadline, on_samples)
+    explanation = _ByCopies(
+        servable=servable, request=request, limits=limits, should_continue=should_continue, deadline=deadline
+    )
+    if explainer == "numbers":
+        return explanation.of_rows()
+    return explanation.of_parts(_WORDS if explainer == "words" else _PIXELS, on_samples)
 
 
 def explanation_targets(
@@ -169,45 +169,62 @@ def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Lim
     return ExplainedResult(result=result, explanations=of_outputs, samples=0)
 
 
-def _explain_parts(
-    method: _Method,
-    servable: Servable,
-    request: InferenceRequest,
-    limits: Limits,
-    should_continue: Callable[[], bool],
-    deadline: Callable[[float | None], float],
-    on_samples: Callable[[int, int], None],
-) -> ExplainedResult:
-    """Explain images by their pixels, or texts by their words."""
-    parameters = read_parameters(method.parameters_type, request.parameters)
-    try:
-        result, targets_of_outputs = explanation_targets(
-            servable, request, limits, parameters.label, parameters.max_objects
-        )
-    except InferenceError as error:
-        if error.path != "label":
-            raise
-        raise error.with_prefix("parameters") from None
-    targets = [target for output in targets_of_outputs for target in output]
-    counts = _sample_counts(method, targets, parameters, limits)
-    end = deadline(parameters.max_seconds)
-    explanations: list[Sequence[Any]] = []
-    calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
-    for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
-        now = time.monotonic()
-        until = now + (end - now) / remaining
-        timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
-        explanations.append(
-            method.explain(
-                timed_target, parameters, count, lambda until=until: should_continue() and time.monotonic() < until
+class _ByCopies(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Explanations by changed copies of the inputs; `deadline` returns when they end, for the user's own maximum."""
+
+    servable: Servable
+    request: InferenceRequest
+    limits: Limits
+    should_continue: Callable[[], bool]
+    deadline: Callable[[float | None], float]
+
+    def of_parts(self, method: _Method, on_samples: Callable[[int, int], None]) -> ExplainedResult:
+        """Explain images by their pixels, or texts by their words."""
+        parameters = read_parameters(method.parameters_type, self.request.parameters)
+        try:
+            result, targets_of_outputs = explanation_targets(
+                self.servable, self.request, self.limits, parameters.label, parameters.max_objects
             )
+        except InferenceError as error:
+            if error.path != "label":
+                raise
+            raise error.with_prefix("parameters") from None
+        targets = [target for output in targets_of_outputs for target in output]
+        counts = _sample_counts(method, targets, parameters, self.limits)
+        end = self.deadline(parameters.max_seconds)
+        explanations: list[Sequence[Any]] = []
+        calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
+        for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
+            now = time.monotonic()
+            timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
+            goes_on = self._goes_on(now + (end - now) / remaining)
+            explanations.append(method.explain(timed_target, parameters, count, goes_on))
+        remaining_explanations = iter(explanations)
+        return ExplainedResult(
+            result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
+            explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
+            samples=calls.inputs,
         )
-    remaining_explanations = iter(explanations)
-    return ExplainedResult(
-        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
-        explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
-        samples=calls.inputs,
-    )
+
+    def of_rows(self) -> ExplainedResult:
+        """Explain each row of a request to a TENSOR model."""
+        parameters = read_parameters(RowExplanationParameters, self.request.parameters)
+        result, groups, predictions = _answer(self.servable, self.request, self.limits, self.servable.model)
+        goes_on = self._goes_on(self.deadline(parameters.max_seconds))
+        calls = _ModelCalls()
+        model = partial(calls.run, partial(call_model, self.servable.model))
+        labels = self.servable.description.labels
+        target = RowTarget(model=model, item=groups[0].items[0], prediction=predictions[0], labels=labels)
+        orders = _order_count(order_cost(target), target.row_count, parameters, self.limits)
+        importances = explain_rows(target, parameters, orders, goes_on)
+        return ExplainedResult(
+            result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
+            explanations=[[importances]],
+            samples=sum(importance.samples for importance in importances),
+        )
+
+    def _goes_on(self, until: float) -> Callable[[], bool]:
+        return lambda: self.should_continue() and time.monotonic() < until
 
 
 def _sample_counts(
@@ -223,35 +240,6 @@ def _sample_counts(
         message = f"Expected at most {max_samples} {method.copies} in one request, got {requested}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, path)
     return counts
-
-
-def _explain_rows(
-    servable: Servable,
-    request: InferenceRequest,
-    limits: Limits,
-    should_continue: Callable[[], bool],
-    deadline: Callable[[float | None], float],
-) -> ExplainedResult:
-    """Explain each row of a request to a TENSOR model."""
-    parameters = read_parameters(RowExplanationParameters, request.parameters)
-    result, groups, predictions = _answer(servable, request, limits, servable.model)
-    end = deadline(parameters.max_seconds)
-    calls = _ModelCalls()
-    model = partial(calls.run, partial(call_model, servable.model))
-    target = RowTarget(
-        model=model, item=groups[0].items[0], prediction=predictions[0], labels=servable.description.labels
-    )
-    importances = explain_rows(
-        target,
-        parameters,
-        _order_count(order_cost(target), target.row_count, parameters, limits),
-        lambda: should_continue() and time.monotonic() < end,
-    )
-    return ExplainedResult(
-        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
-        explanations=[[importances]],
-        samples=sum(importance.samples for importance in importances),
-    )
 
 
 def _order_count(cost: int, row_count: int, parameters: RowExplanationParameters, limits: Limits) -> int:

@@ -26,70 +26,58 @@ class CalibrationPart:
     """The part of a report that ``--calibrate`` adds."""
 
     def is_wanted(self, source: ModelSource | None, /) -> bool:
-        """Return whether the user asks for it; check that the model can be calibrated."""
+        """Return whether the user asks for it.
+
+        Raises:
+            EvaluationError: when there is no model with raw scores in this process.
+        """
         wanted = command_options(CalibrationOptions).calibrate
-        if wanted:
-            check_source(source)
+        if wanted and source is None:
+            needed = "the files of the model: name it with --model, not --url or --recorded"
+            raise EvaluationError(f"--calibrate needs {needed}")
+        if wanted and source and source.settings.of(CalibrationSettings).scores == "calibrated":
+            way_on = 'set "scores": "raw" for the evaluation'
+            raise EvaluationError(f"--calibrate: {source.folder} answers calibrated scores: {way_on}")
         return wanted
 
     def extend(self, report: EvaluationReport, run: EvaluationRun, /) -> EvaluationReport:
-        """Return the report with the calibration."""
-        return calibrate(report, run)
+        """Fit on half of the images, write calibration.json, and return the report with the figures of the other half.
+
+        Raises:
+            EvaluationError: as `fit`, for answers without scores, and for mapped labels.
+            ModelError: when the files of the model cannot be hashed.
+            OSError: when the file cannot be written.
+        """
+        source, dataset, task = run.source, run.dataset, run.task
+        assert source is not None  # noqa: S101  checked by `is_wanted`
+        if task.returns not in ("classes", "objects"):
+            raise EvaluationError(f"--calibrate: answers of {task} have no scores")
+        if run.is_mapped:
+            raise EvaluationError("--calibrate: a calibration is by the model's labels: leave out --label-map")
+        halves: tuple[list[EvaluatedItem], list[EvaluatedItem]] = [], []
+        for result in run.results:
+            halves[not in_first_half(result.item.image.read_bytes())].append(result)
+        calibration = fit(halves[0], dataset.labels, task, model_digest(source))
+        before, after = (events_of(halves[1], dataset.labels, task, used) for used in (None, calibration))
+        check_count(len(before.confidence), "events")
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        fitted_on = FittedOn(dataset=fingerprint(dataset), images=len(halves[0]), time=time)
+        path = write_calibration(source, msgspec.structs.replace(calibration, fitted_on=fitted_on))
+        measured = {"before": measure(before), "after": measure(after)}
+        notes = [_description(calibration, task, len(halves[0]), len(halves[1])), f"{path} was written; {_WAY_ON}"]
+        if ((source.root or source.folder) / MANIFEST_FILE).is_file():
+            notes.append(
+                f"{MANIFEST_FILE} does not list {path.name} yet: run `charioteer manifest` on the folder again."
+            )
+        measures = msgspec.structs.replace(
+            report.measures,
+            tables=(*report.measures.tables, _table(measured)),
+            charts=(*report.measures.charts, _chart(measured)),
+        )
+        return msgspec.structs.replace(report, measures=measures, notes=[*report.notes, *notes])
 
 
 PARTS = (CalibrationPart(),)
-
-
-def check_source(source: ModelSource | None) -> ModelSource:
-    """Return the model to calibrate.
-
-    Raises:
-        EvaluationError: when it is no model with raw scores in this process.
-    """
-    if source is None:
-        raise EvaluationError("--calibrate needs the files of the model: name it with --model, not --url or --recorded")
-    if source.settings.of(CalibrationSettings).scores == "calibrated":
-        raise EvaluationError(
-            f'--calibrate: {source.folder} answers calibrated scores: set "scores": "raw" for the evaluation'
-        )
-    return source
-
-
-def calibrate(report: EvaluationReport, run: EvaluationRun) -> EvaluationReport:
-    """Fit on half of the images, write calibration.json, and return the report with the figures of the other half.
-
-    Raises:
-        EvaluationError: as `fit` and `check_source`, for answers without scores, and for mapped labels.
-        ModelError: when the files of the model cannot be hashed.
-        OSError: when the file cannot be written.
-    """
-    source, dataset, task = check_source(run.source), run.dataset, run.task
-    if task.returns not in ("classes", "objects"):
-        raise EvaluationError(f"--calibrate: answers of {task} have no scores")
-    if run.is_mapped:
-        raise EvaluationError("--calibrate: a calibration is by the model's labels: leave out --label-map")
-    halves: tuple[list[EvaluatedItem], list[EvaluatedItem]] = [], []
-    for result in run.results:
-        halves[not in_first_half(result.item.image.read_bytes())].append(result)
-    calibration = fit(halves[0], dataset.labels, task, model_digest(source))
-    before, after = (events_of(halves[1], dataset.labels, task, used) for used in (None, calibration))
-    check_count(len(before.confidence), "events")
-    fitted_on = FittedOn(
-        dataset=fingerprint(dataset),
-        images=len(halves[0]),
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    path = write_calibration(source, msgspec.structs.replace(calibration, fitted_on=fitted_on))
-    measured = {"before": measure(before), "after": measure(after)}
-    notes = [_description(calibration, task, len(halves[0]), len(halves[1])), f"{path} was written; {_WAY_ON}"]
-    if ((source.root or source.folder) / MANIFEST_FILE).is_file():
-        notes.append(f"{MANIFEST_FILE} does not list {path.name} yet: run `charioteer manifest` on the folder again.")
-    measures = msgspec.structs.replace(
-        report.measures,
-        tables=(*report.measures.tables, _table(measured)),
-        charts=(*report.measures.charts, _chart(measured)),
-    )
-    return msgspec.structs.replace(report, measures=measures, notes=[*report.notes, *notes])
 
 
 def _description(calibration: Calibration, task: TaskType, fitted: int, held_out: int) -> str:
