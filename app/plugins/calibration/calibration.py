@@ -114,8 +114,10 @@ def _files(source: ModelSource) -> Sequence[tuple[str, Path]]:
         graph = source.file.name
         paths = [path for path in sorted(source.folder.iterdir()) if path.is_file()]
         return [(path.name, path) for path in paths if path.name.startswith(graph) or path.name == SETTINGS_FILE]
+    # A version is the same model when its folder is named instead of the folder of all versions.
+    version = "" if source.root is None else f"{source.folder.name}/"
     return [
-        (str(file.relative_path), file.path)
+        (str(file.relative_path).removeprefix(version), file.path)
         for file in iterate_files(source)
         if file.relative_path.name not in _OTHER_FILES and file.relative_path.suffix.lower() != ".md"
     ]

@@ -9,7 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from app.core.assembly.models import find_models, load
 from app.core.settings.model import ModelError
+from app.core.settings.server import ModelOptions
 from app.plugins.calibration.calibration import Calibration, Line, model_digest, write_calibration
 from app.plugins.in_process.model import InProcessModel
 from tests.support.models.model_folders import source_at, write_model
@@ -69,6 +71,12 @@ def test_calibration_of_other_files_or_settings_is_refused(tmp_path: Path) -> No
     (folder / "model-settings.json").write_text(json.dumps({**settings, "arguments": {"size": 3}}))
     with pytest.raises(ModelError, match="fitted for other files or settings of this model"):
         InProcessModel(folder, allow_code=True)
+
+
+def test_calibration_of_a_version_holds_in_its_repository(tmp_path: Path) -> None:
+    _calibrated(write_model(tmp_path / "models" / "detector" / "2", CODE), Calibration(method="platt"))
+    (source,) = find_models(ModelOptions(model_repository=tmp_path / "models", allow_code=True))
+    assert (source.version, load(source).description.task_type) == ("2", "OBJECT_DETECTION")
 
 
 def test_missing_calibration_is_refused_with_the_way_to_one(tmp_path: Path) -> None:
