@@ -6,12 +6,19 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+import cv2
+import httpx
 import pytest
 
 from app.plugins.recording.inference_query import InferenceQuery
-from app.plugins.recording.query.reader import open_recordings
+from app.plugins.recording.query.reader import RecordingReader, open_recordings
+from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.shadow.rows import read_rows
+from fixtures.scenes import COLORED_SHAPES, DETECT, make_scenes
+from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
 
 PAGE = (ROOT / "docs" / "feedback.md").read_text()
@@ -19,25 +26,57 @@ ROUND = PAGE[PAGE.index("## A round of labelling") : PAGE.index("## Truths")]
 ADDRESS = "http://127.0.0.1:8080"
 
 
+def run_block(script: str, folder: Path, environment: Mapping[str, str]) -> None:
+    completed = subprocess.run(
+        ["sh", "-e"], input=script, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+
+
+def write_labelled(folder: Path) -> None:
+    """Write drawn scenes with their objects as COCO."""
+    folder.mkdir()
+    images: list[object] = []
+    annotations: list[object] = []
+    for number, scene in enumerate(make_scenes(5, DETECT, 30), 1):
+        height, width, _ = scene.image.shape
+        cv2.imwrite(str(folder / f"{number}.png"), scene.image[..., ::-1])
+        images.append({"id": number, "file_name": f"{number}.png", "width": width, "height": height})
+        for item in scene.items:
+            left, top, right, bottom = item.box
+            category = COLORED_SHAPES.index(item.label) + 1
+            box = [left, top, right - left, bottom - top]
+            annotations.append(
+                {"id": len(annotations) + 1, "image_id": number, "category_id": category, "bbox": box, "iscrowd": 0}
+            )
+    categories = [{"id": number, "name": label} for number, label in enumerate(COLORED_SHAPES, 1)]
+    content = {"images": images, "annotations": annotations, "categories": categories}
+    (folder / "labels.json").write_text(json.dumps(content))
+
+
 @pytest.mark.slow
 def test_round_of_labelling_works_as_written(tmp_path: Path) -> None:
-    serve, *blocks = re.findall(r"^```sh\n(.*?)^```$", ROUND, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    prepare, serve, *blocks = re.findall(r"^```sh\n(.*?)^```$", ROUND, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 8
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    write_labelled(tmp_path / "labelled")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    run_block(prepare, tmp_path, environment)
     words = shlex.split(serve)
     assert words[:2] == ["charioteer", "serve"]
     with run_server(*words[2:], environment=environment, cwd=tmp_path) as server:
         for block in blocks:
-            script = block.replace(ADDRESS, server.address)
-            completed = subprocess.run(
-                ["sh", "-e"], input=script, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-            )
-            assert completed.returncode == 0, completed.stdout + completed.stderr
+            if "charioteer shadow" in block:
+                # The shadow version answers after the clients, and its answers are written when it is idle.
+                store = RecordingReader(parse_dsn(str(tmp_path / "recorded.db")))
+                wait_until(lambda store=store: len(read_rows(store)) == 2)
+            run_block(block.replace(ADDRESS, server.address), tmp_path, environment)
+        served = httpx.get(f"{server.address}/v2/models/detector").json()
+    assert served["versions"] == ["2"]
     labels = json.loads((tmp_path / "labels.json").read_text())
     labelled = open_recordings(str(tmp_path / "recorded.db")).page(InferenceQuery(truth="yes"), 10).inferences
-    assert {inference.id for inference in labelled} == {image["inference"] for image in labels["images"]}
+    assert {inference.id for inference in labelled} > {image["inference"] for image in labels["images"]}
     assert labelled
     assert all(inference.truth and inference.truth.verdict == "right" for inference in labelled)
     assert (tmp_path / "training" / "data.yaml").is_file()

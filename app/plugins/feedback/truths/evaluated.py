@@ -99,8 +99,8 @@ def _right_answers(found: Sequence[RecordedInference], *, weighted: bool) -> tup
     if len(weights) < len(found):
         count, weights = len(found) - len(weights), [1.0] * len(found)
         unweighted = (
-            f" They are not weighted, because the probability of {count} is unknown: rules with limits select difficult"
-            " images, so that the model seems worse than it is."
+            f" They are not weighted, because the probability of {count} is unknown: rules with limits or on"
+            " disagreement select difficult images, so that the model seems worse than it is."
         )
     total = sum(weights)
     share = sum(weight * value for weight, value in zip(weights, right, strict=True)) / total
