@@ -11,6 +11,7 @@ from litestar.testing import TestClient
 
 from tests.support.models.fake_models import FAKE_MODELS
 from tests.support.servers.fake_app import build_app
+from tests.support.servers.postgres import PostgresServer, run_postgres
 
 # No deadline, because the machine may be busy. CI runs the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
@@ -62,6 +63,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server."""
+    with run_postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -7,20 +7,13 @@ import pytest
 
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import Store, parse_dsn
-from tests.support.servers.postgres import PostgresServer, run_postgres
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """Run a PostgreSQL server."""
-    with run_postgres() as server:
-        yield server
+from tests.support.servers.postgres import PostgresServer
 
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> str:
     """Return the address of an empty database."""
-    return postgres.create_database()
+    return postgres.empty_database()
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))

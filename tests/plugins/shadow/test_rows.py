@@ -1,7 +1,6 @@
 """Rows of shadow answers in stores of both kinds."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,14 @@ from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter, read_rows
-from tests.support.servers.postgres import run_postgres
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yield the address of an empty store, of each kind."""
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an empty store, of each kind."""
     if request.param == "sqlite":
-        yield str(tmp_path / "store.db")
-        return
-    with run_postgres() as server:
-        yield server.create_database()
+        return str(tmp_path / "store.db")
+    return request.getfixturevalue("postgres").empty_database()
 
 
 def _row(number: int, seconds: float = 0.0, version: str = "2") -> ShadowRow:

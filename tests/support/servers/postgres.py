@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,15 @@ from tests.support.servers.ports import reserve_ports
 
 # Test data does not have to survive a power loss.
 _NO_DURABILITY = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
+
+_EMPTY = (
+    # A test may have set this for the database.
+    "SET default_transaction_read_only = off",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'reused' AND pid <> pg_backend_pid()",
+    "DROP SCHEMA public CASCADE",
+    "CREATE SCHEMA public",
+    "ALTER DATABASE reused RESET ALL",
+)
 
 
 class PostgresServer:
@@ -30,6 +39,7 @@ class PostgresServer:
         self._bin_folder = bin_folder
         self._data = folder / "data"
         self._database_count = 0
+        self._has_reused = False
         (self.port,) = reserve_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._run("initdb", "--pgdata", str(self._data), "--username", "tester", "--auth", "trust", "--no-sync")
@@ -47,12 +57,12 @@ class PostgresServer:
             *_NO_DURABILITY,
         ]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, user=_system_user(), group=_system_user())
-        wait_until(lambda: self._psql("SELECT 1", "postgres").returncode == 0)
+        wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
 
-    def stop(self) -> None:
-        """Close all connections, and stop the server."""
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Close all connections, and stop the server; with SIGQUIT without writing its data."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(number)
             self._process.wait(120)
             self._process = None
 
@@ -60,15 +70,24 @@ class PostgresServer:
         """Create a database, and return its address."""
         self._database_count += 1
         name = f"test{self._database_count}"
-        self._psql(f"CREATE DATABASE {name}", "postgres").check_returncode()
+        self._psql([f"CREATE DATABASE {name}"], "postgres").check_returncode()
         return self.dsn(name)
+
+    def empty_database(self) -> str:
+        """Return the address of a database that is emptied for each test: another one would add 300 files."""
+        if not self._has_reused:
+            self._has_reused = True
+            self._psql(["CREATE DATABASE reused"], "postgres").check_returncode()
+        self._psql(_EMPTY, "reused").check_returncode()
+        return self.dsn("reused")
 
     def dsn(self, database: str, port: int | None = None) -> str:
         """Return the address of a database, on another port if a test has a proxy."""
         return f"postgresql://tester:secret@127.0.0.1:{port or self.port}/{database}"
 
-    def _psql(self, statement: str, database: str) -> "subprocess.CompletedProcess[bytes]":
-        return self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", "-c", statement, database)
+    def _psql(self, statements: Sequence[str], database: str) -> "subprocess.CompletedProcess[bytes]":
+        options = [option for statement in statements for option in ("-c", statement)]
+        return self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", *options, database)
 
     def _run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(
@@ -97,7 +116,7 @@ def run_postgres() -> Generator[PostgresServer]:
         try:
             yield server
         finally:
-            server.stop()
+            server.stop(signal.SIGQUIT)
     finally:
         shutil.rmtree(folder)
 
