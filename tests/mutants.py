@@ -1,14 +1,15 @@
 """Break the code in sixty places, one after the other, and check that a quick test fails for each.
 
 Usage: ``python -m tests.mutants [WORD ...]`` (``make mutants``, minutes); words select mutants by their file. The code is
-changed in a copy. The exit status is 1 if a mutant survives, or no longer fits the code.
+changed in a copy. The exit status is 1 if a mutant survives. `tests/test_mutants.py` checks that each fits the code.
 """
 
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +18,8 @@ _TIMEOUT_SECONDS = 600
 
 
 class Mutant(NamedTuple):
-    """A text of a file that occurs once, what replaces it, and the tests that must notice, below `tests`."""
+    """A text that occurs once in the code, what replaces it, and the tests that must notice, below `tests`."""
 
-    file: str
     before: str
     after: str
     tests: str
@@ -31,78 +31,90 @@ _AUTH, _IMAGES = "core/server/auth/test_credentials.py core/server/auth/test_api
 _RECORDING, _QUERY = "plugins/recording/stores plugins/recording/test_recorder.py", "plugins/recording/query"
 MUTANTS = (
     # Decoders
-    Mutant("app/core/wire/bytes_elements.py", 'if not comma or not head.endswith(";base64")', "if not comma", _WIRE),
-    Mutant("app/core/wire/bytes_elements.py", "(-len(compact) % 4), validate=True", "(-len(compact) % 4), validate=False", _WIRE),
-    Mutant("app/core/wire/bytes_elements.py", "return len(members) == 1 and isinstance", "return isinstance", "conformance/test_wire.py"),
-    Mutant("app/core/wire/json_tensors.py", "any(number not in (0, 1) for number in numbers)", "False", _WIRE),
-    Mutant("app/core/wire/json_tensors.py", 'if datatype.kind == "f" and not np.all(np.isfinite(array))', "if False", _WIRE),
-    Mutant("app/core/wire/json_tensors.py", "if set(map(type, flat_values)) <= allowed", "if True", _WIRE),
-    Mutant("app/core/protocols/kserve_v2/binary.py", "if length > len(body)", "if length > len(body) + 1", _V2),
-    Mutant("app/core/protocols/kserve_v2/binary.py", "if not header_length.isascii() or not header_length.isdecimal()", "if False", _V2),
-    Mutant("app/core/protocols/kserve_v2/binary.py", "if math.prod(shape) != len(elements)", "if math.prod(shape) < len(elements)", _V2),
-    Mutant("app/core/protocols/kserve_v2/binary.py", "if shape and min(shape) < 0", "if shape and min(shape) < -1", _V2),
-    Mutant("app/core/protocols/kserve_v2/codec.py", "if position != len(binary)", "if position > len(binary)", _V2),
-    Mutant("app/core/protocols/kserve_v2/codec.py", "if (size is None) == isinstance(wire.data, msgspec.UnsetType)", "if False", _V2),
-    Mutant("app/core/protocols/kserve_v2/protobuf.py", "if raw and len(raw) != len(message.inputs)", "if raw and len(raw) > len(message.inputs)", _V2),
-    Mutant("app/core/protocols/kserve_v2/protobuf.py", "if other.name != field", "if False", _V2),
-    Mutant("app/core/protocols/kserve_v1/instances.py", "if len(value_keys) != 1", "if not value_keys", _V1),
-    Mutant("app/core/protocols/kserve_v1/instances.py", "    if unknown is not None", "    if False", _V1),
-    Mutant("app/core/protocols/kserve_v1/rows.py", "            if name not in row", "            if False", _V1),
-    Mutant("app/core/protocols/kserve_v1/rows.py", "if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _V1),
-    Mutant("app/core/protocols/chariot_v2_kserve/codec.py", "id=wire.id or request_id", "id=request_id", "core/protocols/chariot"),
-    Mutant("app/core/protocols/chariot_v2/codec.py", "if not lines", "if False", "conformance/test_wire.py"),
-    Mutant("app/core/protocols/chariot_v2/codec.py", "if len(wire_responses) == 1", "if False", "core/protocols/chariot"),
-    Mutant("tasks/vision/header.py", "orientation in _TRANSPOSED", "orientation not in _TRANSPOSED", _IMAGES),
-    Mutant("tasks/vision/header.py", "if not allow_avif_jpeg2000 and", "if False and", _IMAGES),
+    Mutant('if not comma or not head.endswith(";base64")', "if not comma", _WIRE),
+    Mutant("(-len(compact) % 4), validate=True", "(-len(compact) % 4), validate=False", _WIRE),
+    Mutant("return len(members) == 1 and isinstance", "return isinstance", "conformance/test_wire.py"),
+    Mutant("any(number not in (0, 1) for number in numbers)", "False", _WIRE),
+    Mutant('if datatype.kind == "f" and not np.all(np.isfinite(array))', "if False", _WIRE),
+    Mutant("if set(map(type, flat_values)) <= allowed", "if True", _WIRE),
+    Mutant("if length > len(body)", "if length > len(body) + 1", _V2),
+    Mutant("if not header_length.isascii() or not header_length.isdecimal()", "if False", _V2),
+    Mutant("if math.prod(shape) != len(elements)", "if math.prod(shape) < len(elements)", _V2),
+    Mutant("if shape and min(shape) < 0", "if shape and min(shape) < -1", _V2),
+    Mutant("if position != len(binary)", "if position > len(binary)", _V2),
+    Mutant("if (size is None) == isinstance(wire.data, msgspec.UnsetType)", "if False", _V2),
+    Mutant("if raw and len(raw) != len(message.inputs)", "if raw and len(raw) > len(message.inputs)", _V2),
+    Mutant("if field.name != name and field.name in self.stored_dtypes", "if False", _V2),
+    Mutant("if len(value_keys) != 1", "if not value_keys", _V1),
+    Mutant("    if unknown is not None:\n        message", "    if False:\n        message", _V1),
+    Mutant("            if name not in row", "            if False", _V1),
+    Mutant("if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _V1),
+    Mutant("id=wire.id or request_id", "id=request_id", "core/protocols/chariot"),
+    Mutant("if not lines:\n            raise invalid", "if False:\n            raise invalid", "conformance/test_wire.py"),
+    Mutant("if len(wire_responses) == 1", "if False", "core/protocols/chariot"),
+    Mutant("orientation in _TRANSPOSED", "orientation not in _TRANSPOSED", _IMAGES),
+    Mutant("if not allow_avif_jpeg2000 and", "if False and", _IMAGES),
     # Limits
-    Mutant("app/core/wire/protobuf_limits.py", "if fields > limits.max_entries", "if fields > 2 * limits.max_entries", _WIRE),
-    Mutant("app/core/wire/protobuf_limits.py", "if elements > limits.max_elements", "if False", _WIRE),
-    Mutant("app/core/wire/protobuf_limits.py", "if length > end - position", "if False", _WIRE),
-    Mutant("app/core/protocols/kserve_v1/codec.py", "if len(instances) > self.limits.max_inputs", "if False", _V1 + " core/protocols/test_limits.py"),
-    Mutant("app/core/protocols/chariot_v2/codec.py", '(count := body.count(b"\\n")) > limits.max_entries', '(count := body.count(b"\\n")) > 2 * limits.max_entries', "core/protocols/chariot core/protocols/test_limits.py"),
-    Mutant("app/core/protocols/kserve_v2/binary.py", "if len(shape) > MAX_DIMENSIONS", "if len(shape) > MAX_DIMENSIONS + 1", _V2),
-    Mutant("tasks/inference/limits.py", "if len(text) > limits.max_text_length", "if len(text) > limits.max_text_length + 1", "tasks core/protocols/test_limits.py"),
-    Mutant("tasks/vision/decompression_bombs.py", "if remaining < 0", "if False", _IMAGES),
-    Mutant("tasks/vision/decompression_bombs.py", "if end - _CHECKSUM_BYTES > len(data)", "if False", _IMAGES),
-    Mutant("tasks/vision/filtering.py", "len(labels) > _MAX_CANDIDATES or ", "", "tasks"),
-    Mutant("app/core/engine/scheduling/admission.py", "if in_flight < self.max_in_flight", "if in_flight <= self.max_in_flight", "core/engine/scheduling"),
-    Mutant("app/core/engine/scheduling/admission.py", "self._workers + self._queue_limits.max_waiting", "self._workers + self._queue_limits.max_waiting + 1", "core/engine/scheduling"),
-    Mutant("app/core/engine/scheduling/batching.py", "elif self._waiting_inputs >= self._max_size", "elif False", "core/engine/scheduling"),
+    Mutant("if fields > limits.max_entries", "if fields > 2 * limits.max_entries", _WIRE),
+    Mutant("    if elements > limits.max_elements:\n                        raise", "    if False:\n                        raise", _WIRE),
+    Mutant("if length > end - position", "if False", _WIRE),
+    Mutant("if len(instances) > self.limits.max_inputs", "if False", _V1 + " core/protocols/test_limits.py"),
+    Mutant('(count := body.count(b"\\n")) > limits.max_entries', '(count := body.count(b"\\n")) > 2 * limits.max_entries', "core/protocols/chariot core/protocols/test_limits.py"),
+    Mutant("if len(shape) > MAX_DIMENSIONS", "if len(shape) > MAX_DIMENSIONS + 1", _V2),
+    Mutant("if len(text) > limits.max_text_length", "if len(text) > limits.max_text_length + 1", "tasks core/protocols/test_limits.py"),
+    Mutant("if remaining < 0", "if False", _IMAGES),
+    Mutant("if end - _CHECKSUM_BYTES > len(data)", "if False", _IMAGES),
+    Mutant("len(labels) > _MAX_CANDIDATES or ", "", "tasks"),
+    Mutant("if in_flight < self.max_in_flight", "if in_flight <= self.max_in_flight", "core/engine/scheduling"),
+    Mutant("self._workers + self._queue_limits.max_waiting", "self._workers + self._queue_limits.max_waiting + 1", "core/engine/scheduling"),
+    Mutant("elif self._waiting_inputs >= self._max_size", "elif False", "core/engine/scheduling"),
     # Merges
-    Mutant("tasks/inference/request.py", "return own_value if name not in self.parameters or not _is_null(own_value) else self.parameters[name]", "return self.parameters.get(name, own_value)", "tasks core/protocols/kserve_v2"),
-    Mutant("tasks/inference/request.py", 'return value is None or (isinstance(value, msgspec.Raw) and bytes(value) == b"null")', "return value is None", "tasks core/protocols"),
-    Mutant("tasks/vision/filtering.py", "(scores >= parameters.score_threshold)", "(scores > parameters.score_threshold)", "tasks"),
-    Mutant("tasks/vision/filtering.py", "& np.isfinite(scores)", "", "tasks"),
-    Mutant("tasks/vision/filtering.py", "-top_k)[-top_k]", "-top_k)[-1]", "tasks"),
-    Mutant("app/core/engine/scheduling/batching.py", "if len(batch) > 1 and len(predictions) != len(inputs)", "if False", "core/engine/scheduling"),
-    Mutant("app/core/engine/scheduling/fair_queue.py", "candidate = (queue.running > 0, queue.virtual_time, name)", "candidate = (queue.running > 0, 0, name)", "core/engine/scheduling"),
+    Mutant("return own_value if name not in self.parameters or not _is_null(own_value) else self.parameters[name]", "return self.parameters.get(name, own_value)", "tasks core/protocols/kserve_v2"),
+    Mutant('return value is None or (isinstance(value, msgspec.Raw) and bytes(value) == b"null")', "return value is None", "tasks core/protocols"),
+    Mutant("selected = ((scores >= parameters.score_threshold)", "selected = ((scores > parameters.score_threshold)", "tasks"),
+    Mutant("& np.isfinite(scores)", "", "tasks"),
+    Mutant("-top_k)[-top_k]", "-top_k)[-1]", "tasks"),
+    Mutant("if len(batch) > 1 and len(predictions) != len(inputs)", "if False", "core/engine/scheduling"),
+    Mutant("candidate = (queue.running > 0, queue.virtual_time, name)", "candidate = (queue.running > 0, 0, name)", "core/engine/scheduling"),
     # Access
-    Mutant("app/core/server/auth/access_control.py", "if permission not in identity.permissions", "if False", "core/server/auth"),
-    Mutant("app/core/server/auth/access_control.py", "if rate_limited and permission in _RATE_LIMITED_PERMISSIONS", "if rate_limited", "core/server/auth"),
-    Mutant("app/core/server/auth/api_keys.py", "if key.not_after is not None and self._clock() > key.not_after", "if False", _AUTH),
-    Mutant("app/core/server/auth/api_keys.py", "if len(set(values)) < len(values)", "if False", _AUTH),
-    Mutant("app/core/server/auth/credentials.py", "if len(values) > 1", "if False", _AUTH),
-    Mutant("app/core/server/auth/credentials.py", "if len(credential) > _MAX_CHARACTERS", "if False", _AUTH),
-    Mutant("app/core/server/auth/rate_limiter.py", "min(float(rate.burst), self._tokens", "(self._tokens", "core/server/auth/test_rate_limiter.py"),
-    Mutant("app/core/server/auth/bind_policy.py", "or settings.insecure:", "or True:", "core/server/auth"),
-    Mutant("app/core/server/auth/audit.py", '"refused" if status in _REFUSED_STATUSES else ', "", "core/server/auth"),
+    Mutant("if permission not in identity.permissions", "if False", "core/server/auth"),
+    Mutant("if rate_limited and permission in _RATE_LIMITED_PERMISSIONS", "if rate_limited", "core/server/auth"),
+    Mutant("if key.not_after is not None and self._clock() > key.not_after", "if False", _AUTH),
+    Mutant("if len(set(values)) < len(values)", "if False", _AUTH),
+    Mutant("if len(values) > 1:\n        raise unauthenticated", "if False:\n        raise unauthenticated", _AUTH),
+    Mutant("if len(credential) > _MAX_CHARACTERS", "if False", _AUTH),
+    Mutant("min(float(rate.burst), self._tokens", "(self._tokens", "core/server/auth/test_rate_limiter.py"),
+    Mutant("or settings.insecure:", "or True:", "core/server/auth"),
+    Mutant('"refused" if status in _REFUSED_STATUSES else ', "", "core/server/auth"),
     # Recording
-    Mutant("app/plugins/recording/stores/rows.py", "if score is None or score >= _MIN_SCORE", "if score is None or score > _MIN_SCORE", _RECORDING),
-    Mutant("app/plugins/recording/stores/rows.py", "max(scores[label]) if label in scores", "min(scores[label]) if label in scores", _RECORDING),
-    Mutant("app/plugins/recording/stores/sqlite_store.py", 'rows = [row for row in rows if row.inference["id"] not in existing]', "pass", _RECORDING),
-    Mutant("app/plugins/recording/row_converter.py", "return key.casefold() in self._keys", "return key in self._keys", "plugins/recording"),
-    Mutant("app/plugins/recording/retention.py", "if deleted == _MAX_DELETED", "if False", "plugins/recording/test_retention.py"),
-    Mutant("app/plugins/recording/query/reader.py", "numbers[limit - 1] if len(numbers) > limit", "numbers[limit - 1] if len(numbers) >= limit", _QUERY),
-    Mutant("app/plugins/recording/query/filters.py", "if west <= east else", "if True else", _QUERY),
-    Mutant("app/plugins/recording/query/filters.py", "inferences.c.started < _microseconds", "inferences.c.started <= _microseconds", _QUERY),
+    Mutant("if score is None or score >= _MIN_SCORE", "if score is None or score > _MIN_SCORE", _RECORDING),
+    Mutant("max(scores[label]) if label in scores", "min(scores[label]) if label in scores", _RECORDING),
+    Mutant('rows = [row for row in rows if row.inference["id"] not in existing]', "pass", _RECORDING),
+    Mutant("return key.casefold() in self._keys", "return key in self._keys", "plugins/recording"),
+    Mutant("if deleted == _MAX_DELETED", "if False", "plugins/recording/test_retention.py"),
+    Mutant("numbers[limit - 1] if len(numbers) > limit", "numbers[limit - 1] if len(numbers) >= limit", _QUERY),
+    Mutant("if west <= east else", "if True else", _QUERY),
+    Mutant("inferences.c.started < _microseconds", "inferences.c.started <= _microseconds", _QUERY),
 )
 # fmt: on
+
+
+def files_with(text: str) -> Sequence[Path]:
+    """Return the files of the code with a text, relative to the root, one for each time that it occurs."""
+    return [file for file, content in _code().items() for _ in range(content.count(text))]
+
+
+@cache
+def _code() -> Mapping[Path, str]:
+    files = (file for name in ("app", "metadata", "tasks") for file in (ROOT / name).rglob("*.py"))
+    return {file.relative_to(ROOT): file.read_text() for file in files}
 
 
 def main() -> int:
     """Run the selected mutants, and print each with its result."""
     words = sys.argv[1:]
-    mutants = [mutant for mutant in MUTANTS if not words or any(word in mutant.file for word in words)]
+    files = {mutant: files_with(mutant.before)[0] for mutant in MUTANTS}
+    mutants = [mutant for mutant in MUTANTS if not words or any(word in str(files[mutant]) for word in words)]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -115,19 +127,16 @@ def main() -> int:
             sys.stdout.write("The tests fail without a mutant\n")
             return 1
         for mutant in mutants:
-            result = _run(mutant, copy)
+            result = _run(mutant, copy / files[mutant], copy)
             survivors += result != "killed"
-            sys.stdout.write(f"{result:9} {mutant.file}: {mutant.before}\n")
+            sys.stdout.write(f"{result:9} {files[mutant]}: {mutant.before}\n")
             sys.stdout.flush()
     sys.stdout.write(f"{len(mutants) - survivors} of {len(mutants)} mutants were killed\n")
     return 1 if survivors or not mutants else 0
 
 
-def _run(mutant: Mutant, copy: Path) -> str:
-    file = copy / mutant.file
+def _run(mutant: Mutant, file: Path, copy: Path) -> str:
     original = file.read_text()
-    if original.count(mutant.before) != 1:
-        return "NOT FOUND"
     file.write_text(original.replace(mutant.before, mutant.after))
     status = _status(mutant.tests.split(), copy)
     file.write_text(original)
