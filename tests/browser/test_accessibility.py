@@ -12,11 +12,8 @@ from tests.support.servers.server_process import ROOT, run_server
 
 # Address of each view, and a text that it shows once it is loaded.
 VIEWS = {
-    "try": ("#try?model=detector&sample=scene.jpg", "yellow circle"),
+    "try": ("#try?model=detector&second=segmenter", "Drop or paste images here"),
     "request": ("#request?model=detector&sample=scene.jpg", "Request"),
-    "explain": ("#explain?model=detector&image=scene.jpg&method=occlusion&grid=4", "matters most"),
-    "compare": ("#compare?a=detector&b=segmenter&image=scene.jpg", "only left"),
-    "batch": ("#batch?model=detector", "drop them here"),
     "recorded": ("#recorded", "Filters"),
     "models": ("#models?model=detector", "Detected properties"),
     "metrics": ("#metrics", "This process"),

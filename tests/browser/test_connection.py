@@ -8,11 +8,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
+from tests.browser.try_view import IMAGES, expect_findings
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
-
-IMAGES = ROOT / "fixtures" / "images"
 
 
 def arguments_with_port() -> tuple[str, ...]:
@@ -45,14 +44,12 @@ def test_view_recovers_alone_from_a_lost_connection(browser: Browser) -> None:
             expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
 
 
-def test_batch_keeps_its_rows_and_sends_failed_images_again(browser: Browser) -> None:
+def test_images_of_the_user_are_sent_again(browser: Browser) -> None:
     arguments = arguments_with_port()
-    with run_server(*arguments) as first, open_page(browser, f"{first.address}/#batch", expect_errors=True) as page:
-        files = page.locator("input[type=file]").last
-        files.set_input_files([IMAGES / "scene.jpg"])
-        expect(page.get_by_text("1 answered in")).to_be_visible()
+    with run_server(*arguments) as first, open_page(browser, f"{first.address}/#try", expect_errors=True) as page:
+        expect_findings(page, 5)
         assert first.stop() == 0
-        files.set_input_files([IMAGES / "scene.jpg", IMAGES / "shape.jpg"])
+        page.get_by_label("Choose files").set_input_files([IMAGES / "scene.jpg", IMAGES / "shape.jpg"])
         expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
         with run_server(*arguments):
             expect(page.get_by_role("alert")).to_be_hidden()

@@ -32,7 +32,7 @@ def colours(page: Page, labels: list[str]) -> list[tuple[int, int, int]]:
 
 
 def test_labels_of_a_model_have_distinct_colours_and_the_ones_they_name(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#batch") as page:
+    with open_page(browser, f"{server}/#models") as page:
         animals = colours(page, [f"animal {number}" for number in range(24)])
         assert min(math.dist(one, other) for one, other in combinations(animals, 2)) > 40
         red, green, blue, cat = colours(page, ["red car", "Green car", "car, blue", "cat"])
@@ -73,9 +73,9 @@ def test_boxes_names_scores_and_masks_can_be_switched_off(browser: Browser, serv
         drawn.get_by_role("slider", name="Mask opacity").fill("0")
         page.wait_for_function(f"() => {INK} === 0")
         assert violations(page) == []
-        # Boxes have no masks, and the other views keep what was chosen.
-        page.goto(f"{server}/#compare?a=detector&b=segmenter&image=scene.jpg")
-        expect(page.get_by_text("only left").first).to_be_visible()
+        # Boxes have no masks, and every viewer keeps what was chosen.
+        page.goto(f"{server}/#try?model=detector&sample=scene.jpg&second=segmenter")
+        expect(page.get_by_text("only first").first).to_be_visible()
         boxes = page.get_by_role("checkbox", name="Boxes")
         expect(boxes).not_to_be_checked()
         expect(page.get_by_role("slider", name="Mask opacity")).to_have_count(1)

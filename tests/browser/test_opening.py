@@ -55,10 +55,10 @@ def test_two_images_and_their_controls_fit_a_laptop(browser: Browser, server: st
     with open_page(browser, server, size=LAPTOP) as page:
         expect_detections(page)
         page.get_by_label("Choose files").set_input_files([images / "scene.jpg", images / "shape.jpg"])
-        expect(page.get_by_role("group", name="Images", exact=True).get_by_role("button")).to_have_count(3)
+        expect(page.get_by_role("button", name="Next")).to_be_visible()
         bottom = page.get_by_role("group", name="Zoom").evaluate("group => group.getBoundingClientRect().bottom")
         assert bottom <= LAPTOP[1]
-        page.goto(f"{server}/#compare?a=detector&b=segmenter&image=scene.jpg")
+        page.get_by_role("button", name="Add a second model").click()
         stages = page.locator(".stage")
         expect(stages).to_have_count(2)
         assert all(bottom <= LAPTOP[1] for bottom in stages.evaluate_all(BOTTOMS))
@@ -90,11 +90,11 @@ def test_phone_has_a_compact_header(browser: Browser, server: str) -> None:
         views = page.get_by_role("navigation")
         views.get_by_role("button", name="Metrics").click()
         assert violations(page) == []
-        views.get_by_role("link", name="Compare").click()
+        views.get_by_role("link", name="Try").click()
         expect(views.get_by_role("link")).to_have_count(0)
-        expect(views.get_by_role("button", name="Compare")).to_have_attribute("aria-expanded", "false")
-        page.goto(f"{server}/#compare?a=detector&b=segmenter&image=scene.jpg")
-        expect(page.get_by_text("only left").first).to_be_visible()
+        expect(views.get_by_role("button", name="Try")).to_have_attribute("aria-expanded", "false")
+        page.get_by_role("button", name="Add a second model").click()
+        expect(page.get_by_text("only first").first).to_be_visible()
         first, second = (stage.bounding_box() for stage in page.locator(".stage").all())
         assert first is not None
         assert second is not None

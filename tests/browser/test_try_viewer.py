@@ -7,12 +7,12 @@ import re
 import numpy as np
 import PIL.Image
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tasks.vision.contours import mask_of_contours
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
-from tests.browser.try_view import IMAGES, PIXEL, expect_findings, infer, pixel, rows
+from tests.browser.try_view import IMAGES, PIXEL, download, expect_findings, infer, pixel, rows
 
 pytestmark = pytest.mark.slow
 
@@ -74,12 +74,6 @@ def test_image_is_zoomed_and_moved_by_keyboard(browser: Browser, server: str) ->
         expect(zoom).not_to_have_text(fitted)
         stage.dblclick()
         expect(zoom).to_have_text(fitted)
-
-
-def download(page: Page, name: str) -> bytes:
-    with page.expect_download() as waiting:
-        page.get_by_role("group", name="Download").get_by_role("button", name=name).click()
-    return waiting.value.path().read_bytes()
 
 
 def test_findings_are_downloaded_as_json_png_and_coco(browser: Browser, server: str) -> None:

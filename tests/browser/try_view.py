@@ -34,6 +34,12 @@ def expect_findings(page: Page, number: int) -> None:
     expect(rows(page)).to_have_count(number)
 
 
+def download(page: Page, name: str) -> bytes:
+    with page.expect_download() as waiting:
+        page.get_by_role("group", name="Download").get_by_role("button", name=name).click()
+    return waiting.value.path().read_bytes()
+
+
 def polygons(model: str, records: list[dict[str, Any]], width: int, height: int) -> list[dict[str, Any]]:
     """Return where records should be drawn, derived from the documentation (docs/chariot.md, Coordinates)."""
     shapes: list[dict[str, Any]] = []

@@ -20,5 +20,7 @@ plugin = Plugin(
             help="Show which parts of an image led to a model's prediction.",
         ),
     ),
-    page=Page(folder=Path(__file__).parent / "static", views=(View(id="explain", title="Explain", order=30),)),
+    page=Page(
+        folder=Path(__file__).parent / "static", views=(View(id="explain", title="Explain", order=10, within="try"),)
+    ),
 )

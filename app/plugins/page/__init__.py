@@ -17,8 +17,6 @@ plugin = Plugin(
         views=(
             View(id="try", title="Try", order=10),
             View(id="request", title="Use in code", order=20),
-            View(id="compare", title="Compare", order=40),
-            View(id="batch", title="Batch", order=50),
             View(id="models", title="Models", order=80),
             View(id="metrics", title="Metrics", order=90),
         ),

@@ -138,7 +138,7 @@ def test_links_of_the_page_resolve_from_both_of_its_paths(client: TestClient[Lit
 def test_every_view_is_served(client: TestClient[Litestar]) -> None:
     modules = [f"{view.id}.js" for page in PAGES for view in page.views]
     modules += [file for page in PAGES for file in page.requests.values()]
-    assert len(modules) == 11 + 7
+    assert len(modules) == 9 + 7
     for module in modules:
         assert "export " in client.get(f"/page/{module}").text
 
@@ -155,7 +155,7 @@ def test_page_has_its_views_and_those_of_plugins_in_their_order(engine: Engine, 
         html = client.get("/", headers={"accept": CHROME}).text
         titles = [view["title"] for view in data_of(html, "views") if not view["within"]]
         assert [view["id"] for view in data_of(html, "views") if view["observes"]] == ["inferences"]
-        assert titles == ["Try", "Use in code", "Explain", "Compare", "Batch", "Models", "Metrics", "Recorded"]
+        assert titles == ["Try", "Use in code", "Models", "Metrics", "Recorded"]
         assert set(data_of(html, "requests")) == {"chariot", "v2", "v1", "tfs", "grps", "openai", "grpc"}
         assert client.get("/page/explain.json").json() == {"detector": "pixels"}
         assert client.get("/page/inferences.json").status_code == client.get("/page/drift.json").status_code == 404

@@ -1,273 +1,155 @@
-// The Explain view: which parts of an image cause each result.
+// In Try: a button on each result that shows which parts of the image cause it.
 
-import { fetchCatalogue, notImageModel, readyModels } from "./catalogue.js";
 import { requestJson } from "./connection.js";
 import { button, choice, field, make, save, setText, slider } from "./dom.js";
-import { shapesOf, toPng } from "./drawing.js";
-import { count, counted, percent } from "./format.js";
-import { imageInput } from "./image_input.js";
+import { overlap, shapesOf, toPng } from "./drawing.js";
+import { count, percent } from "./format.js";
 import { base64Of } from "./images.js";
-import { modelChoice, modelView } from "./model_view.js";
-import { swatch } from "./palette.js";
 import { GRADIENT, colourMap } from "./saliency.js";
-import { sampleFor } from "./samples.js";
-import { session } from "./session.js";
-import { viewer } from "./viewer.js";
-
-const DEFAULTS = { method: "rise", samples: "400", grid: "8", seed: "0", label: "" };
 
 const METHODS = { rise: "RISE: random masks", occlusion: "Occlusion: a sliding window" };
-const NOTHING = "The model returned no results for this image, so there is nothing to explain.";
+const MAX_OBJECTS = 100;
+const MEANING = "The map shows where the reasons are, not how confident the model is.";
+const UNEXPLAINED = "The model does not return this result any more. Run it again, or choose another result.";
 
-export const open = modelView({
-  title: "Explain",
-  none: "No model can be explained here. Load a model for image classification, detection or segmentation.",
-  select: (catalogue) =>
-    readyModels(catalogue).filter(({ name, takes }) => takes === "image" && catalogue.explainers[name] === "pixels"),
-  create: createExplainView,
-  fetchModels: fetchExplained,
-});
-
-// The catalogue, with what explains each model (app/plugins/explanations/start.py).
-async function fetchExplained(root) {
-  const url = new URL("page/explain.json", root);
-  const [catalogue, explainers] = await Promise.all([fetchCatalogue(root), requestJson(url)]);
-  return { ...catalogue, explainers };
-}
-
-function createExplainView({ main, content, tools, catalogue, models, message, status }) {
-  const view = viewer({ label: "Image with its saliency map" });
-  const source = imageInput(main, {
-    root: tools.root,
-    catalogue,
-    onimage: useImage,
-    onerror: message.showError,
-  });
-  const model = modelChoice(models, () => reset(true));
-  const { current } = model;
-  const method = choice(Object.entries(METHODS), () => {
-    // Browsers check the values of hidden fields too, but not of disabled ones.
-    samples.disabled = samples.closest(".field").hidden = method.value !== "rise";
-  });
-  const samples = make("input", { type: "number", min: 1, max: 100000, required: "" });
-  const grid = make("input", { type: "number", min: 2, max: 32, required: "" });
-  const seed = make("input", { type: "number", min: 0, max: 4294967295, required: "" });
-  const label = choice([], () => {});
-  const run = make("button.primary", { type: "submit" }, "Explain");
-  const stop = button("Stop", () => pending?.abort());
-  const clock = make("span.hint");
+export async function extend(container, { tools, model, message, images }) {
+  if (!images) return null;
+  const explainers = await requestJson(new URL("page/explain.json", tools.root));
+  if (explainers[model.name] !== "pixels") return null;
+  const title = make("h2");
+  const status = make("p.hint", { role: "status" });
+  const stop = button("Stop", () => pending.abort());
   const opacity = slider({
     label: "Opacity of the map",
     value: 0.6,
     oninput: paint,
     format: (value) => percent(100 * value).replace(".0", ""),
   });
-  const list = make("div.explanations", { role: "radiogroup", "aria-label": "Results" });
-  const png = button("Save as PNG", () => download());
-  const about = make("p.hint");
-  const legend = make("div.map-gradient", { "aria-hidden": "true" });
-  legend.style.background = GRADIENT;
-  const results = make(
-    "section.panel.results",
-    { "aria-label": "Results", hidden: "" },
-    make("h2", "Results"),
-    list,
+  const gradient = make("div.map-gradient");
+  gradient.style.background = GRADIENT;
+  const ends = [make("span", "matters little"), gradient, make("span", "matters most")];
+  const legend = make("div.map-legend", { "aria-hidden": "true" }, ...ends);
+  const shown = make(
+    "div",
     opacity.element,
-    make(
-      "div.map-legend",
-      { "aria-hidden": "true" },
-      make("span", "matters little"),
-      legend,
-      make("span", "matters most"),
-    ),
-    about,
-    make("div.actions", png),
+    legend,
+    make("div.actions", button("Save as PNG", download), button("Hide the map", hide)),
   );
-  const form = make(
-    "form.panel.form",
-    make("div.wide", field("Model", model)),
+  const number = (min, max, value) => make("input", { type: "number", min, max, value, required: "" });
+  const [samples, grid, seed] = [number(1, 100000, 400), number(2, 32, 8), number(0, 4294967295, 0)];
+  const method = choice(Object.entries(METHODS), () => {
+    // Browsers check the values of hidden fields too, but not of disabled ones.
+    samples.disabled = samples.closest(".field").hidden = method.value !== "rise";
+  });
+  const settings = make(
+    "form.form",
     make("div.wide", field("Method", method)),
     field("Samples", samples, "Number of masked copies of the image"),
     field("Grid", grid, "Cells along the longer side"),
     field("Seed", seed),
-    field("Class", label),
-    make("div.actions", run, stop, clock),
+    make("div.actions", make("button.plain", { type: "submit" }, "Explain again")),
   );
-  let [image, sample, pending, explained, maps, selected, shownAddress] = [null, "", null, null, [], 0, null];
-  let warning = "";
-  stop.hidden = true;
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    runExplanation();
+  const element = make(
+    "section.explanation",
+    { "aria-label": "Explanation", hidden: "" },
+    title,
+    status,
+    stop,
+    shown,
+    make("details", make("summary", "Settings"), settings),
+  );
+  container.append(element);
+  let [image, result, map, pending] = [null, null, null, new AbortController()];
+  // The answer to the last request serves all objects of its image.
+  let [answer, answered] = [null, ""];
+
+  images.addAction("Explain", (index) => {
+    result = images.results().find((candidate) => candidate.index === index);
+    image = images.shown();
+    explain();
   });
-  content.replaceChildren(
-    make("div.with-sidebar", make("div.main-column", source.element, view.element), make("div.sidebar", form, results)),
-  );
+  images.onchange((current) => current !== image && !element.hidden && hide());
+  settings.addEventListener("submit", (event) => {
+    event.preventDefault();
+    explain();
+  });
 
-  function reset(replaceLabels) {
-    [explained, maps] = [null, []];
-    results.hidden = true;
-    view.overlay(null, 0);
-    view.shapes([]);
-    if (!replaceLabels) return;
-    source.showSamples(current().task_type);
-    const { labels, returns } = current();
-    const all = returns === "classes" ? "highest score" : "all objects";
-    label.fill([["", all], ...labels.map((name) => [name, name])]);
+  function hide() {
+    pending.abort();
+    [image, result, map, answer, answered] = [null, null, null, null, ""];
+    element.hidden = true;
+    images.viewer.overlay(null, 0);
   }
 
-  function useImage(next, sampleName) {
-    pending?.abort();
-    [image, sample] = [next, sampleName];
-    session.images = [next];
-    message.showError(warning);
-    view.show(next);
-    reset(false);
+  function readParameters() {
+    const numbers = { grid: Number(grid.value), seed: Number(seed.value) };
+    const parameters = { ...images.parameters(), method: method.value, ...numbers };
+    if (method.value === "rise") parameters.samples = Number(samples.value);
+    if (model.geometry === null) return { ...parameters, label: result.label };
+    return { ...parameters, max_objects: MAX_OBJECTS };
   }
 
-  function readForm() {
-    const values = {
-      method: method.value,
-      samples: samples.value,
-      grid: grid.value,
-      seed: seed.value,
-      label: label.value,
-    };
-    const changed = Object.entries(values).filter(([key, value]) => value !== DEFAULTS[key]);
-    return {
-      values,
-      address: { model: model.value, ...(sample ? { image: sample } : {}), ...Object.fromEntries(changed) },
-    };
-  }
-
-  async function runExplanation() {
-    if (image === null) {
-      message.showError("Choose an image first");
-      return;
-    }
-    const { values, address } = readForm();
-    shownAddress = new URLSearchParams(address).toString();
-    tools.go("explain", address);
-    pending?.abort();
-    const thisRequest = (pending = new AbortController());
-    const started = performance.now();
-    const seconds = () => ((performance.now() - started) / 1000).toFixed(1);
-    const timer = setInterval(() => setText(clock, `${seconds()} s`), 100);
-    warning = "";
+  async function explain() {
+    pending.abort();
+    const { signal } = (pending = new AbortController());
     message.clear();
-    reset(false);
-    setRunning(true);
-    setText(status, "Running the model on masked copies of the image …");
+    setText(title, `Why ${result.label}`);
+    map = null;
+    images.viewer.overlay(null, 0);
+    [element.hidden, shown.hidden, stop.hidden] = [false, true, false];
+    const started = performance.now();
+    const seconds = () => `${((performance.now() - started) / 1000).toFixed(1)} s`;
+    const timer = setInterval(() => setText(status, `Running the model on masked copies, ${seconds()}`), 100);
     try {
-      const answer = await requestExplanation(values, thisRequest.signal);
-      const pngs = answer.explanations[0].map((explanation) => explanation.saliency.png);
-      const colouredMaps = await Promise.all(pngs.map(colourMap));
-      if (thisRequest !== pending) return;
-      show(answer, colouredMaps, seconds());
+      const parameters = readParameters();
+      const request = JSON.stringify(parameters);
+      if (answered !== request) [answer, answered] = [await send(parameters, signal), request];
+      const found = findExplanation();
+      if (found === undefined) throw new Error(UNEXPLAINED);
+      const coloured = await colourMap(found.saliency.png);
+      if (signal.aborted) return;
+      map = coloured;
+      const name = found.method === "rise" ? "RISE" : "Occlusion";
+      setText(status, `${name}, ${count(found.samples)} masked copies. ${MEANING}`);
+      shown.hidden = false;
+      paint();
     } catch (error) {
-      if (thisRequest !== pending) return;
+      // Another request, or another image, has taken the place of this one.
+      if (signal !== pending.signal || image === null) return;
       setText(status, error.name === "AbortError" ? "Stopped" : "");
       message.showError(error);
     } finally {
       clearInterval(timer);
-      if (thisRequest === pending) setRunning(false);
+      if (signal === pending.signal) stop.hidden = true;
     }
   }
 
-  function setRunning(running) {
-    run.hidden = running;
-    stop.hidden = !running;
-    setText(clock, "");
-    // Do not scroll: on a phone the form is far below the image.
-    if (running) stop.focus({ preventScroll: true });
-    else if (document.activeElement === document.body) run.focus({ preventScroll: true });
-  }
-
-  async function requestExplanation(values, signal) {
-    const parameters = { method: values.method, grid: Number(values.grid), seed: Number(values.seed) };
-    if (values.method === "rise") parameters.samples = Number(values.samples);
-    if (values.label) parameters.label = values.label;
+  async function send(parameters, signal) {
     const body = JSON.stringify({ instances: [{ b64: await base64Of(image.blob) }], parameters });
-    const url = new URL(`v1/models/${encodeURIComponent(model.value)}:explain`, tools.root);
+    const url = new URL(`v1/models/${encodeURIComponent(model.name)}:explain`, tools.root);
     const headers = { "Content-Type": "application/json" };
     return requestJson(url, { method: "POST", headers, body, signal });
   }
 
-  function show(answer, colouredMaps, seconds) {
-    [explained, maps] = [answer, colouredMaps];
-    const all = answer.explanations[0];
-    results.hidden = false;
-    setText(status, all.length ? `${counted(all.length, "result")} explained in ${seconds} s` : NOTHING);
-    opacity.element.hidden = png.hidden = !all.length;
-    legend.parentElement.hidden = !all.length;
-    setText(about, all.length ? describe(all[0]) : NOTHING);
-    list.replaceChildren(...all.map((explanation, index) => createOption(explanation, index)));
-    if (all.length) choose(0);
-  }
-
-  function createOption({ label: name, score }, index) {
-    const input = make("input", { type: "radio", name: "explanation", value: index });
-    input.addEventListener("change", () => choose(index));
-    const title = make("span.explanation-label", name);
-    return make("label", input, swatch(name), title, make("span.number", percent(100 * score)));
-  }
-
-  function choose(index) {
-    selected = index;
-    list.querySelectorAll("input")[index].checked = true;
-    paint();
-    view.shapes(shapes());
-  }
-
-  function shapes() {
-    const record = explained.predictions[0][explained.explanations[0][selected].index];
-    return record === undefined ? [] : shapesOf(current().task_type, [record], image.width, image.height);
+  // The explanation of the result: that of the object of its label which overlaps it most.
+  function findExplanation() {
+    const all = answer.explanations[0].filter(({ label }) => label === result.label);
+    if (model.geometry === null) return all[0];
+    const shapes = shapesOf(model.task_type, answer.predictions[0], image.width, image.height);
+    const overlaps = new Map(all.map((explanation) => [explanation, overlap(shapes[explanation.index], result)]));
+    const best = all.sort((one, other) => overlaps.get(other) - overlaps.get(one))[0];
+    return overlaps.get(best) > 0.5 ? best : undefined;
   }
 
   function paint() {
-    if (maps[selected]) view.overlay(maps[selected], opacity.value());
+    if (map !== null) images.viewer.overlay(map, opacity.value());
   }
 
   async function download() {
-    const name = `${image.name.replace(/\.[^.]*$/, "")}-${explained.explanations[0][selected].label}.png`;
-    save(await toPng(image, shapes(), { bitmap: maps[selected], opacity: opacity.value() }), name);
+    const name = `${image.name.replace(/\.[^.]*$/, "")}-${result.label}.png`;
+    const shapes = model.geometry === null ? [] : [result];
+    save(await toPng(image, shapes, { bitmap: map, opacity: opacity.value() }), name);
   }
 
-  return {
-    change(parameters) {
-      if (parameters.toString() === shownAddress) return;
-      shownAddress = parameters.toString();
-      const name = parameters.get("model") ?? session.model;
-      model.value = (model.find(name) ?? models[0]).name;
-      // Keep the warning visible with the first image, which is for another model.
-      warning = parameters.has("model") && !model.find(name) ? notImageModel(name) : "";
-      message.showError(warning);
-      const value = (key) => parameters.get(key) ?? DEFAULTS[key];
-      [samples.value, grid.value, seed.value] = ["samples", "grid", "seed"].map(value);
-      method.value = value("method") in METHODS ? value("method") : DEFAULTS.method;
-      method.dispatchEvent(new Event("change"));
-      reset(true);
-      label.value = value("label");
-      if (label.value !== value("label")) label.value = "";
-      const sampleName = parameters.get("image");
-      if (sampleName) {
-        source.sample(sampleName).then(() => sample === sampleName && !warning && runExplanation());
-      } else if (image === null && session.images[0]?.width) {
-        source.take(session.images[0]);
-      } else if (image === null) {
-        const defaultSample = sampleFor(catalogue, current().task_type);
-        if (defaultSample) source.sample(defaultSample);
-      }
-    },
-    close() {
-      pending?.abort();
-      source.close();
-      view.close();
-    },
-  };
-}
-
-function describe({ method, samples }) {
-  const sentence = "The map shows where the reasons are, not how confident the model is.";
-  return `${method === "rise" ? "RISE" : "Occlusion"}, ${count(samples)} masked copies. ${sentence}`;
+  return { close: () => pending.abort() };
 }

@@ -44,11 +44,11 @@ export async function fetchCatalogue(root) {
 }
 
 // Fetch the catalogue again every second while `isWaiting(catalogue)` and a model is loading.
-export async function waitForModels(root, isWaiting, fetchModels = fetchCatalogue) {
+export async function waitForModels(root, isWaiting) {
   for (;;) {
-    const catalogue = await fetchModels(root);
+    const catalogue = await fetchCatalogue(root);
     const isLoading = catalogue.models.some((model) => model.state === "LOADING");
-    if (!isLoading || !isWaiting(catalogue)) return catalogue;
+    if (!isWaiting(catalogue) || !isLoading) return catalogue;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }

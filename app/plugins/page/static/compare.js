@@ -1,209 +1,160 @@
-// The Compare view: results of two models, or of one model at two thresholds, side by side.
+// A second model in Try, or the same one at another threshold: its results beside those of the first, and what differs.
 
-import { MIN_SCORE, candidateLabels } from "./candidate_labels.js";
 import { imageModels, notImageModel } from "./catalogue.js";
-import { field, make, setText, slider, tableHead } from "./dom.js";
-import { filterShapes, overlap, shapesOf } from "./drawing.js";
-import { count, isolated, milliseconds, percent } from "./format.js";
-import { imageInput } from "./image_input.js";
-import { infer } from "./inference.js";
-import { modelChoice, modelView } from "./model_view.js";
+import { button, choice, field, make, setText, slider, tableHead } from "./dom.js";
+import { filterShapes, overlap, resultsOf } from "./drawing.js";
+import { count, isolated, percent } from "./format.js";
+import { requestImage } from "./inference.js";
 import { swatch } from "./palette.js";
-import { sampleFor } from "./samples.js";
-import { session } from "./session.js";
 import { viewer } from "./viewer.js";
 
-const SIDES = ["a", "b"];
-const NAMES = { a: "left", b: "right" };
 const MIN_IOU = 0.5;
+const MIN_SCORE = 0.05;
+const LABEL = "Image with results of the second model";
+const NONE = "No result reaches the confidence threshold of either model.";
 
-export const open = modelView({
-  title: "Compare",
-  none: "No image model is ready, so there is nothing to compare.",
-  select: imageModels,
-  create: createCompareView,
-});
+const hasShapes = (model) => model.geometry !== null;
 
-function hasShapes(model) {
-  return model.geometry !== null;
-}
-
-// The results of a model above a threshold: shapes, or records for a classifier.
-function resultsOf(model, records, score, image) {
-  if (!hasShapes(model)) return records.filter((record) => record.score >= score);
-  return filterShapes(shapesOf(model.task_type, records, image.width, image.height), { score });
-}
-
-function createCompareView({ main, content, tools, catalogue, models, message, status }) {
-  const source = imageInput(main, {
-    root: tools.root,
-    catalogue,
-    onimage: useImage,
-    onerror: message.showError,
-  });
-  const labels = candidateLabels(() => {
-    for (const id of SIDES) sides[id].records = null;
-    send();
-  });
-  const sides = Object.fromEntries(SIDES.map((id) => [id, createSide(id)]));
+// `images` is what try_image.js offers. `onchange` is called when the address changes. Return { button, element,
+// address(), change(parameters), close() }.
+export function comparison({ tools, catalogue, model: first, images, message, onchange }) {
+  const models = imageModels(catalogue);
+  const find = (name) => models.find((model) => model.name === name);
+  const select = choice(
+    models.map(({ name }) => [name, name]),
+    () => set(select.value),
+  );
+  const score = slider({ label: "Confidence threshold", min: MIN_SCORE, value: 0.5, oninput: onchange });
+  const status = make("p.hint", { role: "status" });
   const body = make("tbody");
-  const head = tableHead(["Label", "Left", "Right", "Difference", "IoU"]);
-  const table = make("table.text-table.comparison", head, body);
-  const summary = make("p.hint");
-  const results = make(
+  const table = make("table.text-table.comparison", tableHead(["Label", "First", "Second", "Difference", "IoU"]), body);
+  const controls = make("div.row", field("Second model", select), score.element, button("Remove", () => remove()));
+  const differences = make(
     "section.panel",
     { "aria-label": "Differences" },
-    make("h2", "Differences"),
-    summary,
+    controls,
+    status,
     make("div.scrollable", table),
   );
-  let [image, sample, pending, warning] = [null, "", null, ""];
-  content.replaceChildren(
-    make("div.panel", source.element, labels.element),
-    make("div.side-by-side", ...SIDES.map((id) => sides[id].element)),
-    results,
-  );
-  for (const id of SIDES) {
-    const other = sides[SIDES.find((side) => side !== id)];
-    sides[id].view.ontransform = (transform) => other.view.restore(transform);
+  const element = make("div", { hidden: "" });
+  const addButton = button("Add a second model", () => set(otherModel().name));
+  let [view, image, request, records, pending] = [null, null, "", null, new AbortController()];
+
+  images.onchange((shown) => view !== null && update(shown));
+
+  // Another model with common labels, or else the same model.
+  function otherModel() {
+    const others = models.filter((model) => model.name !== first.name && hasShapes(model) === hasShapes(first));
+    return others.find((model) => model.labels.some((label) => first.labels.includes(label))) ?? first;
   }
 
-  function createSide(id) {
-    const title = id === "a" ? "Left" : "Right";
-    const view = viewer({ label: `Image with results of the ${NAMES[id]} model` });
-    const model = modelChoice(models, () => {
-      reset(id);
-      send();
-    });
-    const score = slider({ label: "Confidence threshold", min: MIN_SCORE, max: 1, value: 0.5, oninput: () => show() });
-    const time = make("p.hint");
-    const element = make(
-      "section.panel.comparison-side",
-      { "aria-label": title },
-      make("div.row", field(`${title} model`, model), score.element),
-      view.element,
-      time,
-    );
-    return { view, model, score, time, element, records: null, current: model.current };
+  function set(name, threshold = null) {
+    select.value = name;
+    if (view === null) open();
+    const own = Math.max(MIN_SCORE, find(name).parameters.score_threshold?.default || 0.5);
+    // Two equal models with equal thresholds would show no difference.
+    score.set(threshold ?? (name === first.name ? Math.min(0.95, own + 0.3) : own));
+    onchange();
   }
 
-  function reset(id) {
-    const side = sides[id];
-    if (id === "a") source.showSamples(side.current().task_type);
-    const own = side.current().parameters.score_threshold?.default;
-    side.score.set(Math.max(MIN_SCORE, own || 0.5));
-    side.records = null;
+  function open() {
+    view = viewer({ label: LABEL });
+    images.viewer.ontransform = (transform) => view?.restore(transform);
+    view.ontransform = images.viewer.restore;
+    const side = (model, { element: shown }) => make("div", make("p.hint", model), shown);
+    const name = make("span");
+    images.stage.replaceChildren(side(first.name, images.viewer), side(name, view));
+    view.name = name;
+    images.stage.classList.add("compared");
+    element.replaceChildren(differences);
+    [element.hidden, addButton.hidden] = [false, true];
   }
 
-  function useImage(next, sampleName) {
-    [image, sample] = [next, sampleName];
-    session.images = [next];
-    for (const id of SIDES) {
-      sides[id].records = null;
-      sides[id].view.show(next);
+  function remove() {
+    close();
+    images.stage.classList.remove("compared");
+    images.stage.replaceChildren(images.viewer.element);
+    element.replaceChildren();
+    [element.hidden, addButton.hidden] = [true, false];
+    onchange();
+  }
+
+  function close() {
+    pending.abort();
+    view?.close();
+    [view, image, request] = [null, null, ""];
+  }
+
+  // Send a request if the image, the model or a parameter has changed.
+  async function update(shown) {
+    const model = find(select.value);
+    const known = Object.entries(images.ownParameters()).filter(([name]) => name in model.parameters);
+    const parameters = Object.fromEntries(known);
+    const next = JSON.stringify([model.name, parameters]);
+    setText(view.name, model.name);
+    if (shown === image && next === request) {
+      show();
+      return;
     }
-    send();
-  }
-
-  // If both sides have the same model, one request serves both.
-  async function send() {
-    saveAddress();
-    const chosen = SIDES.map((id) => sides[id].current());
-    labels.show(chosen);
-    if (image === null) return;
-    pending?.abort();
-    const thisRequest = (pending = new AbortController());
-    message.showError(warning);
-    warning = "";
-    setText(status, "Running …");
-    const names = new Set(SIDES.filter((id) => sides[id].records === null).map((id) => sides[id].model.value));
+    pending.abort();
+    const { signal } = (pending = new AbortController());
+    if (shown !== image) view.show(shown);
+    [image, request, records] = [shown, next, null];
+    show();
+    if (shown === null) return;
     try {
-      const missing = labels.missing(chosen);
-      if (missing) throw new Error(missing);
-      for (const name of names) {
-        const model = models.find((model) => model.name === name);
-        const parameters = labels.parameters(model);
-        const { signal } = thisRequest;
-        const answer = await infer({ root: tools.root, catalogue, model, data: [image], parameters, signal });
-        if (thisRequest !== pending) return;
-        for (const id of SIDES) {
-          if (sides[id].model.value !== name) continue;
-          sides[id].records = answer.outputs[0];
-          setText(sides[id].time, `Answered in ${milliseconds(answer.milliseconds)}`);
-        }
-      }
+      const answer = await requestImage({ root: tools.root, catalogue, model, image, parameters, signal });
+      if (signal.aborted) return;
+      records = answer.records;
       show();
     } catch (error) {
-      if (thisRequest !== pending || error.name === "AbortError") return;
-      setText(status, "");
-      // Do not leave the old answer beside the error.
-      for (const id of SIDES) sides[id].view.shapes([]);
-      table.hidden = true;
-      message.showError(error);
+      if (!signal.aborted) message.showError(error);
     }
-  }
-
-  function saveAddress() {
-    const query = { ...(sample ? { image: sample } : {}) };
-    for (const id of SIDES) {
-      query[id] = sides[id].model.value;
-      query[`score_${id}`] = sides[id].score.value();
-    }
-    tools.save(query);
   }
 
   function show() {
-    saveAddress();
-    if (SIDES.some((id) => sides[id].records === null)) return;
-    const shown = ({ current, records, score }) => resultsOf(current(), records, score.value(), image);
-    const results = SIDES.map((id) => shown(sides[id]));
-    const [one, other] = SIDES.map((id) => hasShapes(sides[id].current()));
-    sides.a.view.shapes(one ? results[0] : []);
-    sides.b.view.shapes(other ? results[1] : []);
-    const comparable = one === other;
-    const rows = comparable ? matchResults(...results, one) : [];
-    table.hidden = !rows.length;
-    body.replaceChildren(...rows.map((row) => createRow(row, one)));
-    table.classList.toggle("no-boxes", !one);
-    const number = (test) => count(rows.filter(test).length);
-    const [both, onlyLeft, onlyRight] = [number(([a, b]) => a && b), number(([, b]) => !b), number(([a]) => !a)];
-    setText(status, rows.length ? `${both} in both, ${onlyLeft} only left, ${onlyRight} only right` : "");
-    const none = "No result reaches the confidence threshold on either side.";
-    const classifier = one ? ["b", results[1]] : ["a", results[0]];
-    setText(summary, rows.length ? "" : comparable ? none : describeClasses(...classifier));
+    const model = find(select.value);
+    const own = records === null ? [] : filterShapes(resultsOf(model, records, image), { score: score.value() });
+    view.shapes(hasShapes(model) && image?.width ? own : []);
+    const comparable = hasShapes(model) === hasShapes(first);
+    const pairs = records !== null && comparable ? matchResults(images.results(), own, hasShapes(first)) : [];
+    table.hidden = !pairs.length;
+    table.classList.toggle("no-boxes", !hasShapes(first));
+    body.replaceChildren(...pairs.map(createRow));
+    const number = (test) => count(pairs.filter(test).length);
+    const [both, one, other] = [number(([a, b]) => a && b), number(([, b]) => !b), number(([a]) => !a)];
+    const counts = `${both} in both, ${one} only first, ${other} only second`;
+    if (records === null) setText(status, "");
+    else if (!comparable) setText(status, describeClasses(hasShapes(first) ? own : images.results(), model));
+    else setText(status, pairs.length ? counts : NONE);
   }
 
-  // A classifier has no shapes to draw beside those of a detector.
-  function describeClasses(id, [best]) {
-    const found = best ? `found ${isolated(best.label)}, ${percent(100 * best.score)}` : "found nothing above the threshold";
-    return `A classifier and a detector cannot be compared. The ${NAMES[id]} model ${found}.`;
+  // A classifier has no shapes to compare with those of a detector.
+  function describeClasses([best], model) {
+    const { name } = hasShapes(first) ? model : first;
+    const found = best ? `${isolated(best.label)}, ${percent(100 * best.score)}` : "nothing above its threshold";
+    return `A classifier and a detector cannot be compared. ${name} found ${found}.`;
   }
 
-  // Another model with common labels, or the same model.
-  function otherModel(model) {
-    const others = models.filter((candidate) => candidate !== model && hasShapes(candidate) === hasShapes(model));
-    return others.find((candidate) => candidate.labels.some((label) => model.labels.includes(label))) ?? model;
-  }
-
-  function createRow([one, other, iou], showIou) {
+  function createRow([one, other, iou]) {
     const { label } = one ?? other;
     // A button, so that the keyboard can highlight shapes as the pointer does.
-    const button = make("button.link", { type: "button" }, label);
-    const only = `only ${one ? NAMES.a : NAMES.b}`;
+    const name = make("button.link", { type: "button" }, label);
+    const only = `only ${one ? "first" : "second"}`;
     const difference = one && other ? signed(100 * (other.score - one.score)) : only;
-    const score = (shape) => (shape ? percent(100 * shape.score) : "–");
+    const scoreText = (result) => (result ? percent(100 * result.score) : "–");
     const row = make(
       "tr",
       one && other ? {} : { class: "unmatched" },
-      make("th", { scope: "row" }, swatch(label), button),
-      make("td", score(one)),
-      make("td", score(other)),
+      make("th", { scope: "row" }, swatch(label), name),
+      make("td", scoreText(one)),
+      make("td", scoreText(other)),
       make("td", difference),
-      make("td.col-iou", showIou && iou !== null ? iou.toFixed(2) : "–"),
+      make("td.col-iou", iou === null ? "–" : iou.toFixed(2)),
     );
     const highlight = (on) => {
-      sides.a.view.choose(on ? (one?.index ?? null) : null);
-      sides.b.view.choose(on ? (other?.index ?? null) : null);
+      images.viewer.choose(on ? (one?.index ?? null) : null);
+      view?.choose(on ? (other?.index ?? null) : null);
       row.classList.toggle("selected", on);
     };
     for (const event of ["pointerenter", "focusin"]) row.addEventListener(event, () => highlight(true));
@@ -212,39 +163,17 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   }
 
   return {
+    button: addButton,
+    element,
+    address: () => (view === null ? {} : { second: select.value, second_score: score.value() }),
     change(parameters) {
-      const isKnown = (name) => models.some((model) => model.name === name);
-      const missing = SIDES.map((id) => parameters.get(id)).find((name) => name !== null && !isKnown(name));
-      const first = models.find((model) => model.name === session.model) ?? models.find(hasShapes) ?? models[0];
-      for (const id of SIDES) {
-        const name = parameters.get(id);
-        sides[id].model.value = isKnown(name) ? name : (id === "b" ? otherModel(first) : first).name;
-        reset(id);
-        const score = Number.parseFloat(parameters.get(`score_${id}`));
-        if (score >= MIN_SCORE && score <= 1) sides[id].score.set(score);
-      }
-      // Two equal sides would show no difference.
-      if (!parameters.has("b") && sides.a.model.value === sides.b.model.value) {
-        sides.b.score.set(Math.min(0.95, sides.a.score.value() + 0.3));
-      }
-      // Keep the warning visible with the first answer, which is of another model.
-      warning = missing === undefined ? "" : notImageModel(missing);
-      message.showError(warning);
-      const sampleName = parameters.get("image");
-      if (sampleName) source.sample(sampleName);
-      else if (image !== null) send();
-      else if (session.images[0]?.width) {
-        source.take(session.images[0]);
-      } else {
-        const defaultSample = sampleFor(catalogue, sides.a.current().task_type);
-        if (defaultSample) source.sample(defaultSample);
-      }
+      const name = parameters.get("second");
+      const threshold = Number.parseFloat(parameters.get("second_score"));
+      if (name === null && view !== null) remove();
+      else if (name !== null && !find(name)) message.showError(notImageModel(name));
+      else if (name !== null) set(name, threshold >= MIN_SCORE && threshold <= 1 ? threshold : null);
     },
-    close() {
-      pending?.abort();
-      source.close();
-      for (const id of SIDES) sides[id].view.close();
-    },
+    close,
   };
 }
 
@@ -252,7 +181,7 @@ function signed(points) {
   return `${points > 0 ? "+" : points < 0 ? "−" : "±"}${Math.abs(points).toFixed(1)}`;
 }
 
-// Match two lists by label, highest overlap first. Return [left, right, iou], with null for a missing partner.
+// Match two lists by label, highest overlap first. Return [first, second, iou], with null for a missing partner.
 function matchResults(ones, others, byOverlap) {
   const candidates = [];
   for (const one of ones) {
@@ -269,11 +198,11 @@ function matchResults(ones, others, byOverlap) {
     matched.add(one).add(other);
     return true;
   });
-  const unmatched = (all) => all.filter((shape) => !matched.has(shape));
+  const unmatched = (all) => all.filter((result) => !matched.has(result));
   const rows = [
     ...both,
-    ...unmatched(ones).map((shape) => [shape, null, null]),
-    ...unmatched(others).map((shape) => [null, shape, null]),
+    ...unmatched(ones).map((result) => [result, null, null]),
+    ...unmatched(others).map((result) => [null, result, null]),
   ];
   const best = ([one, other]) => Math.max(one?.score ?? 0, other?.score ?? 0);
   return rows.sort((left, right) => best(right) - best(left));

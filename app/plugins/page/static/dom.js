@@ -109,8 +109,8 @@ export function switcher(label, options, onchoose) {
   };
 }
 
-// A message or an error: { element, showError(error), show(sentence), clear() }. An error is a sentence, or an Error whose
-// `details` are what the server answered.
+// A message or an error: { element, showError(error), show(sentence), clear() }. An error is a sentence, or an Error
+// whose `details` are what the server answered.
 export function notice() {
   const element = make("div.message", { role: "alert", hidden: "" });
   let shown = "";

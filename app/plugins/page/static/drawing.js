@@ -48,6 +48,12 @@ export function shapesOf(task, records, width, height) {
   });
 }
 
+// The records of an image with their index: shapes, if the model returns some and the size of the image is known.
+export function resultsOf(model, records, { width, height }) {
+  if (model.geometry !== null && width) return shapesOf(model.task_type, records, width, height);
+  return records.map((record, index) => ({ ...record, index }));
+}
+
 function boundsOf(rings) {
   const bounds = [Infinity, Infinity, -Infinity, -Infinity];
   for (const ring of rings) {

@@ -7,14 +7,18 @@ function file(value) {
   return new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" });
 }
 
-// `answers`: a list of { image, records, shapes }.
+// `answers`: a list of { image, records, shapes, error }.
 export function jsonFile(model, parameters, answers) {
   return file({
     model: model.name,
     version: model.version,
     task_type: model.task_type,
     parameters,
-    pictures: answers.map(({ image: { name, width, height }, records }) => ({ name, width, height, records })),
+    // An image that was not shown yet has no known size, and one without an answer has no records.
+    pictures: answers.map(({ image: { name, width, height }, records, error }) => {
+      const size = width ? { width, height } : {};
+      return { name, ...size, ...(records ? { records } : {}), ...(error ? { error: error.message } : {}) };
+    }),
   });
 }
 

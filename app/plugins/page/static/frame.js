@@ -166,14 +166,10 @@ async function route() {
   opened.change(parameters);
 }
 
-// When the server is back, open the view again, unless it recovers without losing what the user did.
+// When the server is back, open the view again.
 watchConnection((lost) => {
   banner.hidden = !lost;
   if (lost) return;
-  if (opened?.recover) {
-    opened.recover();
-    return;
-  }
   current = null;
   route();
 });

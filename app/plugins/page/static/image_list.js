@@ -1,26 +1,16 @@
 // Images to run a model on: dropped, pasted, selected, taken with the camera, or samples.
 
 import { button, fileButton, make, setText } from "./dom.js";
-import { receiveFiles } from "./files.js";
-import { count } from "./format.js";
-import { openCamera, readImage, sleep, wake } from "./images.js";
+import { isImage, receiveFiles } from "./files.js";
+import { count, counted } from "./format.js";
+import { newImage, openCamera, sleep, wake } from "./images.js";
 import { loadSample, sampleThumbnails } from "./samples.js";
 import { session } from "./session.js";
 
-const THUMBNAIL_SIZE = 72;
-const MAX_CONCURRENT = 2;
-const MIN_FILES_FOR_PROGRESS = 8;
-// Thumbnails stay when large bitmaps are released and when the view closes.
-const thumbnailCanvases = new WeakMap();
-
-// `area` accepts drops; `onshow(image)` shows an image, `onnew(images)` receives added images.
+// `area` accepts drops; `onshow(image)` shows an image, `onnew(images, note)` receives added images and what was
+// left out.
 export function imageList({ root, area, catalogue, task, onshow, onnew, onsample, message }) {
-  const strip = make("div.strip", { role: "group", "aria-label": "Images", hidden: "" });
   const dialog = make("dialog", { "aria-label": "Camera" });
-  const remove = button("Remove all", () => {
-    message.clear();
-    replace([]);
-  });
   const samples = sampleThumbnails({
     root,
     catalogue,
@@ -33,93 +23,64 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
   });
   samples.show(task);
   const hint = make("span.hint.drop-hint", "Drop or paste images here");
-  const sources = make("div.sources", hint, ...fileButton("Choose files", add));
+  const folder = { multiple: "", webkitdirectory: "" };
+  const files = [...fileButton("Choose files", add), ...fileButton("Choose a folder", add, folder)];
+  const sources = make("div.sources", hint, ...files);
   // Browsers allow the camera only over HTTPS or on a loopback address.
   if (navigator.mediaDevices?.getUserMedia) sources.append(button("Camera", takePhoto));
-  const intro = "Images are sent only to this server. You can select several.";
+  const intro = "Images are sent only to this server. You can select several, or a folder.";
   sources.append(samples.element, make("p.hint.intro", intro));
-  const element = make("div.image-list.empty", sources, strip, dialog);
-  const thumbnails = new WeakMap();
+  const position = make("span.position", { role: "status" });
+  const steps = make(
+    "div.row.steps",
+    { role: "group", "aria-label": "Images", hidden: "" },
+    button("Previous", () => step(-1)),
+    button("Next", () => step(1)),
+    position,
+    button("Remove all", () => {
+      message.clear();
+      replace([]);
+    }),
+  );
+  const element = make("div.image-list.empty", sources, steps, dialog);
   let shown = null;
   let latestRequest = 0;
 
-  // Read a few files at a time and keep only the first decoded: a hundred photos do not fit into memory.
-  async function add(files) {
-    if (!files.length) return;
-    const thisRequest = (latestRequest += 1);
+  function add(all) {
+    if (!all.length) return;
+    latestRequest += 1;
     message.clear();
-    const [loaded, errors] = [[], []];
-    let next = 0;
-    const worker = async () => {
-      for (let index = next++; index < files.length && thisRequest === latestRequest; index = next++) {
-        const image = await readImage(files[index], files[index].name || "image.png").catch((error) => error);
-        if (image instanceof Error) errors.push(image);
-        else {
-          await drawThumbnail(image);
-          if (index > 0) sleep(image);
-        }
-        loaded[index] = image;
-        if (files.length > MIN_FILES_FOR_PROGRESS && thisRequest === latestRequest) {
-          message.show(`Reading images, ${count(loaded.filter(Boolean).length)} of ${count(files.length)} …`);
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
-    const images = loaded.filter((image) => image && !(image instanceof Error));
-    if (thisRequest !== latestRequest) {
-      for (const image of images) sleep(image);
-      return;
-    }
-    message.clear();
-    replace(images);
-    if (errors.length) {
-      const others = errors.length === 2 ? "1 other file" : `${count(errors.length - 1)} other files`;
-      if (errors.length > 1) errors[0].message += ` ${others} cannot be read either.`;
-      message.showError(errors[0]);
-    }
-  }
-
-  async function drawThumbnail(image) {
-    if (thumbnailCanvases.has(image)) return;
-    const canvas = make("canvas", { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE });
-    thumbnailCanvases.set(image, canvas);
-    if (!image.bitmap) return;
-    const scale = Math.max(THUMBNAIL_SIZE / image.width, THUMBNAIL_SIZE / image.height);
-    const [width, height] = [image.width, image.height].map((side) => Math.ceil(side * scale));
-    // Draw a small bitmap: an invisible canvas may keep its source in memory.
-    const size = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" };
-    const small = await createImageBitmap(image.bitmap, size).catch(() => null);
-    if (small) canvas.getContext("2d").drawImage(small, (THUMBNAIL_SIZE - width) / 2, (THUMBNAIL_SIZE - height) / 2);
+    // A single file may be an image without a type or a known ending.
+    const chosen = all.length === 1 ? all : all.filter(isImage);
+    const skipped = all.length - chosen.length;
+    const note = skipped ? `Skipped ${counted(skipped, "other file")}.` : "";
+    const create = (file) => newImage(file, file.webkitRelativePath || file.name || "image.png");
+    if (chosen.length) replace(chosen.map(create), note);
+    else message.show(note);
   }
 
   // Replace the images, and show the first.
-  function replace(images) {
+  function replace(images, note = "") {
     for (const image of session.images) if (image !== shown) sleep(image);
     session.images = images;
     element.classList.toggle("empty", !images.length);
-    strip.hidden = images.length < 2;
-    strip.replaceChildren(...images.map(createThumbnail), remove);
-    for (const image of images.slice(1)) sleep(image);
-    onnew(images);
+    steps.hidden = images.length < 2;
+    onnew(images, note);
     choose(images[0] ?? null);
   }
 
-  function createThumbnail(image, index, all) {
-    const name = `${image.name}, ${index + 1} of ${all.length}`;
-    drawThumbnail(image);
-    const attributes = { type: "button", "aria-label": name, title: image.name };
-    const thumbnail = make("button", attributes, thumbnailCanvases.get(image));
-    thumbnail.addEventListener("click", () => choose(image));
-    thumbnails.set(image, thumbnail);
-    return thumbnail;
+  function step(distance) {
+    const { images } = session;
+    choose(images[(images.indexOf(shown) + distance + images.length) % images.length]);
   }
 
   // Keep showing the previous image until the next one is decoded, then release it.
   async function choose(image) {
     const previous = shown;
     shown = image;
-    for (const other of session.images) thumbnails.get(other)?.setAttribute("aria-pressed", other === image);
-    if (image !== null) await wake(image);
+    const place = `${session.images.indexOf(image) + 1} of ${count(session.images.length)}`;
+    setText(position, image === null ? "" : `${image.name}, ${place}`);
+    if (image !== null) await wake(image).catch(message.showError);
     if (shown === image) onshow(image);
     else if (image !== null) sleep(image);
     if (previous !== null && previous !== shown) sleep(previous);
@@ -142,7 +103,7 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
     const takeButton = button(
       "Take photo",
       async () => {
-        replace([await camera.take()]);
+        replace([newImage(await camera.take(), "camera.jpg")]);
         dialog.close();
       },
       "primary",
@@ -168,17 +129,9 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
         const image = await loadSample(root, name);
         // The user may have added images meanwhile.
         if (thisRequest === latestRequest) replace([image]);
-        else sleep(image);
       } catch (error) {
         message.showError(error);
       }
-    },
-    // Write the result on the thumbnail.
-    setBadge(image, label) {
-      const thumbnail = thumbnails.get(image);
-      if (thumbnail === undefined) return;
-      if (thumbnail.children.length < 2) thumbnail.append(make("span"));
-      setText(thumbnail.lastChild, label);
     },
     close() {
       latestRequest += 1;
@@ -189,11 +142,11 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
   return api;
 }
 
-// The layout of Try for models with image inputs: the images, the viewer and the sidebar.
-export function imageTryLayout({ images, stage, sidebar, viewer, stop, setScore }) {
+// The layout of Try for models with image inputs: the images, the viewer and the sidebar, and what is below.
+export function imageTryLayout({ images, stage, sidebar, viewer, stop, below = [] }) {
   return {
-    setScore,
-    elements: [make("div.try-layout", make("div.image-column", images.element, stage), sidebar)],
+    elements: [make("div.try-layout", make("div.image-column", images.element, stage), sidebar), ...below],
+    sidebar,
     restore() {
       if (session.images.length && images.shown() === null) images.replace(session.images);
     },

@@ -2,16 +2,19 @@
 
 import { refusal, request } from "./connection.js";
 
-// A file that is not an image; `details` is what the server says about it.
-class InputError extends Error {
-  constructor(name, reason) {
+// What the server says about an image; `details` is its own sentence if this one replaces it.
+export class ImageError extends Error {
+  constructor(name, reason, details = "") {
     const formats = reason.match(/^Expected an encoded image \((.*?)\)/)?.[1];
-    super(formats ? `${name} is not an image. Supported: ${formats}.` : `${name} cannot be read: ${reason}`);
-    this.details = reason;
+    super(formats ? `${name} is not an image. Supported: ${formats}.` : `${name}: ${reason}`);
+    this.details = formats ? reason : details;
   }
 }
 
-// Read an image, or throw InputError or ConnectionLost. The server converts formats that the browser cannot show.
+// An image that is decoded when it is shown; until then its size is unknown.
+export const newImage = (blob, name) => ({ name, blob, bitmap: null, width: 0, height: 0 });
+
+// Read an image, or throw ImageError or ConnectionLost. The server converts formats that the browser cannot show.
 export async function readImage(blob, name) {
   const bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(() => null);
   if (bitmap !== null) return { name, blob, bitmap, width: bitmap.width, height: bitmap.height };
@@ -19,7 +22,7 @@ export async function readImage(blob, name) {
   const response = await request(new URL("preview", import.meta.url), { method: "POST", headers, body: blob });
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
-    throw new InputError(name, answer.error ?? refusal(response.status));
+    throw new ImageError(name, answer.error ?? refusal(response.status));
   }
   // The preview may be smaller than the image.
   const [width, height] = response.headers.get("image-size").split("x").map(Number);
@@ -54,17 +57,16 @@ export async function openCamera() {
       const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight);
       canvas.getContext("2d").drawImage(video, 0, 0);
       close();
-      return readImage(await canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 }), "camera.jpg");
+      return canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 });
     },
   };
 }
 
-// A decoded image takes four bytes per pixel, so only visible images stay decoded.
+// A decoded image takes four bytes per pixel, so only visible images stay decoded. Throw like readImage.
 export async function wake(image) {
-  if (image.bitmap === null && image.width > 0) {
-    image.bitmap = (await readImage(image.blob, image.name)).bitmap;
-  }
-  return image;
+  if (image.bitmap !== null) return;
+  const { bitmap, width, height } = await readImage(image.blob, image.name);
+  Object.assign(image, { bitmap, width, height });
 }
 
 export function sleep(image) {

@@ -5,6 +5,11 @@ import { base64Of } from "./images.js";
 import { PROTOCOLS } from "./protocols.js";
 import { bodyText } from "./request_parts.js";
 
+// The page requests low scores too, and filters the answer.
+const MIN_SCORE = 0.05;
+const MAX_DETECTIONS = { contour: 100 };
+const DEFAULT_MAX_DETECTIONS = 300;
+const MAX_ATTEMPTS = 6;
 const UNREADABLE = "The answer cannot be read. A proxy between this page and the server may have cut it";
 // The page sends one image, so its place in the request says nothing to the user.
 const PLACE = /^inputs\[0\](\.data\[0\])?: /;
@@ -93,6 +98,26 @@ export async function infer(exchange) {
     throw new InferenceFailure(response, UNREADABLE);
   }
   return { outputs, milliseconds: reply.milliseconds };
+}
+
+export const maxDetectionsOf = ({ geometry }) => MAX_DETECTIONS[geometry] ?? DEFAULT_MAX_DETECTIONS;
+
+// The answer of a model to one image: { records, milliseconds }. A busy server answers 429: wait, then send it again.
+export async function requestImage({ root, catalogue, model, image, parameters, signal }) {
+  const hasShapes = model.geometry !== null;
+  const { top_k, ...own } = parameters;
+  own.score_threshold = hasShapes ? Math.min(MIN_SCORE, model.parameters.score_threshold.default) : 0;
+  if (hasShapes) own.top_k = maxDetectionsOf(model);
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      const data = [image];
+      const { outputs, milliseconds } = await infer({ root, catalogue, model, data, parameters: own, signal });
+      return { records: outputs[0], milliseconds };
+    } catch (error) {
+      if (error.status !== 429 || attempt === MAX_ATTEMPTS) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** attempt));
+    }
+  }
 }
 
 // The chunks of a generated text as they arrive (Triton's generate_stream).

@@ -1,44 +1,71 @@
 // Results as lists: records with scores, marked texts, dialogues and tensors.
 
-import { make, setText } from "./dom.js";
-import { count } from "./format.js";
+import { taskOf } from "./catalogue.js";
+import { button, make, setText } from "./dom.js";
+import { count, isolated } from "./format.js";
 import { colourOf, swatch } from "./palette.js";
 
 const MAX_ROWS = 200;
 
 // Rows of label, bar and score. `tone` selects the colour; `onhover` receives the index under the pointer or focus, or
-// null.
+// null. `addAction(label, run)` gives each row a button, and `run` its index.
 export function recordList({ onhover = () => {} } = {}) {
   const list = make("ol.records");
   const hiddenCount = make("p.hint", { hidden: "" });
   const rows = new Map();
+  const actions = [];
+  let last = [];
 
   function createRow({ index, label, score, tone = label }) {
     const bar = make("span.bar", make("span"));
     bar.firstChild.style.width = `${100 * Math.max(0, Math.min(1, score))}%`;
     bar.firstChild.style.background = colourOf(tone);
     const name = make("span.label", { title: label }, label);
-    const button = make("button", { type: "button" }, swatch(tone), name, bar, make("span", scoreText(score)));
-    for (const event of ["pointerenter", "focus", "click"]) button.addEventListener(event, () => onhover(index));
-    for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => onhover(null));
-    return make("li", button);
+    const record = make("button", { type: "button" }, swatch(tone), name, bar, make("span", scoreText(score)));
+    for (const event of ["pointerenter", "focus", "click"]) record.addEventListener(event, () => onhover(index));
+    for (const event of ["pointerleave", "blur"]) record.addEventListener(event, () => onhover(null));
+    const buttons = actions.map(([title, run]) => {
+      const element = button(title, () => run(index), "link action");
+      element.setAttribute("aria-label", `${title} ${label}`);
+      return element;
+    });
+    return make("li", record, ...buttons);
+  }
+
+  function show(records) {
+    last = records;
+    rows.clear();
+    const shown = records.slice(0, MAX_ROWS);
+    for (const record of shown) rows.set(record.index, createRow(record));
+    list.replaceChildren(...rows.values());
+    hiddenCount.hidden = records.length === shown.length;
+    setText(hiddenCount, `${count(records.length - shown.length)} more`);
   }
 
   return {
     element: make("div", list, hiddenCount),
-    show(records) {
-      rows.clear();
-      const shown = records.slice(0, MAX_ROWS);
-      for (const record of shown) rows.set(record.index, createRow(record));
-      list.replaceChildren(...rows.values());
-      hiddenCount.hidden = records.length === shown.length;
-      setText(hiddenCount, `${count(records.length - shown.length)} more`);
+    show,
+    addAction(title, run) {
+      actions.push([title, run]);
+      show(last);
     },
     choose(index) {
       for (const [rowIndex, element] of rows) element.classList.toggle("selected", rowIndex === index);
       rows.get(index)?.scrollIntoView({ block: "nearest" });
     },
   };
+}
+
+// The results of an image in one line: the best class, or the number of each label.
+export function summaryOf(task, records) {
+  const sorted = [...records].sort((one, other) => other.score - one.score);
+  const selected = taskOf(task).returns === "classes" ? sorted.slice(0, 1) : sorted;
+  const counts = new Map();
+  for (const { label } of selected) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const describe = (format) =>
+    [...counts].map(([label, number]) => (number > 1 ? `${number} × ${format(label)}` : format(label))).join(", ");
+  const [labels, score] = [[...counts.keys()], sorted[0]?.score ?? null];
+  return { text: describe(String), shown: describe(isolated), labels, score };
 }
 
 function scoreText(score) {

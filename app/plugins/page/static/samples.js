@@ -2,7 +2,7 @@
 
 import { request } from "./connection.js";
 import { make } from "./dom.js";
-import { readImage } from "./images.js";
+import { newImage } from "./images.js";
 
 const THUMBNAIL_SIZE = 56;
 
@@ -27,7 +27,7 @@ function sampleUrl(root, name) {
 export async function loadSample(root, name) {
   const response = await request(sampleUrl(root, name));
   if (!response.ok) throw new Error(`There is no sample called ${name}`);
-  return { ...(await readImage(await response.blob(), name)), sample: name };
+  return { ...newImage(await response.blob(), name), sample: name };
 }
 
 // Thumbnails of the samples that suit a task: { element, show(task) }.

@@ -1,6 +1,6 @@
 // The Try view: inputs on the left, parameters and results on the right.
 
-import { NO_MODELS, chooseModel, fetchCatalogue, notReady, readyModels, taskName } from "./catalogue.js";
+import { NO_MODELS, chooseModel, notReady, readyModels, taskName, waitForModels } from "./catalogue.js";
 import { choice, field, make, notice, setText } from "./dom.js";
 import { count, isolated } from "./format.js";
 import { sampleFor, suits } from "./samples.js";
@@ -9,42 +9,36 @@ import { createImageTry } from "./try_image.js";
 import { createQuestionTry, createTensorTry, createTextTry } from "./try_text.js";
 
 const PURPOSE = "See what a model finds in an image, then call it from your own code.";
-const RETRY_MS = 1000;
 const CREATORS = { image: createImageTry, question: createQuestionTry, text: createTextTry, tensor: createTensorTry };
 
 export function open(main, tools) {
   const [message, missing] = [notice(), notice()];
-  const select = choice([], (model) => tools.go("try", { model }));
+  const select = choice([], (model) => tools.go("try", { model, ...content?.compared?.() }));
   const about = make("p.hint.model-about");
-  const body = make("div");
+  const body = make("div.content");
   const heading = make("div", make("h1", "Try"), make("p.hint", PURPOSE));
   const modelSelect = make("div.model-select", field("Model", select), about);
   const toolbar = make("div.toolbar", heading, modelSelect);
   main.append(toolbar, missing.element, message.element, body);
-  let catalogue = null;
-  let content = null;
+  let [catalogue, content, added] = [null, null, null];
   let parameters = new URLSearchParams();
-  let [closed, timer] = [false, 0];
+  let closed = false;
 
-  async function load() {
-    try {
-      catalogue = await fetchCatalogue(tools.root);
-    } catch (error) {
-      message.showError(error);
-      return;
-    }
-    if (closed) return;
-    const models = readyModels(catalogue);
-    tools.about(`Version ${catalogue.version}`);
-    select.fill(models.map(({ name }) => [name, name]));
-    if (models.length) {
-      message.clear();
-      show();
-    } else {
-      message.show(NO_MODELS);
-      if (catalogue.models.some((model) => model.state === "LOADING")) timer = setTimeout(load, RETRY_MS);
-    }
+  function isWaiting(latest) {
+    if (!closed && !readyModels(latest).length) message.show(NO_MODELS);
+    return !closed && !readyModels(latest).length;
   }
+
+  waitForModels(tools.root, isWaiting).then((latest) => {
+    if (closed) return;
+    catalogue = latest;
+    tools.about(`Version ${catalogue.version}`);
+    const models = readyModels(catalogue);
+    select.fill(models.map(({ name }) => [name, name]));
+    if (!models.length) return;
+    message.clear();
+    show();
+  }, message.showError);
 
   function show() {
     const requested = parameters.get("model");
@@ -55,18 +49,20 @@ export function open(main, tools) {
     about.title = model.labels.join(", ");
     if (content === null || session.model !== model.name || content.model !== model.name) {
       content?.close();
+      added?.close();
       message.clear();
       session.model = model.name;
       session.parameters = {};
       const create = CREATORS[model.takes];
       content = create({ tools, root: tools.root, go: tools.go, catalogue, model, message, area: main });
       content.model = model.name;
-      const parts = make("div");
-      body.replaceChildren(...content.elements, parts);
-      tools.extend(parts, { tools, catalogue, model });
+      body.replaceChildren(...content.elements);
+      added = tools.extend(content.sidebar, { tools, catalogue, model, message, images: content.images });
     }
-    if (parameters.has("score")) content.setScore?.(Number.parseFloat(parameters.get("score")));
-    const sample = parameters.get("sample") ?? missingSample(model);
+    content.change?.(parameters);
+    // Where requests are recorded, none is sent before the user does something.
+    const mayRun = !tools.observed || navigator.userActivation.hasBeenActive;
+    const sample = mayRun ? (parameters.get("sample") ?? missingSample(model)) : "";
     if (sample && session.images[0]?.sample !== sample) content.sample?.(sample);
     else content.restore?.();
   }
@@ -79,7 +75,6 @@ export function open(main, tools) {
     return isSuitable || tools.observed ? "" : sampleFor(catalogue, model.task_type);
   }
 
-  load();
   return {
     change(next) {
       parameters = next;
@@ -87,8 +82,8 @@ export function open(main, tools) {
     },
     close() {
       closed = true;
-      clearTimeout(timer);
       content?.close();
+      added?.close();
     },
   };
 }

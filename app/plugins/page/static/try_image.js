@@ -4,21 +4,23 @@
 // moves, the page filters an answer without NMS. When it stops, a new request is sent, because only the server has the
 // boxes before clipping.
 
+import { comparison } from "./compare.js";
 import { button, make, save, setText } from "./dom.js";
-import { filterShapes, shapesOf, toPng } from "./drawing.js";
+import { filterShapes, resultsOf, toPng } from "./drawing.js";
 import { count, counted, isolated } from "./format.js";
 import { imageList, imageTryLayout } from "./image_list.js";
-import { infer } from "./inference.js";
+import { createRow } from "./image_row.js";
+import { imageTable } from "./image_table.js";
+import { ImageError, sleep, wake } from "./images.js";
+import { maxDetectionsOf, requestImage } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
 import { viewer } from "./viewer.js";
 
-const MIN_SCORE = 0.05;
 const MAX_IOU = 0.95;
-const MAX_DETECTIONS = { contour: 100 };
-const DEFAULT_MAX_DETECTIONS = 300;
-const MAX_CONCURRENT = 2;
+const MAX_CONCURRENT = 4;
+const CSV_COLUMNS = ["file", "labels", "best_score", "found", "milliseconds", "error"];
 
 export function createImageTry({ tools, root, go, catalogue, model, message, area }) {
   const imageViewer = viewer({ label: "Images" });
@@ -27,9 +29,15 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     message.clear();
     requestAll(session.images, true);
   };
-  const form = parameterForm(model, { onfilter: refresh, onrequest, onslide: slide });
+  const onfilter = () => {
+    refresh();
+    for (const image of session.images) showRow(image);
+    showTable();
+  };
+  const form = parameterForm(model, { onfilter, onrequest, onslide: slide });
   const status = make("p.hint", { role: "status" });
   const legend = make("div.legend", { role: "group", "aria-label": "Labels" });
+  const table = imageTable({ onstop: () => pending.abort() });
   const imageInputs = imageList({
     root,
     area,
@@ -37,35 +45,50 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     task: model.task_type,
     message,
     onshow: display,
-    onnew: requestAll,
+    onnew,
     onsample: (sample) => go("try", { ...address(), sample }),
   });
-  const { geometry } = model;
-  const hasShapes = geometry !== null;
-  const maxDetections = MAX_DETECTIONS[geometry] ?? DEFAULT_MAX_DETECTIONS;
-  // The answer of each image: { records, shapes, milliseconds }; null after an error.
+  const hasShapes = model.geometry !== null;
+  const maxDetections = maxDetectionsOf(model);
+  // The answer of each image: { records, milliseconds } or { error }.
   let answers = new Map();
+  let rows = new Map();
   // Answers without NMS, of images that were shown while the IoU slider moved.
   const unsuppressed = new Map();
   let unsuppressedParameters = "";
   let hidden = new Set();
   let pending = new AbortController();
+  let [tableStatus, skipped] = ["", ""];
+  let [isRunning, isErrorShown] = [false, false];
   let bestScore = 0;
   const bestButton = button("", () => form.setScore(bestScore));
   bestButton.hidden = true;
+  const listeners = [];
 
   imageViewer.onhover = (index) => list.choose(index);
 
+  function onnew(images, note) {
+    skipped = note;
+    const openImage = (image) => {
+      imageInputs.choose(image);
+      imageViewer.element.scrollIntoView({ block: "center" });
+    };
+    rows = new Map(images.length > 1 ? images.map((image) => [image, createRow(image, openImage)]) : []);
+    table.reset();
+    requestAll(images);
+  }
+
   async function requestAll(images, keepAnswers = false) {
     pending.abort();
-    pending = new AbortController();
-    const { signal } = pending;
+    const { signal } = (pending = new AbortController());
+    const started = performance.now();
     // With new parameters, keep the old answers visible until new ones arrive.
     if (!keepAnswers) answers = new Map();
     const ownParameters = JSON.stringify(form.ownParameters());
     if (ownParameters !== unsuppressedParameters) unsuppressed.clear();
     unsuppressedParameters = ownParameters;
-    refresh();
+    [isRunning, tableStatus] = [true, `Sending ${counted(images.length, "image")} …`];
+    onfilter();
     const queue = [...images];
     const worker = async () => {
       for (let image = queue.shift(); image && !signal.aborted; image = queue.shift()) {
@@ -73,15 +96,36 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
       }
     };
     await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
+    if (signal !== pending.signal) return;
+    const failed = [...answers.values()].filter(({ error }) => error).length;
+    const done = answers.size - failed;
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    isRunning = false;
+    tableStatus = signal.aborted
+      ? `Stopped after ${count(done)} of ${count(images.length)} images`
+      : `${count(done)} answered${failed ? `, ${count(failed)} failed` : ""} in ${seconds} s`;
+    showTable();
   }
 
-  async function requestAnswer(image, extra, signal) {
-    const { top_k, ...parameters } = { ...form.ownParameters(), ...extra };
-    parameters.score_threshold = hasShapes ? Math.min(MIN_SCORE, model.parameters.score_threshold.default) : 0;
-    if (hasShapes) parameters.top_k = maxDetections;
-    const { outputs, milliseconds } = await infer({ root, catalogue, model, data: [image], parameters, signal });
-    const shapes = shapesOf(model.task_type, outputs[0], image.width, image.height);
-    return { records: outputs[0], shapes, milliseconds };
+  function requestAnswer(image, extra, signal) {
+    const parameters = { ...form.ownParameters(), ...extra };
+    return requestImage({ root, catalogue, model, image, parameters, signal });
+  }
+
+  async function requestOne(image, signal) {
+    let answer;
+    try {
+      answer = await requestAnswer(image, form.iouParameter(), signal);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      const isLost = error.name === "ConnectionLost";
+      answer = { error: isLost ? error : new ImageError(image.name, error.message, error.details) };
+    }
+    if (signal.aborted) return;
+    answers.set(image, answer);
+    showRow(image);
+    if (image === imageInputs.shown()) refresh();
+    showTable();
   }
 
   async function slide() {
@@ -93,61 +137,59 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     refresh();
   }
 
-  async function requestOne(image, signal) {
-    try {
-      answers.set(image, await requestAnswer(image, form.iouParameter(), signal));
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      if (error.name !== "ConnectionLost") error.message = `${image.name}: ${error.message}`;
-      message.showError(error);
-      answers.set(image, null);
-    }
-    refresh();
-  }
-
   // The address has no place for the user's own images.
   function address() {
     const [score, sample] = [form.score(), imageInputs.shown()?.sample];
-    return { model: model.name, ...(sample ? { sample } : {}), ...(score === null ? {} : { score }) };
-  }
-
-  function codeAddress() {
-    const { sample: _, ...parameters } = address();
-    return parameters;
+    return {
+      model: model.name,
+      ...(sample ? { sample } : {}),
+      ...(score === null ? {} : { score }),
+      ...compared.address(),
+    };
   }
 
   const answerFor = (image) => (form.isSliding() && unsuppressed.get(image)) || answers.get(image);
 
-  // The filtered answer of an image: shapes, or records with their index for a classifier.
+  // The filtered answer of an image: shapes, or records with their index.
   function filtered(image) {
-    const answer = answerFor(image);
-    if (!answer) return [];
-    const results = hasShapes ? answer.shapes : answer.records.map((record, index) => ({ ...record, index }));
-    const candidates = filterShapes(results, { ...form.filter(), max: Infinity });
-    return candidates.filter((result) => !hidden.has(result.label)).slice(0, form.filter().max);
+    const records = answerFor(image)?.records;
+    if (!records) return [];
+    const filter = form.filter();
+    const iou = image === imageInputs.shown() ? filter.iou : 1;
+    const candidates = filterShapes(resultsOf(model, records, image), { ...filter, iou, max: Infinity });
+    return candidates.filter((result) => !hidden.has(result.label)).slice(0, filter.max);
+  }
+
+  function showRow(image) {
+    rows.get(image)?.show(answers.get(image), model.task_type, filtered(image));
+  }
+
+  function showTable() {
+    table.show([...rows.values()], `${skipped} ${tableStatus}`.trim(), isRunning);
   }
 
   function refresh() {
     session.parameters = form.requested();
     const image = imageInputs.shown();
     if (image !== null) tools.save(address());
-    const answer = answerFor(image);
-    const shown = filtered(image);
+    const answer = image === null ? undefined : answerFor(image);
+    const shown = image === null ? [] : filtered(image);
     imageViewer.shapes(hasShapes && image?.width ? shown : []);
     list.show(shown);
-    for (const other of answers.keys())
-      imageInputs.setBadge(other, hasShapes ? String(filtered(other).length) : (filtered(other)[0]?.label ?? ""));
-    downloads.hidden = !answer;
+    downloads.hidden = !answer?.records;
     const best = shown.length ? 0 : Math.max(0, ...(answer?.records ?? []).map((record) => record.score));
     // The slider has two decimals.
     bestScore = Math.floor(100 * best) / 100;
     bestButton.hidden = !bestScore;
     setText(bestButton, `Show the best score, ${(100 * best).toFixed(1)} %`);
-    if (image === null) setText(status, "");
-    else if (answer === undefined) setText(status, "Running …");
-    else if (answer === null) setText(status, "");
+    if (answer?.error) message.showError(answer.error);
+    else if (isErrorShown) message.clear();
+    isErrorShown = Boolean(answer?.error);
+    if (image === null || answer?.error) setText(status, "");
+    else if (answer === undefined) setText(status, pending.signal.aborted ? "" : "Running …");
     else showStatus(answer, shown.length);
     if (hasShapes) showLegend(answer);
+    for (const listener of listeners) listener(image);
   }
 
   function showStatus({ records, milliseconds }, number) {
@@ -162,13 +204,13 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     setText(status, parts.join(" "));
   }
 
-  // A button for each label in the answer, which hides it.
+  // A button for each label with several results, which hides them.
   function showLegend(answer) {
     const counts = new Map();
-    for (const { label } of filterShapes(answer?.shapes ?? [], form.filter()))
+    for (const { label } of filterShapes(answer?.records ?? [], { ...form.filter(), iou: 1 }))
       counts.set(label, (counts.get(label) ?? 0) + 1);
     for (const label of hidden) counts.set(label, counts.get(label) ?? 0);
-    const names = [...counts.keys()].sort();
+    const names = [...counts.keys()].filter((label) => hidden.has(label) || counts.get(label) > 1).sort();
     const describe = (label) => `${isolated(label)} (${counts.get(label)})`;
     const now = names.map(describe).join();
     if (now === [...legend.children].map((child) => child.textContent).join()) return;
@@ -177,7 +219,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
         const toggle = button(describe(label), () => {
           if (!hidden.delete(label)) hidden.add(label);
           toggle.setAttribute("aria-pressed", !hidden.has(label));
-          refresh();
+          onfilter();
         });
         toggle.setAttribute("aria-pressed", !hidden.has(label));
         toggle.title = label;
@@ -192,28 +234,50 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
       .querySelector(".stage")
       .setAttribute("aria-label", image ? `${image.name} with results` : "Images");
     stage.hidden = image === null;
+    for (const [other, { element }] of rows) element.classList.toggle("selected", other === image);
     refresh();
   }
 
-  function exportedAnswers() {
-    return session.images
-      .filter((image) => answers.get(image))
-      .map((image) => {
-        const shapes = filtered(image);
-        return { image, shapes, records: shapes.map(({ index }) => answers.get(image).records[index]) };
-      });
+  // The answers of all images, for a file. Boxes and contours need the size of their image.
+  async function exported(withSizes = false) {
+    const all = [];
+    for (const image of session.images) {
+      const { error } = answers.get(image) ?? {};
+      const isAsleep = image.bitmap === null;
+      if (withSizes && !error && !image.width) await wake(image).catch(() => {});
+      if (isAsleep) sleep(image);
+      const shapes = filtered(image);
+      const records = answers.get(image)?.records && shapes.map(({ index }) => answers.get(image).records[index]);
+      all.push({ image, shapes, records, error });
+    }
+    return all;
   }
 
   const stem = () => imageInputs.shown().name.replace(/\.[^.]*$/, "");
+  const saveCsv = async () => {
+    const { csvOf } = await import("./export.js");
+    const known = [...rows.values()].map((row) => [
+      row.name,
+      row.label,
+      row.score ?? "",
+      row.found ?? "",
+      row.milliseconds?.toFixed(1) ?? "",
+      row.error,
+    ]);
+    save(new Blob([csvOf([CSV_COLUMNS, ...known])], { type: "text/csv" }), "images.csv");
+  };
+  const csvButton = button("CSV", saveCsv);
   const downloads = make(
     "div.row",
     { role: "group", "aria-label": "Download", hidden: "" },
     make("span.hint", "Download"),
     button("JSON", async () => {
       const { jsonFile } = await import("./export.js");
-      save(jsonFile(model, form.requested(), exportedAnswers()), `${stem()}.json`);
+      save(jsonFile(model, form.requested(), await exported()), `${stem()}.json`);
     }),
+    csvButton,
   );
+  listeners.push(() => (csvButton.hidden = rows.size === 0));
   if (hasShapes) {
     downloads.append(
       button("PNG", async () => {
@@ -222,12 +286,28 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
       }),
       button("COCO", async () => {
         const { coco } = await import("./export.js");
-        save(coco(model, exportedAnswers()), `${stem()}.coco.json`);
+        const answered = (await exported(true)).filter(({ image, records }) => records && image.width);
+        save(coco(model, answered), `${stem()}.coco.json`);
       }),
     );
   }
-  downloads.append(button("Use in code", () => go("request", codeAddress())));
-  const stage = make("div", { hidden: "" }, imageViewer.element);
+  const codeButton = button("Use in code", () => {
+    const score = form.score();
+    go("request", { model: model.name, ...(score === null ? {} : { score }) });
+  });
+  const stage = make("div.stages", { hidden: "" }, imageViewer.element);
+  // What other files add to: the shown image, its results, and what is drawn.
+  const images = {
+    viewer: imageViewer,
+    stage,
+    shown: imageInputs.shown,
+    results: () => filtered(imageInputs.shown()),
+    parameters: form.requested,
+    ownParameters: form.ownParameters,
+    addAction: list.addAction,
+    onchange: (listener) => listeners.push(listener),
+  };
+  const compared = comparison({ tools, catalogue, model, images, message, onchange: refresh });
   const sidebar = make(
     "section.panel.sidebar",
     { "aria-label": "Results" },
@@ -237,8 +317,26 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     legend,
     list.element,
     downloads,
+    make("div.row", codeButton, compared.button),
   );
-
-  const stop = () => pending.abort();
-  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop, setScore: form.setScore });
+  const stop = () => {
+    pending.abort();
+    compared.close();
+  };
+  return {
+    ...imageTryLayout({
+      images: imageInputs,
+      stage,
+      sidebar,
+      viewer: imageViewer,
+      stop,
+      below: [compared.element, table.element],
+    }),
+    images,
+    compared: compared.address,
+    change(parameters) {
+      if (parameters.has("score")) form.setScore(Number.parseFloat(parameters.get("score")));
+      compared.change(parameters);
+    },
+  };
 }

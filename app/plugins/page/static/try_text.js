@@ -237,7 +237,7 @@ export function createTensorTry({ root, go, catalogue, model, message }) {
 // The layout of Try for models with text inputs: the prompt and the output.
 function textTryLayout(model, prompt, output) {
   const panel = make("section.panel", { "aria-label": taskName(model.task_type) }, prompt.element);
-  return { elements: [make("div.try-layout", panel, output)], close: () => prompt.stop() };
+  return { elements: [make("div.try-layout", panel, output)], sidebar: output, close: () => prompt.stop() };
 }
 
 // Example tensors with the model's input shapes; a size of -1 becomes 2.

@@ -5,7 +5,7 @@ import { hit, paint } from "./drawing.js";
 import { drawingSwitches } from "./switches.js";
 import { ZOOM_STEP, addGestures } from "./viewer_gestures.js";
 
-const KEYS = "Wheel or + and − zoom, dragging or arrow keys move, 0 fits, 1 shows 100 %.";
+const KEYS = "The wheel or + and − zoom, dragging or arrow keys move, 0 fits, 1 shows 100 %.";
 const MAX_SCALE = 40;
 const HIT_DISTANCE = 6;
 // Above this number of screen pixels per image pixel, pixels are shown as squares.
@@ -21,7 +21,7 @@ export function viewer({ label }) {
   const [imageLayer, shapeLayer, highlightLayer] = layers;
   const switches = drawingSwitches(() => image !== null && redraw("shapes", "highlight"));
   const zoom = make("output.zoom");
-  const keys = make("span.hint", { title: KEYS }, KEYS);
+  const keys = make("span.hint", { role: "status", hidden: "" }, KEYS);
   const stage = make("div.stage", { tabindex: "0", role: "group", "aria-label": label }, ...layers);
   const toolbar = make(
     "div.viewer-toolbar",
@@ -31,6 +31,7 @@ export function viewer({ label }) {
     toolButton("+", "Zoom in", () => zoomBy(ZOOM_STEP)),
     toolButton("Fit", "Fit the image", fit),
     toolButton("1:1", "1:1, actual size", () => zoomTo(1)),
+    toolButton("?", "Keys", () => (keys.hidden = !keys.hidden)),
     switches.element,
     keys,
   );
@@ -40,10 +41,11 @@ export function viewer({ label }) {
   let shapes = [];
   let selected = null;
   let overlaid = { bitmap: null, opacity: 0 };
+  let guideLines = [];
   let transform = { scale: 1, x: 0, y: 0 };
   let [fitted, stale, scheduled] = [true, {}, false];
   let [isHeavy, paintedTransform, repaintTimer] = [false, transform, 0];
-  const self = { element, show, shapes: setShapes, overlay, choose, restore, fit, close };
+  const self = { element, show, shapes: setShapes, overlay, guides, choose, restore, fit, close };
   self.onhover = () => {};
   self.ontransform = () => {};
 
@@ -90,6 +92,14 @@ export function viewer({ label }) {
       context.imageSmoothingEnabled = true;
       context.drawImage(overlaid.bitmap, 0, 0, width, height);
       context.globalAlpha = 1;
+    }
+    // Dark beside light, so that lines are visible on every image.
+    for (const [colour, shift] of [
+      ["#000", 0],
+      ["#fff", 1 / transform.scale],
+    ]) {
+      [context.strokeStyle, context.lineWidth] = [colour, 1 / transform.scale];
+      for (const [x, y, w, h] of guideLines) context.strokeRect(x + shift, y + shift, w - 2 * shift, h - 2 * shift);
     }
   }
 
@@ -169,6 +179,13 @@ export function viewer({ label }) {
 
   function overlay(bitmap, opacity) {
     overlaid = { bitmap, opacity };
+    redraw("image");
+  }
+
+  // Lines around rectangles [left, top, width, height] in pixels of the image.
+  function guides(rectangles) {
+    if (!guideLines.length && !rectangles.length) return;
+    guideLines = rectangles;
     redraw("image");
   }
 

@@ -1,13 +1,12 @@
 // In Recorded: search inferences by time, model, label, metadata and location.
 
-import { summaryOf } from "./batch_row.js";
 import { fetchCatalogue } from "./catalogue.js";
 import { requestJson } from "./connection.js";
 import { button, choice, field, make, notice, setText, tableHead } from "./dom.js";
 import { count, isolated, localTime, milliseconds, percent, valueText } from "./format.js";
 import { swatch } from "./palette.js";
 import { showRecording } from "./recording_dialog.js";
-import { shortened } from "./results.js";
+import { shortened, summaryOf } from "./results.js";
 
 const VIEW = "recorded";
 const PAGE_SIZE = 50;
@@ -158,7 +157,7 @@ export function extend(container, { main, tools }) {
       const text = isolated(texts.join(" · "));
       return { content: [make("span.truncated", records.length > MAX_TEXTS ? `${text} · …` : text)], score: null };
     }
-    const summary = summaryOf(task, labelled, 0);
+    const summary = summaryOf(task, labelled);
     const shown = make("span.truncated", summary.shown);
     return { content: [swatch(summary.labels[0]), shown], score: summary.score };
   }

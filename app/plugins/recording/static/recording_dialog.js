@@ -116,5 +116,6 @@ function truthText(truth) {
   if (!truth) return "";
   const labels = (truth.records ?? []).map((record) => record.label ?? JSON.stringify(record));
   const author = [truth.source, truth.author].filter(Boolean).join(", ");
-  return [truth.verdict, labels.length ? `: ${labels.join(", ")}` : "", author ? ` (${author})` : "", truth.comment ? `. ${truth.comment}` : ""].join("");
+  const right = labels.length ? `: ${labels.join(", ")}` : "";
+  return [`${truth.verdict}${right}`, author && `(${author})`, truth.comment].filter(Boolean).join(" ");
 }

@@ -1,4 +1,4 @@
-// The table of the Batch view: sorting, search, filters and pages.
+// The table of several images in Try: sorting, search, filters and pages.
 
 import { button, choice, field, make, setText } from "./dom.js";
 import { count } from "./format.js";
@@ -8,12 +8,15 @@ const FILTERS = { all: "All", found: "With results", empty: "Without results", f
 const PAGE_SIZE = 100;
 const NUMERIC_COLUMNS = new Set(["score", "found", "time"]);
 
-// Return { element, show(rows), reset() }. Rows are those of batch_row.js.
-export function batchTable(saveButtons) {
-  let [rows, order, limit] = [[], { key: "name", descending: false }, PAGE_SIZE];
+// Return { element, show(rows, status), reset() }. Rows are those of image_row.js; `onstop` stops their requests.
+export function imageTable({ onstop }) {
+  let [rows, order, limit, timer] = [[], { key: "name", descending: false }, PAGE_SIZE, 0];
   const search = make("input", { type: "search", placeholder: "File, label or error" });
   const show = choice(Object.entries(FILTERS), () => updateTable());
-  const resultCount = make("p.hint", { role: "status" });
+  const status = make("p.hint", { role: "status" });
+  const resultCount = make("span.hint");
+  const bar = make("progress", { max: 1, value: 0, "aria-label": "Finished images" });
+  const progress = make("div.row", bar, button("Stop", onstop));
   const headings = new Map(Object.keys(COLUMNS).map((key) => [key, createHeading(key)]));
   const body = make("tbody");
   const moreButton = button("Show more", () => {
@@ -21,7 +24,7 @@ export function batchTable(saveButtons) {
     updateTable();
   });
   const table = make(
-    "table.text-table.batch",
+    "table.text-table.images",
     make(
       "thead",
       make(
@@ -34,9 +37,10 @@ export function batchTable(saveButtons) {
   );
   const element = make(
     "section.panel",
-    { "aria-label": "Results", hidden: "" },
-    make("div.row", field("Search", search), field("Show", show), make("div.actions", ...saveButtons)),
-    resultCount,
+    { "aria-label": "Images", hidden: "" },
+    make("div.heading", make("h2", "Images"), status),
+    progress,
+    make("div.row", field("Search", search), field("Show", show), resultCount),
     make("div.scrollable", table),
     moreButton,
   );
@@ -57,7 +61,7 @@ export function batchTable(saveButtons) {
     const filters = {
       all: () => true,
       found: (row) => row.found > 0,
-      empty: (row) => row.records && row.found === 0,
+      empty: (row) => row.found === 0,
       failed: (row) => row.error,
     };
     const visibleRows = rows.filter((row) => filters[show.value](row) && row.searchText().includes(query));
@@ -86,9 +90,17 @@ export function batchTable(saveButtons) {
   search.addEventListener("input", updateTable);
   return {
     element,
-    show(next) {
+    // Redraw at most every 200 ms: results arrive faster than anyone can read them.
+    show(next, text, isRunning) {
       rows = next;
-      updateTable();
+      element.hidden = rows.length < 2;
+      progress.hidden = !isRunning;
+      [bar.max, bar.value] = [Math.max(rows.length, 1), rows.filter((row) => row.found !== null || row.error).length];
+      setText(status, text);
+      timer ||= setTimeout(() => {
+        timer = 0;
+        updateTable();
+      }, isRunning ? 200 : 0);
     },
     reset() {
       limit = PAGE_SIZE;

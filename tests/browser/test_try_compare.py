@@ -1,0 +1,120 @@
+"""A second model in the page's view Try: the objects of both, and the list of differences."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.looking import open_page
+from tests.browser.try_view import IMAGES, expect_findings, infer
+from tests.browser.zero_shot import open_zero_shot, sent_labels
+
+# Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
+DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
+  const canvas = document.querySelectorAll("canvas.shapes")[side];
+  const scale = Math.min(canvas.width / width, canvas.height / height);
+  const [x, y] = [(canvas.width - width * scale) / 2, (canvas.height - height * scale) / 2];
+  const [across, down] = [(left + right) / 2, (top + bottom) / 2];
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const sides = [[left, down], [right, down], [across, bottom]];
+  return sides.map(([px, py]) => {
+    const at = [Math.round(x + px * scale) - 1, Math.round(y + py * scale) - 1, 3, 3];
+    return copy.getImageData(...at).data.some((value, place) => place % 4 === 3 && value > 128);
+  });
+}"""
+TWICE = "#try?model=detector&sample=scene.jpg&score=0.5&second=detector&second_score=0.5"
+
+pytestmark = pytest.mark.slow
+
+
+def rows(page: Page) -> list[list[str]]:
+    table_rows = page.get_by_role("region", name="Differences").locator("tbody tr").all()
+    return [[cell.strip() for cell in row.locator("th, td").all_inner_texts()] for row in table_rows]
+
+
+def test_each_side_draws_objects_above_its_threshold(browser: Browser, server: str) -> None:
+    detections = infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())
+    assert len(detections) == 5
+    threshold = 0.97
+    assert detections[1]["score"] > threshold > detections[2]["score"]
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg&score=0.3") as page:
+        expect_findings(page, 5)
+        page.get_by_role("button", name="Add a second model").click()
+        page.get_by_role("combobox", name="Second model").select_option("detector")
+        region = page.get_by_role("region", name="Differences")
+        requests: list[str] = []
+        expect(region.get_by_role("row", name="yellow circle")).to_be_visible()
+        page.on("request", lambda request: requests.append(request.url) if request.method == "POST" else None)
+        region.get_by_label("Confidence threshold").fill(str(threshold))
+        expect(page.get_by_text("2 in both, 3 only first, 0 only second")).to_be_visible()
+        assert requests == []
+        expect(page).to_have_url(re.compile("second=detector&second_score=0.97"))
+        page.reload()
+        expect(page.get_by_text("2 in both, 3 only first, 0 only second")).to_be_visible()
+        for record in detections:
+            box = [record[key] for key in ("xmin", "ymin", "xmax", "ymax")]
+            assert page.evaluate(DRAWN, [0, box, [640, 480]]) == [True] * 3
+            assert all(page.evaluate(DRAWN, [1, box, [640, 480]])) is (record["score"] >= threshold)
+        assert rows(page) == [
+            [
+                record["label"],
+                f"{100 * record['score']:.1f} %",
+                f"{100 * record['score']:.1f} %" if record["score"] >= threshold else "\u2013",
+                "\u00b10.0" if record["score"] >= threshold else "only first",
+                "1.00" if record["score"] >= threshold else "\u2013",
+            ]
+            for record in detections
+        ]
+        region.get_by_role("button", name="Remove").click()
+        expect(region).to_be_hidden()
+        expect(page.locator(".stage")).to_have_count(1)
+
+
+def test_classes_are_compared_by_name_and_never_with_boxes(browser: Browser, server: str) -> None:
+    url = f"{server}/#try?model=classifier&sample=shape.jpg&score=0.05&second=classifier&second_score=0.05"
+    with open_page(browser, url) as page:
+        expect(page.get_by_text("1 in both, 0 only first, 0 only second")).to_be_visible()
+        assert rows(page)[0][0] == "blue star"
+        expect(page.get_by_role("columnheader", name="IoU")).to_be_hidden()
+        page.get_by_role("combobox", name="Second model").select_option("detector")
+        expect(page.get_by_text("cannot be compared. classifier found blue star, 98.")).to_be_visible()
+
+
+def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/{TWICE}") as page:
+        expect(page.get_by_text("5 in both")).to_be_visible()
+        canvases = "[...document.querySelectorAll('canvas.highlight')]"
+        plain = page.evaluate(f"{canvases}.map((canvas) => canvas.toDataURL())")
+        page.get_by_role("region", name="Differences").get_by_role("button", name="yellow circle").focus()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("row", name="purple star")).to_have_class("selected")
+        expect(page.get_by_role("row", name="yellow circle")).not_to_have_class("selected")
+        page.wait_for_function(
+            f"(plain) => {canvases}.every((canvas, at) => canvas.toDataURL() !== plain[at])", arg=plain
+        )
+        first, second = page.locator(".zoom").all()
+        before = second.inner_text()
+        page.locator(".stage").first.focus()
+        page.keyboard.press("+")
+        expect(second).not_to_have_text(before)
+        expect(first).to_have_text(second.inner_text())
+        page.goto(f"{server}/#try?model=detector&second=lost")
+        expect(page.get_by_role("alert")).to_contain_text("lost cannot be used here. Choose a ready model for")
+
+
+def test_second_model_gets_the_next_image_and_the_labels_it_takes(browser: Browser, server: str) -> None:
+    with open_zero_shot(browser, f"{server}/#try?model=detector&sample=scene.jpg&second=segmenter", "detector") as page:
+        expect(page.get_by_role("alert")).to_be_hidden()
+        expect(page.get_by_text("only second").first).to_be_visible()
+        sent: list[tuple[str, Any]] = []
+        page.on("request", lambda request: sent.append(sent_labels(request)) if request.method == "POST" else None)
+        page.get_by_role("textbox", name="Candidate labels").fill("cup, spoon")
+        with page.expect_response(re.compile("/m-detector/infer")):
+            page.keyboard.press("Enter")
+        assert sent == [("m-detector", ["cup", "spoon"])]
+        sent.clear()
+        with page.expect_response(re.compile("/m-segmenter/infer")):
+            page.get_by_role("button", name="Sample shape.jpg").click()
+        assert ("m-segmenter", None) in sent
