@@ -1,7 +1,6 @@
 """The page of a server with authentication: the browser asks its user once and sends the key with all requests."""
 
 import shutil
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.core.server.auth.api_keys import ApiKey
 from app.plugins.keys.key_file import add_key
-from tests.browser.test_request_view import choose, copy_text, run_python, run_shell
-from tests.support.servers.client_environments import python_with
+from tests.browser.test_request_view import choose, copy_text, interpreter, run_python, run_shell
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
@@ -73,14 +71,13 @@ def test_copied_commands_read_the_key_from_the_environment(
         page,
         _,
     ):
-        for protocol in ("chariot", "grps", "tfs", "grpc"):
+        for protocol in ("chariot", "v2", "grps", "tfs", "grpc"):
             choose(page, protocol)
             command, program = copy_text(page, "curl") if protocol != "grpc" else "", copy_text(page, "Python")
             assert "key-of" not in command + program
             if command:
                 assert "yellow circle" in run_shell(command, tmp_path)
-            python = python_with("tritonclient") if protocol == "grpc" else sys.executable
-            assert "yellow circle" in run_python(program, tmp_path, python)
+            assert "yellow circle" in run_python(program, tmp_path, interpreter(protocol))
 
 
 def test_page_is_refused_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:

@@ -98,13 +98,16 @@ export function slider({
   return { element, set, value: () => Number(input.value) };
 }
 
-// A group of buttons with one pressed: { element, choose(id) }. Options are [id, label].
+// A group of buttons with one pressed: { element, choose(id), offer(ids) }. Options are [id, label].
 export function switcher(label, options, onchoose) {
   const buttons = new Map(options.map(([id, name]) => [id, button(name, () => onchoose(id), "")]));
   return {
     element: make("div.button-group", { role: "group", "aria-label": label }, ...buttons.values()),
     choose(pressed) {
       for (const [id, element] of buttons) element.setAttribute("aria-pressed", id === pressed);
+    },
+    offer(ids) {
+      for (const [id, element] of buttons) element.hidden = !ids.includes(id);
     },
   };
 }

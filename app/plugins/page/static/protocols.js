@@ -1,8 +1,8 @@
 // The protocols of requests, each in a module of its plugin.
 //
 // A module has the `title` and the `order` of its protocol, and `write(exchange)`, which builds the request
-// (request_parts.js). For a protocol on another port it also has `proxy`, the path on this server that reaches it, and
-// `portTitle`, its name in messages.
+// (request_parts.js). It may have `python(written, exchange)`, which writes it with an SDK (snippets.js), and
+// `fits(model)`. For a protocol on another port it has `port`, its name, and `proxy`, the path here that reaches it.
 
 const files = Object.entries(JSON.parse(document.documentElement.dataset.requests));
 const modules = await Promise.all(files.map(async ([id, file]) => [id, await import(`./${file}`)]));

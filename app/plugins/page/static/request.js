@@ -12,13 +12,11 @@ import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
 import { EXAMPLE_QUESTION, EXAMPLE_TEXT, exampleTensors, readTensors } from "./try_text.js";
 
-const PROTOCOL_IDS = Object.keys(PROTOCOLS);
 const MAX_CHARACTERS = 40_000;
 const MAX_IMAGES = 4;
 const NOTES = {
   grpc: "Shown as protobuf JSON, with bytes in base64. curl does not support gRPC.",
   proxied: "This page sends the request through the main port. The answer is the same.",
-  chariot: "Names that begin with m- belong to Chariot in V2: this path answers in Chariot's format.",
 };
 
 export function open(main, tools) {
@@ -58,7 +56,7 @@ export function open(main, tools) {
     added,
   );
   let catalogue = null;
-  let [model, protocol] = [null, PROTOCOL_IDS[0]];
+  let [model, protocol] = [null, Object.keys(PROTOCOLS)[0]];
   let [data, parameters] = [[], {}];
   let sending = new AbortController();
   let closed = false;
@@ -81,7 +79,10 @@ export function open(main, tools) {
       message.show(NO_MODELS);
       return;
     }
-    protocol = PROTOCOL_IDS.includes(requested.get("protocol")) ? requested.get("protocol") : PROTOCOL_IDS[0];
+    const isOffered = ([, { fits, port }]) => (fits?.(selected) ?? true) && (!port || port in catalogue.ports);
+    const offered = Object.entries(PROTOCOLS).filter(isOffered).map(([id]) => id);
+    protocol = offered.includes(requested.get("protocol")) ? requested.get("protocol") : offered[0];
+    tabs.offer(offered);
     tabs.choose(protocol);
     select.value = selected.name;
     sending.abort();
@@ -125,24 +126,18 @@ export function open(main, tools) {
     tools.extend(parts, { tools, catalogue, model });
     tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
-    const isDisabled = written.port !== undefined && !(written.port in catalogue.ports);
-    const refusal = isDisabled ? `${PROTOCOLS[protocol].portTitle} is disabled on this server.` : written.refusal;
-    body.hidden = refusal !== undefined;
-    if (refusal !== undefined) {
-      message.show(refusal);
-      return;
-    }
+    body.hidden = false;
     const inputs = data.map((datum) => datum.name ?? shortText(datum)).join(", ");
     setText(about, `The request and response for ${inputs} with the model ${model.name}.`);
     const notes = [written.note, written.port === "grpc" ? NOTES.grpc : "", written.port ? NOTES.proxied : ""];
-    if (protocol === "v2" && model.name.startsWith("m-")) notes.push(NOTES.chariot);
     setText(note, notes.filter(Boolean).join(" "));
     showRequest(written);
     const images = data.filter((datum) => datum.blob).map((datum) => datum.name);
     command.element.parentElement.hidden = protocol === "grpc";
     command.show(protocol === "grpc" ? "" : curl(written, exchange()));
     setText(folderHint, images.length ? `Run it in the folder that contains ${images.join(", ")}.` : "");
-    program.show(python(written, exchange()), protocol === "grpc" ? 'Needs pip install "tritonclient[grpc]"' : "");
+    const { code, needs } = python(PROTOCOLS[protocol], written, exchange());
+    program.show(code, `pip install ${needs}`);
     setText(status, "Not sent yet.");
     response.show("");
     decoded.show("");

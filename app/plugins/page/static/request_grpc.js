@@ -1,12 +1,14 @@
 // Requests of KServe V2 over gRPC.
 
 import { ImageReference, data, optionalParameters, tensors } from "./request_parts.js";
+import { withTriton } from "./triton_client.js";
 
 export const title = "gRPC";
 export const order = 70;
+export const port = "grpc";
 // The path on this server that reaches the port.
 export const proxy = "page/grpc/";
-export const portTitle = "gRPC";
+export const python = withTriton("grpc");
 
 const CONTENT_FIELDS = { FP32: "fp32", FP64: "fp64", BOOL: "bool", INT64: "int64", UINT64: "uint64", BYTES: "bytes" };
 
@@ -28,7 +30,7 @@ export function write(exchange) {
   }
   const typed = Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, parameterValue(value)]));
   const body = { model_name: model.name, inputs, ...optionalParameters({ parameters: typed }) };
-  return { path: "inference.GRPCInferenceService/ModelInfer", port: "grpc", headers: {}, body, raw: null, note: "" };
+  return { path: "inference.GRPCInferenceService/ModelInfer", port, headers: {}, body, raw: null, note: "" };
 }
 
 function parameterValue(value) {

@@ -1,6 +1,6 @@
 // What the requests of all protocols consist of.
 //
-// One inference as a protocol writes it: { path, port, headers, body, raw, note, refusal }. A body contains
+// One inference as a protocol writes it: { path, port, headers, body, raw, note }. A body contains
 // `new ImageReference(index)`, so that it can become a request, a shell command or Python. `port` is the name of a
 // protocol with a port of its own.
 

@@ -1,9 +1,11 @@
 // Requests of KServe V2, the Open Inference Protocol.
 
 import { data, encodePath, json, optionalParameters, tensors } from "./request_parts.js";
+import { withTriton } from "./triton_client.js";
 
-export const title = "V2 JSON";
+export const title = "V2";
 export const order = 20;
+export const python = withTriton("http");
 
 export function write(exchange) {
   const { model, parameters } = exchange;

@@ -35,71 +35,49 @@ export function curl(written, { root, catalogue, data }) {
   return `${command} \\\n  --data-binary @- <<JSON\n${lines.join("\n")}\nJSON`;
 }
 
-export function python(written, { root, catalogue, data }) {
-  if (written.port === "grpc") return pythonGrpc(written, { root, catalogue, data });
-  const url = addressOf(written, root, catalogue);
-  const headers = literal(written.headers, data, 0);
-  const imports = catalogue.requires_credentials ? ["import os"] : [];
-  const authentication = catalogue.requires_credentials
-    ? [`request.add_header("X-API-Key", os.environ["${KEY_VARIABLE}"])`]
-    : [];
-  if (written.raw !== null) {
-    return [
-      ...imports,
-      "from urllib.request import Request, urlopen",
-      "",
-      `body = open(${pythonString(data[written.raw].name)}, "rb").read()`,
-      `request = Request(${pythonString(url)}, body, ${headers})`,
-      ...authentication,
-      "print(urlopen(request).read().decode())",
-    ].join("\n");
-  }
-  const lines = written.body.lines;
-  return [
-    ...(data.some((datum) => datum.blob) ? ["import base64"] : []),
-    "import json",
-    ...imports,
-    "from urllib.request import Request, urlopen",
-    "",
-    ...imageReader(data),
-    `body = ${literal(lines ?? written.body, data, 0)}`,
-    lines ? `text = "\\n".join(json.dumps(line) for line in body)` : "text = json.dumps(body)",
-    `request = Request(${pythonString(url)}, text.encode(), ${headers})`,
-    ...authentication,
-    "print(urlopen(request).read().decode())",
-  ].join("\n");
+// The Python of a request in `protocol` as { code, needs }, where `needs` is what to install.
+export function python(protocol, written, exchange) {
+  return (protocol.python ?? withRequests)(written, exchange);
 }
 
-function pythonGrpc(written, { root, catalogue, data }) {
-  const address = pythonString(addressOf(written, root, catalogue));
-  const secure = `grpc.secure_channel(${address}, grpc.ssl_channel_credentials(), unlimited)`;
-  const authentication = catalogue.requires_credentials ? `, metadata=[("x-api-key", os.environ["${KEY_VARIABLE}"])]` : "";
-  return [
-    ...(data.some((datum) => datum.blob) ? ["import base64"] : []),
-    ...(catalogue.requires_credentials ? ["import os"] : []),
-    "import grpc",
-    "from google.protobuf.json_format import ParseDict",
-    "from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc",
-    "",
-    ...imageReader(data),
-    `body = ${literal(written.body, data, 0)}`,
-    'unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]',
-    `channel = ${root.protocol === "https:" ? secure : `grpc.insecure_channel(${address}, unlimited)`}`,
-    "stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)",
-    `answer = stub.ModelInfer(ParseDict(body, service_pb2.ModelInferRequest())${authentication})`,
-    "for output in answer.outputs:",
-    "    values = [value for _, field in output.contents.ListFields() for value in field]",
-    "    print(output.name, values or InferResult(answer).as_numpy(output.name))",
-  ].join("\n");
+// The key as Python, and the import that it needs.
+export const credentials = ({ requires_credentials: isNeeded }) =>
+  isNeeded ? { value: `os.environ["${KEY_VARIABLE}"]`, imports: ["import os"] } : { value: null, imports: [] };
+
+function withRequests(written, { root, catalogue, data }) {
+  const key = credentials(catalogue);
+  const { "Content-Type": type, ...others } = written.headers;
+  const { lines } = written.body ?? {};
+  const isJson = written.raw === null && !lines;
+  const headers = Object.entries(isJson ? others : written.headers).map((pair) => pair.map(pythonString).join(": "));
+  if (key.value) headers.push(`"X-API-Key": ${key.value}`);
+  const body = isJson ? "json=body" : "data=body";
+  const options = [pythonString(addressOf(written, root, catalogue)), body];
+  if (headers.length) options.push(`headers={${headers.join(", ")}}`);
+  const imports = ["import requests", ...key.imports, ...(lines ? ["import json"] : [])];
+  const code =
+    written.raw === null
+      ? [...imageReader(data), `body = ${literal(lines ?? written.body, data)}`]
+      : [`body = ${fileBytes(data[written.raw])}`];
+  if (lines) code.push('body = "\\n".join(json.dumps(line) for line in body)');
+  code.push(`response = requests.post(${options.join(", ")})`, "print(response.text)");
+  return { code: program(imports, code, data.some(({ blob }) => blob) && written.raw === null), needs: "requests" };
 }
 
-function imageReader(data) {
+// A program with its imports in order.
+export function program(imports, code, isEncoding) {
+  return [...[...imports, ...(isEncoding ? ["import base64"] : [])].sort(), "", ...code].join("\n");
+}
+
+export const fileBytes = ({ name }) => `open(${pythonString(name)}, "rb").read()`;
+
+export function imageReader(data) {
   if (!data.some((datum) => datum.blob)) return [];
   return ["", "def image_base64(name):", '    return base64.b64encode(open(name, "rb").read()).decode()', "", ""];
 }
 
 // JSON strings are valid Python strings.
-function pythonString(value) {
+export function pythonString(value) {
   return JSON.stringify(value).replace(UNSAFE_CHARACTERS, escapeCharacter);
 }
 
@@ -110,7 +88,7 @@ const PYTHON_LITERALS = new Map([
 ]);
 const MAX_LINE = 88;
 
-function literal(value, data, depth) {
+export function literal(value, data, depth = 0) {
   if (value instanceof ImageReference) {
     const prefix = value.prefix && `${pythonString(value.prefix)} + `;
     return `${prefix}image_base64(${pythonString(data[value.index].name)})`;

@@ -6,7 +6,7 @@ export const title = "TensorFlow Serving";
 export const order = 40;
 // The path on this server that reaches the port.
 export const proxy = "page/tensorflow-serving/";
-export const portTitle = "TensorFlow Serving's REST API";
+export const port = "tensorflow-serving";
 
 const NO_PARAMETERS = "TensorFlow Serving has no request parameters: the thresholds of the model's settings apply.";
 
@@ -14,7 +14,7 @@ export function write(exchange) {
   const { model, parameters } = exchange;
   const path = `v1/models/${encodePath(model.name)}:predict`;
   const kind = model.takes;
-  const options = { port: "tensorflow-serving", note: isNotEmpty(parameters) ? NO_PARAMETERS : "" };
+  const options = { port, note: isNotEmpty(parameters) ? NO_PARAMETERS : "" };
   if (kind === "tensor") return json(path, { instances: rows(exchange) }, options);
   if (kind === "text") return json(path, { instances: data(exchange) }, options);
   const prompts = parameters.prompts;
