@@ -67,8 +67,71 @@ def prompt_style(config: Any) -> PromptStyle:
     return _STYLES.get(encoder) or _STYLES.get(config.model_type) or PromptStyle()
 
 
-class Conversation:
-    """Formats an image and a prompt with the model's chat template, or in its style.
+class ChatTemplate:
+    """A model's chat template, which writes a conversation as one text.
+
+    Args:
+        owner: transformers' processor or tokenizer, which has the template if there is one.
+        tokenizer: a copy of its tokenizer.
+        end_tokens: tokens that end an answer, which no text of a client must contain.
+        image_token: the text that marks an image, or "" without one. In `uses_parts`, the template writes it.
+    """
+
+    def __init__(
+        self,
+        owner: Any,
+        tokenizer: Tokenizer,
+        end_tokens: frozenset[int],
+        image_token: str = "",
+        *,
+        uses_parts: bool = False,
+    ) -> None:
+        self._owner = owner
+        self._tokenizer = tokenizer
+        self._image_token = image_token
+        self._uses_parts = uses_parts
+        self._first_token = str(getattr(getattr(owner, "tokenizer", owner), "bos_token", None) or "")
+        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
+        self.exists = bool(getattr(owner, "chat_template", None))
+
+    def render(self, messages: Sequence[Message], path: str) -> str:
+        """Return the conversation, whose path in the request is `path`, as one text.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a text that the template rejects, or that contains a control token.
+        """
+        text = self._write(messages, path)
+        found, expected = self._control_tokens(text), self._expected_control_tokens(messages, path)
+        if found != expected:
+            token = self._tokenizer.text_of(next(iter(Counter(found) - Counter(expected) or expected)))
+            raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
+        return text
+
+    def ids(self, text: str) -> list[int]:
+        """Return the token ids of a text of `render`."""
+        return self._tokenizer.encode(text, with_special_tokens=not self._has_first_token(text))
+
+    def _has_first_token(self, text: str) -> bool:
+        return bool(self._first_token) and text.startswith(self._first_token)
+
+    def _write(self, messages: Sequence[Message], path: str) -> str:
+        rendered = [template_message(message, None if self._uses_parts else self._image_token) for message in messages]
+        try:
+            return self._owner.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
+        except Exception as error:  # noqa: BLE001 - a template may raise any type
+            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
+
+    def _control_tokens(self, text: str) -> list[int]:
+        ids = self._tokenizer.encode(text, with_special_tokens=False)
+        return [id_ for id_ in ids if id_ in self._control_ids]
+
+    def _expected_control_tokens(self, messages: Sequence[Message], path: str) -> list[int]:
+        """Return the control tokens of the same conversation with harmless texts."""
+        return self._control_tokens(self._write([with_texts(message, _PROBE) for message in messages], path))
+
+
+class Conversation(ChatTemplate):
+    """Formats images and a prompt with the model's chat template, or in its style.
 
     Its `image_id` is the token that stands for a feature of an image; None if the model has no such token.
 
@@ -83,17 +146,13 @@ class Conversation:
     """
 
     def __init__(self, processor: Any, tokenizer: Tokenizer, style: PromptStyle, end_tokens: frozenset[int]) -> None:
-        self._processor = processor
-        self._tokenizer = tokenizer
+        image_token = str(getattr(processor, "image_token", None) or "")
+        super().__init__(processor, tokenizer, end_tokens, image_token, uses_parts=True)
         self._style = style
         self._process = locked(processor)
-        self._image_token = str(getattr(processor, "image_token", None) or "")
-        self._first_token = getattr(processor.tokenizer, "bos_token", None)
-        self.image_id = image_id = tokenizer.id_of(self._image_token)
-        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
-        self._control_ids |= frozenset() if image_id is None else {image_id}
-        self._uses_parts = True
-        if getattr(processor, "chat_template", None) and not self._accepts(_PROBE):
+        self.image_id = tokenizer.id_of(image_token)
+        self._control_ids |= frozenset() if self.image_id is None else {self.image_id}
+        if self.exists and not self._accepts(_PROBE):
             # Some models have the template of a text model, which expects a message as one string.
             self._uses_parts = False
             if not self._accepts(_PROBE):
@@ -109,42 +168,21 @@ class Conversation:
         messages = item.parameters.messages
         if messages is None:
             return [self._render_prompt(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
-        has_template = bool(getattr(self._processor, "chat_template", None))
-        if not has_template:
+        if not self.exists:
             reject_conversation(messages, item.path)
         if image_count(messages) == 0 and (
-            not has_template or self.image_id in self._expected_control_tokens(messages, item.path)
+            not self.exists or self.image_id in self._expected_control_tokens(messages, item.path)
         ):
             raise invalid("Expected an image: this model answers no question without one", item.path)
-        return [self._render(messages, item.path)]
+        return [self.render(messages, item.path)]
 
     def _render_prompt(self, prompt: str, path: str) -> str:
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
-        return self._render([question(prompt)], path)
+        return self.render([question(prompt)], path)
 
-    def _render(self, messages: Sequence[Message], path: str) -> str:
-        text = self._render_template(messages, path)
-        found, expected = self._control_tokens(text), self._expected_control_tokens(messages, path)
-        if found != expected:
-            token = self._tokenizer.text_of(next(iter(Counter(found) - Counter(expected) or expected)))
-            raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
-        return text
-
-    def _expected_control_tokens(self, messages: Sequence[Message], path: str) -> list[int]:
-        """Return the control tokens of the same conversation with harmless texts."""
-        return self._control_tokens(self._render_template([with_texts(message, _PROBE) for message in messages], path))
-
-    def _render_template(self, messages: Sequence[Message], path: str) -> str:
-        """Return the conversation as one text that marks the positions of the images."""
-        if not getattr(self._processor, "chat_template", None):
-            return self._styled(messages[0].text)
-        image_token = None if self._uses_parts else self._image_token
-        rendered = [template_message(message, image_token) for message in messages]
-        try:
-            return self._processor.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
-        except Exception as error:  # noqa: BLE001 - a template may raise any type
-            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
+    def _write(self, messages: Sequence[Message], path: str) -> str:
+        return super()._write(messages, path) if self.exists else self._styled(messages[0].text)
 
     def inputs(self, images: Sequence[Image], text: str, path: str) -> dict[str, Any]:
         """Return the arguments of the model for a text of `render_item`, as a batch of one.
@@ -153,7 +191,7 @@ class Conversation:
             InferenceError: INVALID_REQUEST if the processor rejects the images or the text.
         """
         options: dict[str, Any] = {} if self._style.in_decoder else {"text": [text]}
-        if self._first_token and text.startswith(str(self._first_token)):
+        if self._has_first_token(text):
             options["add_special_tokens"] = False
         files = [PIL.Image.fromarray(image.pixels) for image in images]
         try:
@@ -179,13 +217,9 @@ class Conversation:
 
     def _accepts(self, prompt: str) -> bool:
         try:
-            text = self._render_template([question(prompt)], "")
+            text = self._write([question(prompt)], "")
         except InferenceError:
             return False
         # Gemma's templates mark the start of an image, and the processor inserts the image tokens there.
-        marks = [self._image_token, str(getattr(self._processor, "boi_token", None) or "")]
+        marks = [self._image_token, str(getattr(self._owner, "boi_token", None) or "")]
         return prompt in text and (not self._image_token or any(text.count(mark) == 1 for mark in marks if mark))
-
-    def _control_tokens(self, text: str) -> list[int]:
-        ids = self._tokenizer.encode(text, with_special_tokens=False)
-        return [id_ for id_ in ids if id_ in self._control_ids]

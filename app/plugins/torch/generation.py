@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from app.core.settings.model import ModelError
+from app.plugins.text.conversation import ChatTemplate
 from app.plugins.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, TokenPicker
 from app.plugins.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
@@ -17,14 +18,7 @@ from app.plugins.torch.framework import framework
 from app.plugins.torch.network import Network
 from app.plugins.torch.tokenizing import text_inputs
 from tasks.inference.error import InferenceError, invalid
-from tasks.text.generation import (
-    Message,
-    MessagePart,
-    SamplingParameters,
-    reject_conversation,
-    template_message,
-    with_texts,
-)
+from tasks.text.generation import Message, MessagePart, SamplingParameters, reject_conversation
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
 _CONTEXT_TOKENS = 16
@@ -58,7 +52,7 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
     def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
         super().__init__(network, tokenizer)
         self._hf_tokenizer = hf_tokenizer
-        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | self._end_tokens
+        self.template = ChatTemplate(hf_tokenizer, tokenizer, self._end_tokens)
 
     def _encode(self, inputs: Sequence[ContinuedText]) -> Iterable[Iterable[EncodedPrompt]]:
         return [[self._encode_item(item)] for item in inputs]
@@ -83,33 +77,10 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
             InferenceError: INVALID_REQUEST for messages that the template rejects, or a text with a control token of
                 the model.
         """
-        if not getattr(self._hf_tokenizer, "chat_template", None):
+        if not self.template.exists:
             reject_conversation(messages, _MESSAGES)
             return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
-        ids = self.template_ids(messages)
-        if self._controls(ids) != self._controls(
-            self.template_ids([with_texts(message, _PROBE) for message in messages])
-        ):
-            raise invalid("Expected texts without the model's control tokens", _MESSAGES)
-        return ids
-
-    def template_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a conversation in the model's chat template.
-
-        Raises:
-            InferenceError: INVALID_REQUEST if the template rejects the messages.
-        """
-        rendered = [template_message(message, "") for message in messages]
-        try:
-            text = self._hf_tokenizer.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
-        except Exception as error:  # noqa: BLE001 - a template may raise any type
-            raise invalid(f"The model's chat template rejects the messages: {error}", _MESSAGES) from None
-        first_token = self._hf_tokenizer.bos_token
-        has_first_token = bool(first_token) and text.startswith(str(first_token))
-        return self._tokenizer.encode(text, with_special_tokens=not has_first_token)
-
-    def _controls(self, ids: Sequence[int]) -> list[int]:
-        return [id_ for id_ in ids if id_ in self._control_ids]
+        return self.template.ids(self.template.render(messages, _MESSAGES))
 
     def _prediction(self, item: ContinuedText, answers: Sequence[Generation]) -> Generation:
         del item
@@ -127,9 +98,9 @@ def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     """
     hf_tokenizer = load_tokenizer(spec.source)
     generator = _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
-    if getattr(hf_tokenizer, "chat_template", None):
+    if generator.template.exists:
         try:
-            generator.template_ids([Message("user", (MessagePart(type="text", text=_PROBE),))])
+            generator.template.render([Message("user", (MessagePart(type="text", text=_PROBE),))], _MESSAGES)
         except InferenceError as error:
             raise ModelError(
                 f'{spec.source.folder}: {error.message}, for the message "{_PROBE}"; correct the chat template, or '

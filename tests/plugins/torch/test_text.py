@@ -122,7 +122,7 @@ def test_conversation_is_formatted_with_the_chat_template(
     control = tiny_models.transformers().AutoTokenizer.from_pretrained(folder).eos_token
     with pytest.raises(InferenceError, match="control tokens"):
         answers(model, text_input("a", messages=chat(f"hello {control}")))
-    with pytest.raises(InferenceError, match="chat template rejects the messages: too many messages"):
+    with pytest.raises(InferenceError, match="chat template rejects the text: too many messages"):
         answers(model, text_input("a", messages=chat(*"abcde")))
 
 

@@ -110,7 +110,6 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     vision = VisionEncoder(encoder, example)
     model = OnnxVisionLanguageModel(conversation, tokenizer, ends, vision, decoder, positions)
     image_token = tokenizer.text_of(conversation.image_id)
-    has_template = bool(getattr(processor, "chat_template", None))
     description = ModelMetadata(
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
         platform="onnx",
@@ -125,8 +124,8 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
             Fact("preprocessing", type(processor.image_processor).__name__, Origin.PREPROCESSOR),
             Fact(
                 "chat template",
-                "the model's" if has_template else f"none: {image_token}, line break, prompt",
-                Origin.TOKENIZER if has_template else Origin.GUESSED,
+                "the model's" if conversation.exists else f"none: {image_token}, line break, prompt",
+                Origin.TOKENIZER if conversation.exists else Origin.GUESSED,
             ),
             Fact("image token", f"{image_token} ({conversation.image_id})", Origin.PREPROCESSOR),
             Fact(
