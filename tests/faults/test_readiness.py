@@ -19,6 +19,7 @@ from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.hooks import Parts
 from app.core.observers.metrics import StateMetrics
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSource
@@ -75,8 +76,8 @@ class FaultyServer:
             Limits(),
             2,
             QueueLimits(),
-            record_sink=self.record_sink,
         )
+        self.engine.attach(Parts(record_sink=self.record_sink))
 
     def load(self, source: ModelSource) -> Servable:
         if source.name != MODEL:

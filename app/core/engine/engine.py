@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from app.core.engine.cancellation import stopping_error
-from app.core.engine.events import BatchedObservers, InferenceObserver, OutputAnnotator, RecordSink
+from app.core.engine.events import BatchedObservers, InferenceObserver
 from app.core.engine.executor import Executor
 from app.core.engine.lane import Lane, open_lane
 from app.core.engine.models.readiness import Readiness
@@ -33,7 +33,6 @@ AddedT = TypeVar("AddedT")
 
 _DEFAULT_QUEUE_LIMITS = QueueLimits()
 _POLL_SECONDS = 0.01
-_IN_USE_SECONDS = 0.1
 
 
 class Engine(Readiness):
@@ -47,8 +46,6 @@ class Engine(Readiness):
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
         queue_limits: limits on waiting requests; requests beyond them are refused at once.
-        annotators: add output parameters to responses.
-        record_sink: records every inference before its answer is sent.
 
     Attributes:
         extensions: names of extensions of the Open Inference Protocol that plugins add.
@@ -66,17 +63,15 @@ class Engine(Readiness):
         limits: Limits,
         workers: int,
         queue_limits: QueueLimits = _DEFAULT_QUEUE_LIMITS,
-        annotators: Sequence[OutputAnnotator] = (),
-        record_sink: RecordSink | None = None,
         batched_observers: Sequence[InferenceObserver] = (),
     ) -> None:
-        super().__init__(repository.registry, record_sink)
+        super().__init__(repository.registry)
         self.repository = repository
         self.limits = limits
         self.extensions: list[str] = []
         self._draining = self._aborting = self._closed = False
         self.batched_observers = BatchedObservers(observers, batched_observers)
-        self._executor = Executor(self.registry, limits, self.batched_observers, annotators, record_sink)
+        self._executor = Executor(self.registry, limits, self.batched_observers)
         registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
         self._thread_pool = pool = ThreadPool(workers, "inference")
         self._admission = Admission(
@@ -113,11 +108,6 @@ class Engine(Readiness):
     def busy(self) -> bool:
         """Return whether any request runs or waits."""
         return self._admission.in_flight > 0 or any(lane.admission.in_flight for lane in self._lanes.values())
-
-    @property
-    def is_in_use(self) -> bool:
-        """Return whether it is busy or was in the last 0.1 s, so that short gaps between requests count as use."""
-        return self.busy or time.monotonic() - self._admission.last_admitted < _IN_USE_SECONDS
 
     @property
     def in_flight(self) -> int:

@@ -34,19 +34,12 @@ class Executor:
         start: expect the report of a request.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        limits: Limits,
-        observers: BatchedObservers,
-        annotators: Sequence[OutputAnnotator] = (),
-        record_sink: RecordSink | None = None,
-    ) -> None:
+    def __init__(self, registry: Registry, limits: Limits, observers: BatchedObservers) -> None:
         self._registry = registry
         self._limits = limits
         self._observers = observers
-        self._annotators = list(annotators)
-        self._record_sink = record_sink
+        self._annotators: list[OutputAnnotator] = []
+        self._record_sink: RecordSink | None = None
         self._unfinished: set[RequestContext] = set()
         self.start = self._unfinished.add
 

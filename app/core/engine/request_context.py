@@ -76,7 +76,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     base_id: str | None = None
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: float | None = None
-    disconnected: Callable[[], Awaitable[None]] | None = None
+    disconnected: Callable[[], Awaitable[object]] | None = None
     client: str = ""
     address: str = ""
     response_headers: dict[str, str] = field(default_factory=dict[str, str])

@@ -195,9 +195,9 @@ class DisconnectWatch:
         if self._task is not None:
             self._task.cancel()
 
-    def _start(self, disconnected: Callable[[], Awaitable[None]]) -> None:
+    def _start(self, disconnected: Callable[[], Awaitable[object]]) -> None:
         self._task = asyncio.ensure_future(self._watch(disconnected))
 
-    async def _watch(self, disconnected: Callable[[], Awaitable[None]]) -> None:
+    async def _watch(self, disconnected: Callable[[], Awaitable[object]]) -> None:
         await disconnected()
         self._on_disconnected()

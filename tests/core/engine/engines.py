@@ -12,6 +12,7 @@ from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.hooks import Parts
 from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
@@ -47,9 +48,8 @@ def running(
         Limits(max_inputs=8),
         workers,
         queue_limits or QueueLimits(),
-        annotators=annotators,
-        record_sink=record_sink,
     )
+    engine.attach(Parts(annotators=annotators, record_sink=record_sink))
     try:
         yield engine
     finally:

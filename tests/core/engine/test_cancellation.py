@@ -57,7 +57,7 @@ class BlockedDecoder:
         return request()
 
 
-def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestContext:
+def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[object]] | None = None) -> RequestContext:
     return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
 
 
@@ -122,14 +122,10 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
 
     async def run(engine: Engine) -> None:
         disconnect = asyncio.Event()
-
-        async def wait_disconnected() -> None:
-            await disconnect.wait()
-
         first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
         info = request_info(
-            timeout=0.05 if reason == "time" else None, gone=wait_disconnected if reason == "gone" else None
+            timeout=0.05 if reason == "time" else None, gone=disconnect.wait if reason == "gone" else None
         )
         second = asyncio.create_task(engine.handle(info, "detector", queued.decode, name_of))
         await wait_until_async(lambda: engine.in_flight == 2)
@@ -158,12 +154,8 @@ def test_disconnect_during_decoding_skips_the_model() -> None:
 
     async def run(engine: Engine) -> None:
         disconnect = asyncio.Event()
-
-        async def wait_disconnected() -> None:
-            await disconnect.wait()
-
         call = asyncio.create_task(
-            engine.handle(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+            engine.handle(request_info(gone=disconnect.wait), "detector", decoder.decode, name_of)
         )
         await wait_until_async(lambda: decoder.count == 1)
         disconnect.set()
@@ -181,12 +173,11 @@ def test_disconnect_during_decoding_skips_the_model() -> None:
 def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
     observer = EventRecorder()
 
-    async def forever() -> None:
-        await asyncio.Event().wait()
-
     async def run(engine: Engine) -> None:
         for _ in range(20):
-            assert await engine.handle(request_info(60, forever), "detector", request, name_of) == "detector"
+            assert (
+                await engine.handle(request_info(60, asyncio.Event().wait), "detector", request, name_of) == "detector"
+            )
         assert len(asyncio.all_tasks()) == 1
 
     with running(observer) as engine:
@@ -279,13 +270,10 @@ def test_cancel_after_the_deadline_is_deadline_exceeded() -> None:
 def test_request_cancelled_during_the_drain_is_not_ready() -> None:
     observer, decoder = EventRecorder(), BlockedDecoder()
 
-    async def wait_disconnected() -> None:
-        await asyncio.Event().wait()
-
     async def run(engine: Engine) -> None:
         calls = [
             asyncio.create_task(
-                engine.handle(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+                engine.handle(request_info(gone=asyncio.Event().wait), "detector", decoder.decode, name_of)
             )
             for _ in range(2)
         ]

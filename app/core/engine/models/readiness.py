@@ -11,19 +11,17 @@ _OFFLINE = "The server was taken offline by its operator"
 class Readiness:
     """The readiness that every protocol reports. Requests are answered regardless of it.
 
-    Args:
-        registry: the models with their states.
-        record_sink: if it cannot record, no request can be answered.
-
     Attributes:
+        registry: the models with their states.
         online: False while the operator directs load balancers to other servers.
     """
 
-    def __init__(self, registry: Registry, record_sink: RecordSink | None = None) -> None:
+    def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.online = True
         self._stopping = False
-        self._record_sink: RecordSink | None = record_sink
+        # If it cannot record, no request can be answered.
+        self._record_sink: RecordSink | None = None
 
     @property
     def not_ready_reason(self) -> str:

@@ -124,7 +124,6 @@ class Admission:
         self._arriving: dict[int, float] = {}
         self._arrival_ids = count()
         self.in_flight = 0
-        self.last_admitted = -math.inf
 
     @property
     def waiting(self) -> int:
@@ -201,7 +200,6 @@ class Admission:
             if (error := self._refusal(model, wait, deadline)) is not None:
                 self.clients.release(context)
                 raise error
-        self.last_admitted = time.monotonic()
         with self._lock:
             self.in_flight += 1
             self._in_flight_by_model[model] += 1

@@ -134,15 +134,12 @@ class Client:
         ending = self._random.choice(("stay", "stay", "stay", "late", "cancel", "go"))
         disconnected = asyncio.Event()
 
-        async def wait_disconnected() -> None:
-            await disconnected.wait()
-
         info = RequestContext(
             protocol="test",
             request_id=text,
             response_headers={},
             timeout=self._random.random() * 0.01 + 1e-4 if ending == "late" else None,
-            disconnected=wait_disconnected,
+            disconnected=disconnected.wait,
         )
         work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(info, model, text))
         if ending in ("cancel", "go"):

@@ -375,13 +375,10 @@ def test_stream_past_its_deadline_is_deadline_exceeded(when: str) -> None:
 def test_stream_whose_client_disconnects_before_the_first_chunk_is_cancelled() -> None:
     observer, gate, disconnected = EventRecorder(), Gate(), asyncio.Event()
 
-    async def wait_disconnected() -> None:
-        await disconnected.wait()
-
     async def read() -> None:
         async with aclosing(
             engine.stream_text(
-                RequestContext(protocol="test", request_id="left", disconnected=wait_disconnected), "speaker", request
+                RequestContext(protocol="test", request_id="left", disconnected=disconnected.wait), "speaker", request
             )
         ) as chunks:
             first = asyncio.ensure_future(anext(chunks))

@@ -155,8 +155,3 @@ def test_pauses_grow_up_to_the_maximum() -> None:
     below_maximum = [pause for pause in pauses if pause < 1.9]
     assert below_maximum == sorted(below_maximum)
     assert 1.9 < pauses[-1] <= 2
-
-
-def test_engine_is_in_use_while_a_request_is_in_flight() -> None:
-    with full_engine("detector") as (engine, _):
-        assert engine.is_in_use
