@@ -119,15 +119,6 @@ def test_labels_that_are_not_unicode_are_rejected(tmp_path: Path) -> None:
         inspected(graphs.source(file))
 
 
-def test_dynamic_input_size_is_guessed_by_task(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
-    assert inspected(graphs.source(file)).graph.preprocessing.height == 224
-    zeros = np.zeros((1, 300, 6), np.float32)
-    file = graphs.affine(tmp_path / "detector.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"))
-    assert inspected(graphs.source(file)).graph.preprocessing.height == 640
-    assert origins(file)["input size"] is Origin.GUESSED
-
-
 def inspection_error(file: Path, **settings: Any) -> str:
     with pytest.raises(ModelError) as caught:
         inspected(graphs.source(file, **settings))
@@ -143,36 +134,6 @@ def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
     assert "has 3 classes, but model-settings.json lists 4 labels" in inspection_error(
         file, labels=["a", "b", "c", "d"]
     )
-
-
-@pytest.mark.parametrize(
-    ("shape", "datatype", "reason"),
-    [
-        (("b", 2, 8, 8), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
-        (("b", 4), TensorProto.FLOAT, r"\[batch, 3, height, width\]"),
-        (("b", 3, 8, 8), TensorProto.DOUBLE, "FP32, FP16, UINT8, but is images FP64"),
-    ],
-)
-def test_unsupported_image_input_is_rejected(
-    tmp_path: Path, shape: tuple[Any, ...], datatype: int, reason: str
-) -> None:
-    nodes = [
-        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Flatten", ["floats"], ["output0"]),
-    ]
-    file = graphs.write(tmp_path / "model.onnx", nodes, {"output0": ["b", "n"]}, shape=shape, datatype=datatype)
-    message = inspection_error(file)
-    assert re.search(reason, message), message
-
-
-def test_unknown_second_input_is_rejected(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx")
-    model = graphs.read_model(file)
-    model.graph.input.append(helper.make_tensor_value_info("scale_factor", TensorProto.FLOAT, ["b", 2]))
-    graphs.write_model(model, file)
-    assert "takes 2 inputs" in inspection_error(file)
-    assert "scale_factor FP32 [-1, 2]" in inspection_error(file)
-    assert "besides one image only orig_target_sizes [batch, 2] and pixel_mask" in inspection_error(file)
 
 
 @pytest.mark.parametrize("datatype", ["BFLOAT16", "STRING"])

@@ -1,6 +1,5 @@
 """Test Python models in a server process, from start to stop."""
 
-import os
 import signal
 import threading
 import time
@@ -45,13 +44,6 @@ def test_models_are_closed_when_the_server_stops(tmp_path: Path) -> None:
         assert (folder / "closed").is_file()
 
 
-def test_environment_variable_allows_code(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "m", CODE)
-    environment = {**os.environ, "CHARIOTEER_ALLOW_CODE": "true"}
-    with run_server("--model", str(folder), environment=environment) as server:
-        assert infer(server.address) == 200
-
-
 def test_server_without_permission_names_allow_code_option(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "m", CODE)
     with run_server("--model", str(folder)) as server:
@@ -80,16 +72,6 @@ def test_hung_call_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 0
         thread.join(60)
-
-
-def test_hung_load_does_not_block_other_models(tmp_path: Path) -> None:
-    code = "import threading\nthreading.Event().wait()"
-    write_model(tmp_path / "never", code, load_timeout_seconds=0.5)
-    write_model(tmp_path / "m", CODE)
-    with run_server("--model-repository", str(tmp_path), "--allow-code") as server:
-        assert infer(server.address) == 200
-        assert server.stop() == 0
-        assert "did not end within 0.5 s" in "".join(server.log)
 
 
 def test_hung_load_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
