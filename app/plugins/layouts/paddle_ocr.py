@@ -21,14 +21,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.onnxruntime.graph import RawOutputs
+from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
+from app.core.runtimes.onnxruntime.heads import OnnxImageModel, blank_image
 from app.core.runtimes.onnxruntime.images.image_batch import Placement
-from app.core.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing, TextLine, TextPage
-from app.core.runtimes.onnxruntime.layouts.layout import Candidates, GraphView, Layout, Match
+from app.core.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, GraphView, Layout, Match
 from app.core.settings.model import CtcSettings
+from app.plugins.layouts.text_sizes import TextLine, TextPage
 from metadata.model import Fact, Origin
+from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
+from tasks.text.generation import reject_conversation
+from tasks.vision.image import Image
 
 _MAP_NAME = "text-map"
 _INPUT_NAME = "x"
@@ -197,6 +202,7 @@ def _recognise_line(view: GraphView) -> Match | None:
         by_names=True,
         origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
+        head=_bind_reader,
         preprocessing=_LINE_DEFAULTS,
         facts=facts,
     )
@@ -225,6 +231,21 @@ def _read(answer: RawOutputs, *, characters: Sequence[str], time_axis: int) -> s
     steps: list[int] = scores.argmax(axis=1).tolist()
     previous = [-1, *steps]
     return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
+
+
+def _bind_reader(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    model = OnnxImageModel(graph, match, names, _text_answers, _only_image)
+    return ImageTextToText(), model, PromptedImage((blank_image(graph),), (DEFAULT_PROMPT,), GenerationParameters())
+
+
+def _only_image(item: PromptedImage) -> Image:
+    reject_conversation(item.parameters.messages, item.path)
+    return item.image
+
+
+def _text_answers(model: OnnxImageModel, item: PromptedImage, answer: RawOutputs) -> Answers:
+    """Answer every prompt with the text in the image, which has one line."""
+    return Answers(prompts=item.prompts, answers=[model.match.decode(answer)] * len(item.prompts))
 
 
 TEXT_MAP = Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map, ((4,),))

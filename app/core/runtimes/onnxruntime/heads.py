@@ -14,14 +14,12 @@ from app.core.runtimes.onnxruntime.inspection import Inspection
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, Outline
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
-from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import Model, Task, TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
-from tasks.text.generation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
@@ -53,39 +51,35 @@ def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], Model[Any, A
     return (match.head or HEADS[match.task_type])(inspection.graph, match, tuple(inspection.description.labels))
 
 
-def _blank(graph: ImageGraph) -> Image:
+def blank_image(graph: ImageGraph) -> Image:
+    """Return a black image of the size of the graph's input."""
     return Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
 
 
 def _classifier(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
     model = OnnxImageModel(graph, match, names, _classification)
-    return ImageClassification(), model, ClassificationInput(_blank(graph), SelectionParameters())
+    return ImageClassification(), model, ClassificationInput(blank_image(graph), SelectionParameters())
 
 
 def _detector(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
     task, model = ObjectDetection(keypoints=match.keypoints), OnnxImageModel(graph, match, names, _detections)
-    return task, model, DetectionInput(_blank(graph), DetectionParameters())
+    return task, model, DetectionInput(blank_image(graph), DetectionParameters())
 
 
 def _oriented_detector(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
     model = OnnxImageModel(graph, match, names, _oriented_detections)
-    return OrientedObjectDetection(), model, DetectionInput(_blank(graph), DetectionParameters())
+    return OrientedObjectDetection(), model, DetectionInput(blank_image(graph), DetectionParameters())
 
 
 def _segmenter(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
     model = OnnxImageModel(graph, match, names, _segments)
-    return ImageSegmentation(), model, SegmentationInput(_blank(graph), SegmentationParameters())
-
-
-def _reader(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
-    model = OnnxImageModel(graph, match, names, _text_answers, _only_image)
-    return ImageTextToText(), model, PromptedImage((_blank(graph),), (DEFAULT_PROMPT,), GenerationParameters())
+    return ImageSegmentation(), model, SegmentationInput(blank_image(graph), SegmentationParameters())
 
 
 def _tensor_model(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
     outputs = graph.output_specs()
     model = OnnxImageModel(graph, match, names, partial(_tensors, outputs=outputs))
-    return ImageTensorInference(outputs), model, ImageTensorInput(_blank(graph))
+    return ImageTensorInference(outputs), model, ImageTensorInput(blank_image(graph))
 
 
 HEADS: Mapping[TaskType, Head] = {
@@ -93,7 +87,6 @@ HEADS: Mapping[TaskType, Head] = {
     TaskType.OBJECT_DETECTION: _detector,
     TaskType.ORIENTED_OBJECT_DETECTION: _oriented_detector,
     TaskType.IMAGE_SEGMENTATION: _segmenter,
-    TaskType.IMAGE_TEXT_TO_TEXT: _reader,
     TaskType.TENSOR: _tensor_model,
 }
 """The heads of layouts that bring none, by their task."""
@@ -133,16 +126,6 @@ def _segments(model: OnnxImageModel, item: SegmentationInput, answer: RawOutputs
     outline: Outline = model.match.decode(answer, item)
     labels = _names_of(outline.class_ids.tolist(), model.names)
     return Segments(labels=labels, scores=outline.scores, contours=outline.contours)
-
-
-def _only_image(item: PromptedImage) -> Image:
-    reject_conversation(item.parameters.messages, item.path)
-    return item.image
-
-
-def _text_answers(model: OnnxImageModel, item: PromptedImage, answer: RawOutputs) -> Answers:
-    """Answer every prompt with the text in the image, which has one line."""
-    return Answers(prompts=item.prompts, answers=[model.match.decode(answer)] * len(item.prompts))
 
 
 def _tensors(

@@ -27,7 +27,6 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     PartialPreprocessing,
     Preprocessing,
     Resize,
-    TextLine,
 )
 from app.core.settings.model import PreprocessingSettings
 from metadata.model import Fact, ModelMetadata, Origin
@@ -257,8 +256,7 @@ def _decide_dynamic_size(
         return None
     for source in sources:
         dynamic_size = source.dynamic_size
-        is_line = isinstance(dynamic_size, TextLine)
-        if dynamic_size is None or resize != ("line" if is_line else "stretch"):
+        if dynamic_size is None or resize != getattr(dynamic_size, "resize", "stretch"):
             continue
         if inputs.sides in ((-1, -1), (getattr(dynamic_size, "height", -1), getattr(dynamic_size, "width", -1))):
             facts.append(Fact("size of each image", str(dynamic_size), source.origin))

@@ -1,6 +1,6 @@
 """The preprocessing of a model's images, and rules for the input size of graphs that accept any size."""
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -28,13 +28,25 @@ IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
 IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 LETTERBOX_FILL = 114
 """The grey of Ultralytics' LetterBox."""
-_MIN_SIDE = 32
+MIN_SIDE = 32
 """Pixels. Networks downsample by this factor, so a thinner input would have no features."""
 
 
 def pillow_filter(value: object) -> Interpolation | None:
     """Return the interpolation for Pillow's number or name of a filter; None for other values."""
     return _FILTER_NAMES.get(str(value).lower())
+
+
+class DynamicSize(Protocol):
+    """A rule for the input size of each image, with a text for users.
+
+    It may have the attribute `resize`, the mode for which it holds instead of "stretch", and a `height` or `width` that
+    all images have, in pixels.
+    """
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (height, width) of the input for that of an image, pixels."""
+        ...
 
 
 class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,49 +70,8 @@ class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
             scaled = self.longest * shorter / longer
         # The sides are rounded as in ``get_size_with_aspect_ratio`` of transformers.
         sides = (round(scaled), int(scaled * longer / shorter))
-        short, long = (max(_MIN_SIDE, side - side % self.floor) for side in sides)
+        short, long = (max(MIN_SIDE, side - side % self.floor) for side in sides)
         return (short, long) if height <= width else (long, short)
-
-
-class TextPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Reduce large images as RapidOCR does, then enlarge small ones and round to multiples of 32 as PaddleOCR does.
-
-    The longer side has at most `max_side` pixels before the image is enlarged, and `max_enlarged` after that. The
-    shorter side has at least `min_side` pixels, unless the longer one exceeds `max_enlarged`.
-    """
-
-    min_side: int
-    max_side: int
-    max_enlarged: int
-
-    def __str__(self) -> str:
-        return f"longer side reduced to {self.max_side}, then shorter one enlarged to {self.min_side}"
-
-    def input_size(self, height: int, width: int) -> tuple[int, int]:
-        longer = max(height, width)
-        scale = max(min(1.0, self.max_side / longer), self.min_side / min(height, width))
-        scale = min(scale, self.max_enlarged / longer)
-        rounded_height, rounded_width = (
-            max(_MIN_SIDE, round(int(side * scale) / _MIN_SIDE) * _MIN_SIDE) for side in (height, width)
-        )
-        return rounded_height, rounded_width
-
-
-class TextLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does; all in pixels.
-
-    A narrower image than `min_width` is padded. A wider one than `max_width` is squeezed.
-    """
-
-    height: int
-    min_width: int
-    max_width: int
-
-    def __str__(self) -> str:
-        return f"height {self.height}, width that of the image, {self.min_width} to {self.max_width}"
-
-    def input_size(self, height: int, width: int) -> tuple[int, int]:
-        return self.height, min(max(int(self.height * (width / height)), self.min_width), self.max_width)
 
 
 class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +89,6 @@ class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
         return height if self.height == -1 else self.height, width if self.width == -1 else self.width
-
-
-DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize
-"""A rule: `input_size` returns the (height, width) of the input for that of an image, pixels; its text is for users."""
 
 
 class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
