@@ -34,6 +34,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     softmax,
 )
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
+from app.plugins.layouts.rf_detr_metadata import RfDetrMetadata, describe
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
@@ -103,7 +104,8 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
     for mask in masks:
         if not mask.is_float or mask.blank.ndim != 4 or mask.shape[:2] != logits.shape[:2] or not mask.blank.size:
             return None
-    slots, metadata = logits.shape[2], view.model_files.metadata.rf_detr
+    slots, contract = logits.shape[2], view.model_files.metadata.contract
+    metadata = contract if isinstance(contract, RfDetrMetadata) else None
     named_classes = sorted(metadata.class_id_to_name) if metadata else []
     has_named_classes = (
         bool(named_classes)
@@ -191,4 +193,5 @@ RF_DETR = Layout(
     "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
     _recognise_rf_detr,
     ((3, 3), (3, 3, 4)),
+    describe,
 )

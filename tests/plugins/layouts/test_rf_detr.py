@@ -101,6 +101,13 @@ def test_class_names_are_read_from_rfdetr_metadata(tmp_path: Path) -> None:
     assert facts["mean"] == ("0, 0, 0", Origin.CONVENTION)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"means": [1]}', '{"class_id_to_name": {"a": "b"}}', "[" * 100_000])
+def test_invalid_metadata_is_rejected(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ModelError, match="'rfdetr_inference' cannot be read") as caught:
+        inspected(graphs.source(write(tmp_path, properties={"rfdetr_inference": text})))
+    assert len(str(caught.value).removeprefix(str(tmp_path))) < 300
+
+
 def test_images_are_preprocessed_as_in_rf_detr(tmp_path: Path) -> None:
     facts = {fact.topic: fact for fact in inspected(graphs.source(write(tmp_path))).description.facts}
     assert facts["resize"] == Fact("resize", "stretch", Origin.CONVENTION)

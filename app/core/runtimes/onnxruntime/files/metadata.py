@@ -1,7 +1,7 @@
 """Read the ``metadata_props`` of an ONNX file.
 
 Ultralytics and similar exporters write Python literals. They are untrusted, so only `ast.literal_eval` reads them.
-PaddleOCR's recognisers list their characters, and newer RF-DETR exports contain a JSON object.
+PaddleOCR's recognisers list their characters.
 """
 
 import ast
@@ -24,28 +24,10 @@ ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
     "pose": TaskType.OBJECT_DETECTION,
 }
 
-_RF_DETR = "rfdetr_inference"
-"""``METADATA_KEY`` of ``rfdetr/export/_runtime/metadata.py``."""
-
 _MAX_LITERAL = 2_000_000
 """Characters. The names of 21,000 ImageNet classes need less than 600,000."""
 _MAX_DESCRIPTION = 300
 """Characters."""
-
-
-class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The used fields of the JSON object in newer RF-DETR exports.
-
-    Attributes:
-        class_id_to_name: names by class number, with the gaps of the training data.
-        means: means of R, G, B for pixels in 0..1; `stds` are their standard deviations.
-    """
-
-    class_id_to_name: dict[int, str] = {}
-    means: tuple[float, float, float] | None = None
-    stds: tuple[float, float, float] | None = None
-    resize_interpolation: str | None = None
-    resize_antialias: bool | None = None
 
 
 class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +35,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         task: the exporter's name of the task, such as ``detect`` or ``pose``.
-        names: class names by class number; for RF-DETR only those numbers that have a name.
+        names: class names by class number; of some exporters only those numbers that have a name.
         size: (height, width) of the exported input, pixels; -1 for that of the image.
         suppressed: whether the graph includes non-maximum suppression.
         end_to_end: whether the network was trained to need no suppression.
@@ -71,7 +53,6 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     end_to_end: bool = False
     keypoints: tuple[int, int] | None = None
     characters: str | None = None
-    rf_detr: RfDetrMetadata | None = None
     interpolation: Interpolation | None = None
     antialias: bool | None = None
     contract: object = None
@@ -85,28 +66,17 @@ def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
     """
     arguments = _literal(file, properties, "args")
     suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
-    rf_detr = _rf_detr(file, properties.get(_RF_DETR))
-    names = _names(file, _literal(file, properties, "names"))
-    if names is None and rf_detr is not None and rf_detr.class_id_to_name:
-        names = tuple(rf_detr.class_id_to_name[number] for number in sorted(rf_detr.class_id_to_name))
     return ExportMetadata(
         description=" ".join(properties.get("description", "")[:_MAX_DESCRIPTION].split()),
         task=properties.get("task") or None,
-        names=names,
+        names=_names(file, _literal(file, properties, "names")),
         size=_size(file, _literal(file, properties, "imgsz")),
         suppressed=suppressed or properties.get("nms") == "True",
         end_to_end=properties.get("end2end") == "True",
         keypoints=_keypoints(file, _literal(file, properties, "kpt_shape")),
         characters=properties.get("character") or None,
-        rf_detr=rf_detr,
-        interpolation=pillow_filter(
-            properties.get("interpolation")
-            or properties.get("resample")
-            or (rf_detr.resize_interpolation if rf_detr else None)
-        ),
-        antialias={"true": True, "false": False}.get(
-            properties.get("antialias", "").lower(), rf_detr.resize_antialias if rf_detr else None
-        ),
+        interpolation=pillow_filter(properties.get("interpolation") or properties.get("resample")),
+        antialias={"true": True, "false": False}.get(properties.get("antialias", "").lower()),
     )
 
 
@@ -118,15 +88,6 @@ def _keypoints(file: Path, value: object) -> tuple[int, int] | None:
             return points, numbers
         case _:
             raise ModelError(f"{file}: metadata 'kpt_shape' should be [points, 2 or 3], got {value!r:.60}")
-
-
-def _rf_detr(file: Path, text: str | None) -> RfDetrMetadata | None:
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text, type=RfDetrMetadata)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ModelError(f"{file}: metadata {_RF_DETR!r} cannot be read: {error}") from None
 
 
 def _literal(file: Path, properties: Mapping[str, str], key: str) -> object:

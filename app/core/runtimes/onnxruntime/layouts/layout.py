@@ -186,7 +186,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`. `ranks` are the
     numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks first.
-    `describe` reads a file beside the graph, which replaces the metadata in it and the Hugging Face files.
+    `describe` reads what its exporter wrote into the graph or beside it, instead of other metadata and files.
     """
 
     names: tuple[str, ...]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata, RfDetrMetadata, read_metadata
+from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata, read_metadata
 from app.core.settings.model import ModelError
 
 FILE = Path("model.onnx")
@@ -84,21 +84,6 @@ def test_the_shape_of_keypoints_is_read(literal: str) -> None:
 def test_invalid_keypoint_shape_is_rejected(literal: str) -> None:
     with pytest.raises(ModelError, match="'kpt_shape' should be"):
         read_metadata(FILE, {"kpt_shape": literal})
-
-
-def test_rf_detr_metadata_is_read() -> None:
-    text = '{"schema_version": 1, "class_id_to_name": {"3": "cat", "1": "dog"}, "means": [0, 1, 2], "stds": [1, 1, 1]}'
-    assert read_metadata(FILE, {"rfdetr_inference": text}) == ExportMetadata(
-        names=("dog", "cat"),
-        rf_detr=RfDetrMetadata(class_id_to_name={3: "cat", 1: "dog"}, means=(0, 1, 2), stds=(1, 1, 1)),
-    )
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"means": [1]}', '{"class_id_to_name": {"a": "b"}}', "[" * 100_000])
-def test_invalid_rf_detr_metadata_is_rejected(text: str) -> None:
-    with pytest.raises(ModelError, match="'rfdetr_inference' cannot be read") as caught:
-        read_metadata(FILE, {"rfdetr_inference": text})
-    assert len(str(caught.value)) < 300
 
 
 def test_characters_are_kept_unchanged() -> None:
