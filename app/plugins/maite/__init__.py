@@ -1,11 +1,12 @@
 """Classifiers and detectors as models of MAITE."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="maite",
-    summary="Classifiers and detectors as models of MAITE.",
+    summary="Classifiers and detectors as models of MAITE, and its models as Python classes.",
     requires=("in_process",),
     public={"as_maite": "app.plugins.maite.models"},
+    extends={"python.models": Ref("app.plugins.maite.python_models:ADAPTERS")},
 )

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core.engine.models.servable import Servable
+from app.core.plugins import registry
 from app.core.runtimes.label_files import declared_labels, format_labels
 from app.core.runtimes.python.instances import (
     InstancePool,
@@ -107,35 +105,11 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
     target = _run(source, instance, "constructing it", lambda: factory(**arguments))
-    if _is_maite_model(target):
-        target = _MaiteModel(target)
+    for adapt in registry().extensions("python.models"):
+        target = adapt(target)
     if not callable(getattr(target, "predict", None)):
         raise _error(source, f"{type(target).__name__} has no predict()")
     return target
-
-
-def _is_maite_model(target: object) -> bool:
-    """Return whether an object follows MAITE's protocols and has no ``predict``."""
-    return (
-        not hasattr(target, "predict") and callable(target) and isinstance(getattr(target, "metadata", None), Mapping)
-    )
-
-
-class _MaiteModel:
-    """Adapts an ``ImageClassifier`` or ``ObjectDetector`` of MAITE to a class with ``predict``.
-
-    Both are structural types, so MAITE is not a dependency. They are called with a batch of (channels, height, width)
-    arrays. Their ``metadata`` has an id and, optionally, class names by number.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self.load, self.close = getattr(model, "load", None), getattr(model, "close", None)
-        self.labels = dict(model.metadata).get("index2label")
-
-    def predict(self, images: Sequence[NDArray[np.uint8]]) -> object:
-        """Call the model with (H, W, 3) images, transposed to MAITE's (3, H, W)."""
-        return self._model([np.ascontiguousarray(image.transpose(2, 0, 1)) for image in images])
 
 
 def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode) -> Servable:
@@ -195,7 +169,7 @@ def _description(source: ModelSource, target: object, adapter: TaskAdapter, form
     unknown = settings.labels is None and hasattr(getattr(target, "labels", None), "__get__")
     labels = () if unknown else _labels(source, target)
     task_origin = Origin.DECLARED if settings.task_type else Origin.CLASS
-    called_as = "a MAITE model" if isinstance(target, type) else "the model that the function makes"
+    called_as = "an object of another library" if isinstance(target, type) else "the model that the function makes"
     facts = [
         Fact("task type", task.task_type, task_origin),
         Fact("class", str(settings.implementation), Origin.DECLARED),
