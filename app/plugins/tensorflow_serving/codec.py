@@ -13,14 +13,14 @@ from app.plugins.tensorflow_serving.examples import example_results, example_ten
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.plugins.tensorflow_serving.signatures import (
     PROMPTS_INPUT,
+    SIGNATURE_NAME,
     Method,
     Signature,
-    example_signature,
-    predict_signature,
+    find_signature,
 )
 from app.plugins.tensorflow_serving.targets import ModelTarget, find_ready_version
 from app.plugins.tensorflow_serving.values import json_document, read_object
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
@@ -28,7 +28,7 @@ from tasks.vision.request import IMAGE_INPUT
 
 _GREY_BATCH_RANK = 3
 
-_METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
+_METHODS = {"predict": Method.PREDICT, "classify": Method.CLASSIFY, "regress": Method.REGRESS}
 
 
 class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
@@ -151,18 +151,16 @@ class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
 
     def decode(self) -> InferenceRequest:
         document = read_object(self.body, self.engine.limits)
-        name = document.get("signature_name", "")
+        name = document.get(SIGNATURE_NAME, "")
         if not isinstance(name, str):
-            raise invalid("'signature_name' key must be a string value.")
-        verb = self.target.verb
-        if verb == "predict":
-            registration = self.find_model()
-            self.signature = signature = predict_signature(registration.ready_servable(), name)
+            raise invalid(f"Expected a text, got {quote_value(name)}", SIGNATURE_NAME)
+        method = _METHODS[self.target.verb]
+        examples = () if method is Method.PREDICT else read_examples(document)
+        registration = self.find_model()
+        self.signature = signature = find_signature(registration.ready_servable(), name, method)
+        if method is Method.PREDICT:
             tensors, self.tensor_format = read_tensors(document, signature)
         else:
-            examples = read_examples(document)
-            registration = self.find_model()
-            self.signature = signature = example_signature(registration.ready_servable(), name, _METHODS[verb])
             tensors, self.example_count = example_tensors(examples, signature), len(examples)
         return self.request(registration, model_inputs(tensors, self.tensor_format, signature))
 

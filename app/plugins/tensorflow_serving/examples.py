@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from app.core.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
-from app.plugins.tensorflow_serving.signatures import Method, Signature, short_name
+from app.plugins.tensorflow_serving.signatures import Method, Signature
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
@@ -42,13 +42,9 @@ def read_examples(document: Mapping[str, object]) -> Sequence[Example]:
         InferenceError: INVALID_REQUEST.
     """
     context = _example(document["context"]) if "context" in document else {}
-    if "examples" not in document:
-        raise invalid("When method is classify, key 'examples' is expected and was not found")
-    examples = document["examples"]
-    if not isinstance(examples, list):
-        raise invalid("Expecting 'examples' value to be an list/array")
-    if not examples:
-        raise invalid("'examples' value is an empty array")
+    examples = document.get("examples")
+    if not isinstance(examples, list) or not examples:
+        raise invalid(f"Expected a list of at least one example, got {examples!r:.80}", "examples")
     return [{**context, **_example(example)} for example in cast("list[object]", examples)]
 
 
@@ -82,37 +78,24 @@ def example_results(response: InferenceResponse, count: int, signature: Signatur
             for size, names, values in zip(tensors["num_classes"].data, labels, scores, strict=True)
         ]
     ((name, output),) = tensors.items()
-    if signature.method is Method.REGRESS:
-        return _regressions(output, count).tolist()
-    if len(output.shape) not in (1, 2):
-        raise invalid(f"Expected Tensor shape: [batch_size num_classes] but got {_shape(output)}", name)
-    if output.shape[0] != count:
-        raise invalid(f"Expected scores output batch size of {count}. Got: {output.shape[0]}", name)
+    is_regression = signature.method is Method.REGRESS
+    if len(output.shape) not in (1, 2) or output.shape[0] != count or (is_regression and output.data.size != count):
+        expected = f"Expected a row of scores for each of the {count} examples"
+        raise invalid(f"{expected}, got the shape {list(output.shape)}", name)
+    if is_regression:
+        return output.data.ravel().tolist()
     scores = output.data.reshape(count, -1)
     labels = signature.labels if len(signature.labels) == scores.shape[1] else [""] * scores.shape[1]
     return [_pairs(labels, row) for row in scores]
-
-
-def _regressions(output: Tensor, count: int) -> Any:
-    if len(output.shape) != 1 and output.shape[1:] != (1,):
-        message = f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {_shape(output)}"
-        raise invalid(message)
-    if output.shape[0] != count:
-        raise invalid(f"Input batch size did not match output batch size: {count} vs. {output.shape[0]}")
-    return output.data.ravel()
 
 
 def _pairs(labels: Sequence[str], scores: Any) -> list[tuple[str, float]]:
     return list(zip(labels, scores.tolist(), strict=True))
 
 
-def _shape(tensor: Tensor) -> str:
-    return f"[{','.join(map(str, tensor.shape))}]"
-
-
 def _example(value: object) -> dict[str, Feature]:
     if not isinstance(value, dict):
-        raise invalid(f"Example must be JSON object but got {quote_value(value)}")
+        raise invalid(f"Expected an example, an object of features, got {quote_value(value)}")
     return {name: _feature(name, content) for name, content in cast("dict[str, object]", value).items()}
 
 
@@ -123,7 +106,7 @@ def _feature(name: str, content: object) -> Feature:
     for value in values:
         value_kind, decoded_value = _value(name, value)
         if kind not in (None, value_kind):
-            raise invalid(f"Unexpected element type in feature: {name} expecting type: {kind}")
+            raise invalid(f"Expected values of one type, {kind}, got {quote_value(value)}", name)
         kind = value_kind
         decoded_values.append(decoded_value)
     return Feature(kind, decoded_values)
@@ -138,14 +121,14 @@ def _value(name: str, value: object) -> tuple[FeatureKind, object]:
         return FeatureKind.INT64, int(value)
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         if value > _MAX_INT64:
-            raise invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+            raise invalid(f"Expected integers of 64 bits with a sign, got {value}", name)
         return FeatureKind.INT64, value
     if isinstance(value, int | float):
         try:
             return FeatureKind.FLOAT, float(value)
         except OverflowError:
-            raise invalid("JSON Parse error: Number too big to be stored in double.") from None
-    raise invalid(f"Feature: {name} has element with unexpected JSON value: {quote_value(value)}")
+            raise invalid("Expected a number that a double can hold, got a larger one", name) from None
+    raise invalid(f'Expected texts, numbers or {{"b64": "<base64>"}}, got {quote_value(value)}', name)
 
 
 def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature) -> InputTensor:
@@ -156,11 +139,9 @@ def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature)
     for index, row in enumerate(rows):
         feature_path = f"examples[{index}].{spec.name}"
         if -1 in row_shape and known_size and len(row) % known_size:
-            raise invalid(
-                f"Expected a multiple of {known_size} values of feature {spec.name}, got {len(row)}", feature_path
-            )
+            raise invalid(f"Expected a multiple of {known_size} values, got {len(row)}", feature_path)
         if len(row) != size:
-            raise invalid(f"Expected {size} values of feature {spec.name}, got {len(row)}", feature_path)
+            raise invalid(f"Expected {size} values, got {len(row)}", feature_path)
     values = [value for row in rows for value in row]
     free_size = size // known_size if known_size else 0
     shape = (
@@ -176,12 +157,10 @@ def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature)
 def _row(spec: TensorSpec, index: int, example: Example) -> Sequence[Any]:
     expected_kind = _kind(spec.datatype)
     feature = example.get(spec.name)
-    if feature is None or feature.kind is None:
-        message = f"Feature: {spec.name} (data type: {expected_kind}) is required but could not be found."
-        raise invalid(message, f"examples[{index}].{spec.name}")
-    fits = feature.kind is expected_kind or (expected_kind is FeatureKind.FLOAT and feature.kind is FeatureKind.INT64)
-    if not fits:
-        message = f"Data types don't match. Data type: {feature.kind} but expected type: {expected_kind}"
+    kind = None if feature is None else feature.kind
+    fits = kind is expected_kind or (expected_kind is FeatureKind.FLOAT and kind is FeatureKind.INT64)
+    if feature is None or not fits:
+        message = f"Expected a feature of type {expected_kind}, got {kind or 'none'}"
         raise invalid(message, f"examples[{index}].{spec.name}")
     return feature.values
 
@@ -194,11 +173,9 @@ def _kind(datatype: Datatype) -> FeatureKind:
 
 def _array(spec: TensorSpec, values: Sequence[Any]) -> Any:
     if not spec.datatype.has_json_form:
-        message = f"Conversion of a feature to type: {short_name(spec.datatype)}"
-        raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"Features have no form for {spec.datatype}", spec.name)
     try:
         with np.errstate(over="ignore"):
             return np.array(values, spec.datatype.dtype)
     except OverflowError:
-        message = f"Expected values of type {short_name(spec.datatype)}, got one out of range"
-        raise invalid(message, spec.name) from None
+        raise invalid(f"Expected {spec.datatype} numbers, got one out of range", spec.name) from None

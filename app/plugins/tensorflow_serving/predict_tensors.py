@@ -1,17 +1,18 @@
 """Decode requests of `:predict` in rows (``instances``) or columns (``inputs``), and encode their responses."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar, cast
 
 from app.core.wire.bytes_elements import is_base64_object
 from app.core.wire.json_tensors import flatten_rows
+from app.core.wire.rows import check_names, columns_of_rows, prediction_rows
 from app.plugins.tensorflow_serving.signatures import Signature
 from app.plugins.tensorflow_serving.values import json_document, json_value, read_tensor
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import Datatype, InputTensor, Tensor
+from tasks.inference.tensor import Datatype, InputTensor
 from tasks.vision.request import IMAGE_INPUT
 
 ValueT = TypeVar("ValueT")
@@ -33,19 +34,15 @@ def read_tensors(
         InferenceError: INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that JSON cannot hold.
     """
     if not signature.inputs:
-        raise invalid(f"Failed to get input map for signature: {signature.name}")
-    row, column = TensorFormat.ROW in document, TensorFormat.COLUMN in document
-    if row and column:
-        raise invalid("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
-    if column:
+        raise invalid("Expected a model with inputs, this one has none")
+    formats = [tensor_format for tensor_format in TensorFormat if tensor_format in document]
+    if len(formats) != 1:
+        raise invalid(f'Expected either "instances" or "inputs", got {"both" if formats else "neither"}')
+    if formats == [TensorFormat.COLUMN]:
         return _tensors(_columns(document[TensorFormat.COLUMN], signature), signature), TensorFormat.COLUMN
-    if not row:
-        raise invalid("Missing 'inputs' or 'instances' key")
     instances = document[TensorFormat.ROW]
-    if not isinstance(instances, list):
-        raise invalid("Expecting 'instances' to be an list/array")
-    if not instances:
-        raise invalid("No values in 'instances' array")
+    if not isinstance(instances, list) or not instances:
+        raise invalid(f"Expected a list of at least one instance, got {instances!r:.80}", TensorFormat.ROW)
     try:
         return _tensors(_rows(cast("list[object]", instances), signature), signature), TensorFormat.ROW
     except InferenceError as error:
@@ -62,15 +59,10 @@ def encode(response: InferenceResponse, tensor_format: TensorFormat) -> bytes:
     """
     tensors = response.stack()
     if tensor_format is TensorFormat.ROW:
-        _check_batch_size(tensors)
+        advice = 'Send "inputs", to get "outputs"'
+        return json_document("predictions", prediction_rows(tensors, json_value, ErrorKind.INVALID_REQUEST, advice))
     values = {tensor.name: json_value(tensor) for tensor in tensors}
-    if tensor_format is TensorFormat.COLUMN:
-        return json_document("outputs", values if len(values) > 1 else values[tensors[0].name])
-    if len(values) == 1:
-        return json_document("predictions", values[tensors[0].name])
-    return json_document(
-        "predictions", [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    )
+    return json_document("outputs", values if len(values) > 1 else values[tensors[0].name])
 
 
 def with_canonical_names(members: Mapping[str, ValueT], signature: Signature) -> Mapping[str, ValueT]:
@@ -83,47 +75,27 @@ def with_canonical_names(members: Mapping[str, ValueT], signature: Signature) ->
     return {canonical if name_counts[canonical] == 1 else name: members[name] for name, canonical in names.items()}
 
 
-def _check_batch_size(tensors: Sequence[Tensor]) -> None:
-    shapes = [tensor.shape for tensor in tensors]
-    for tensor, shape in zip(tensors, shapes, strict=True):
-        if not shape:
-            raise invalid(f"Tensor name: {tensor.name} has no shape information ")
-        if shape[0] != shapes[0][0]:
-            sizes = f"{shape[0]} expecting: {shapes[0][0]}"
-            raise invalid(f"Tensor name: {tensor.name} has inconsistent batch size: {sizes}")
-
-
 def _columns(value: object, signature: Signature) -> Mapping[str, object]:
     """Return the value of each input from an object, or from the value of the only required input."""
     if not _is_named(value):
-        return {_only_required(signature, "inputs is a plain value/list, but expecting an object"): value}
+        return {_only_required(signature, TensorFormat.COLUMN): value}
     members = with_canonical_names(cast("dict[str, object]", value), signature)
-    missing = [name for name in _required(signature) if name not in members]
-    if missing:
-        raise invalid(f"Missing named input: {missing[0]} in 'inputs' object.")
+    # The real server ignores unknown names in columns.
+    check_names(members, signature.required, members, TensorFormat.COLUMN)
     return members
 
 
 def _rows(instances: list[object], signature: Signature) -> Mapping[str, object]:
     """Return the values of each input over all instances."""
     if not _is_named(instances[0]):
-        named = next((index for index, instance in enumerate(instances) if _is_named(instance)), None)
-        if named is not None:
-            raise invalid(f"Expecting value/list but got object at item {named} of input list")
-        return {_only_required(signature, "instances is a plain list, but expecting list of objects"): instances}
+        return {_only_required(signature, TensorFormat.ROW): instances}
     rows: list[Mapping[str, object]] = []
     for index, instance in enumerate(instances):
         if not _is_named(instance):
-            raise invalid(f"Expecting object but got list at item {index} of input list")
-        row = with_canonical_names(cast("dict[str, object]", instance), signature)
-        unknown = next((name for name in row if name not in signature.inputs), None)
-        if unknown is not None:
-            raise invalid(f"JSON object: does not have named input: {unknown}", f"instances[{index}]")
-        expected = set(rows[0] if rows else row) | set(_required(signature))
-        if set(row) != expected:
-            raise invalid(f"JSON object: keys must be equal to: {','.join(sorted(expected))}", f"instances[{index}]")
-        rows.append(row)
-    return {name: [row[name] for row in rows] for name in rows[0]}
+            message = f"Expected an object, as the first instance is, got {quote_value(instance)}"
+            raise invalid(message, f"{TensorFormat.ROW}[{index}]")
+        rows.append(with_canonical_names(cast("dict[str, object]", instance), signature))
+    return columns_of_rows(rows, signature.required, signature.optional, TensorFormat.ROW)
 
 
 def _tensors(values: Mapping[str, object], signature: Signature) -> Mapping[str, InputTensor]:
@@ -148,12 +120,8 @@ def _is_named(value: object) -> bool:
     return isinstance(value, dict) and not is_base64_object(cast("object", value))
 
 
-def _required(signature: Signature) -> list[str]:
-    return [name for name in signature.inputs if name not in signature.optional]
-
-
-def _only_required(signature: Signature, problem: str) -> str:
-    required = _required(signature)
-    if len(required) > 1:
-        raise invalid(f"{problem} as multiple input tensors required as per tensorinfo_map")
-    return required[0]
+def _only_required(signature: Signature, path: str) -> str:
+    if len(signature.required) > 1:
+        names = ", ".join(map(repr, signature.required))
+        raise invalid(f"Expected objects with the inputs {names}, got values without names", path)
+    return signature.required[0]

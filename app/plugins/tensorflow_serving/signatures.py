@@ -12,7 +12,7 @@ import msgspec
 
 from app.core.engine.models.servable import Servable
 from app.core.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
@@ -25,6 +25,7 @@ _SHORT_NAMES = {datatype: datatype.lower() for datatype in Datatype} | {
 }
 
 DEFAULT_SIGNATURE = "serving_default"
+SIGNATURE_NAME = "signature_name"
 _CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
 PROMPTS_INPUT = TensorSpec(name=PROMPTS, datatype=Datatype.BYTES, shape=(-1, -1))
 _EXAMPLES: dict[str, Any] = {
@@ -60,7 +61,7 @@ class UnknownSignatureError(InferenceError):
     """A predict request names a signature that the model does not have. gRPC has a status of its own for it."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(ErrorKind.INVALID_REQUEST, message)
+        super().__init__(ErrorKind.INVALID_REQUEST, message, SIGNATURE_NAME)
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -88,6 +89,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     outputs: Mapping[str, TensorSpec]
     labels: Sequence[str]
 
+    @property
+    def required(self) -> Sequence[str]:
+        """Return the names of the inputs that every request has."""
+        return [name for name in self.inputs if name not in self.optional]
+
 
 def signatures(servable: Servable) -> Mapping[str, Signature]:
     """Return every signature of a model by name."""
@@ -96,12 +102,12 @@ def signatures(servable: Servable) -> Mapping[str, Signature]:
     by_name = result[0].outputs
     if not returns_tensors and set(by_name) >= _CLASSIFICATION:
         class_outputs = {"classes": by_name["labels"], "scores": by_name["scores"]}
-        result.append(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, class_outputs))
+        result.append(_signature(servable, Method.CLASSIFY.value, Method.CLASSIFY, class_outputs))
     elif returns_tensors and _takes_examples(servable):
         (output,) = servable.outputs
         if len(output.shape) == 1 or output.shape[1] == 1:
-            result.append(_signature(servable, Method.REGRESS, Method.REGRESS, {"outputs": output}))
-        result.append(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, {"scores": output}))
+            result.append(_signature(servable, Method.REGRESS.value, Method.REGRESS, {"outputs": output}))
+        result.append(_signature(servable, Method.CLASSIFY.value, Method.CLASSIFY, {"scores": output}))
     return {signature.name: signature for signature in result}
 
 
@@ -118,50 +124,24 @@ def signature_definitions(servable: Servable) -> dict[str, Any]:
     }
 
 
-def predict_signature(servable: Servable, name: str) -> Signature:
-    """Return the signature for a predict request; an empty name means the default signature.
+def find_signature(servable: Servable, name: str, method: Method) -> Signature:
+    """Return the signature for a request; an empty name means the method's own signature, else the default signature.
 
     Raises:
-        UnknownSignatureError: for an unknown signature.
-        InferenceError: INVALID_REQUEST for one that takes serialized examples.
+        UnknownSignatureError: for an unknown signature of `:predict`.
+        InferenceError: INVALID_REQUEST for an unknown signature of another method, or one with another method.
     """
-    if name in ("", DEFAULT_SIGNATURE):
+    if method is Method.PREDICT and name in ("", DEFAULT_SIGNATURE):
         return _default_signature(servable)
-    signature = signatures(servable).get(name)
-    if signature is None:
-        raise UnknownSignatureError(f'Serving signature name: "{name}" not found in signature def')
-    message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {signature.method}'
-    raise invalid(message, "signature_name")
-
-
-def example_signature(servable: Servable, name: str, method: Method) -> Signature:
-    """Return the signature for a classify or regress request; an empty name means the method's own signature.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for an unknown signature, or one with another method.
-    """
     available = signatures(servable)
     signature = available.get(name or method.value) or available.get(name or DEFAULT_SIGNATURE)
     if signature is None:
-        raise invalid(f"No signature was found with the name: {name}")
+        message = f"Expected one of {', '.join(map(repr, available))}, got {quote_value(name)}"
+        raise UnknownSignatureError(message) if method is Method.PREDICT else invalid(message, SIGNATURE_NAME)
     if signature.method is not method:
-        raise _method_mismatch(signature, method)
+        message = f"Expected a signature of method {method}, {signature.name!r} is of {signature.method}"
+        raise invalid(message, SIGNATURE_NAME)
     return signature
-
-
-def _method_mismatch(signature: Signature, method: Method) -> InferenceError:
-    """Return the first error that the real server finds in a signature with another method."""
-    classify = method is Method.CLASSIFY
-    if signature.method is Method.PREDICT and len(signature.inputs) != 1:
-        return invalid("Expected one input Tensor.")
-    if len(signature.outputs) > 1 + classify:
-        count = len(signature.outputs)
-        return invalid(
-            f"Expected one or two output Tensors, found {count}" if classify else "Expected one output Tensor."
-        )
-    kind = "classification" if classify else "regression"
-    part = "inputs" if signature.method is Method.PREDICT else "outputs"
-    return invalid(f"No {kind} {part} found in SignatureDef: {signature.name}")
 
 
 def _default_signature(servable: Servable) -> Signature:

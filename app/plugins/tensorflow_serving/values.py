@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from app.core.wire.bytes_elements import base64_object, nested_elements
 from app.core.wire.json_body import check_json
 from app.core.wire.json_tensors import check_shape, index_path, shape_and_values
-from app.plugins.tensorflow_serving.signatures import short_name
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
@@ -56,7 +55,7 @@ def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor:
     if datatype is Datatype.BYTES:
         return nested_elements(name, shape, leaves, name)
     if datatype in _UNSUPPORTED and leaves:
-        raise InferenceError(ErrorKind.UNSUPPORTED, f"Conversion of JSON values to type: {short_name(datatype)}", name)
+        raise InferenceError(ErrorKind.UNSUPPORTED, f"{datatype} has no form in JSON; use gRPC", name)
     return Tensor(name=name, datatype=datatype, data=_numbers(name, datatype, shape, leaves).reshape(shape))
 
 
@@ -69,14 +68,14 @@ def json_value(tensor: Tensor) -> Any:
         InferenceError: INVALID_REQUEST for values that this protocol's JSON cannot hold.
     """
     if tensor.datatype in _UNSUPPORTED:
-        raise _not_writable(tensor)
+        raise invalid(f"{tensor.datatype} has no form in JSON; use gRPC", tensor.name)
     if tensor.datatype is not Datatype.BYTES:
         return tensor.data.tolist()
     write = base64_object if tensor.name.endswith(_BYTES_SUFFIX) else bytes.decode
     try:
         texts = [write(element) for element in tensor.data.ravel()]
     except UnicodeDecodeError:
-        raise _not_writable(tensor) from None
+        raise invalid("The output holds bytes that are not text; use gRPC", tensor.name) from None
     return np.array(texts, object).reshape(tensor.shape).tolist()
 
 
@@ -97,18 +96,13 @@ def _numbers(name: str, datatype: Datatype, shape: Sequence[int], leaves: Sequen
         is_accepted = is_valid(min(leaves)) and is_valid(max(leaves))
     if not is_accepted:
         index, leaf = next((index, leaf) for index, leaf in enumerate(leaves) if not is_valid(leaf))
-        message = f"JSON Value: {quote_value(leaf)} is not of expected type: {short_name(datatype)}"
-        raise invalid(message, name + index_path(index, shape))
+        raise invalid(f"Expected {datatype} numbers, got {quote_value(leaf)}", name + index_path(index, shape))
     wide_dtype = np.float64 if datatype.kind == "f" else np.int64 if datatype in _INT32_CHECKED else datatype.dtype
     try:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             return np.array(leaves, wide_dtype).astype(datatype.dtype)
     except OverflowError:
-        raise invalid("Number too big to be stored in double.", name) from None
-
-
-def _not_writable(tensor: Tensor) -> InferenceError:
-    return invalid(f"Failed to write JSON value for tensor type: {short_name(tensor.datatype)}")
+        raise invalid(f"Expected {datatype} numbers, got one out of range", name) from None
 
 
 def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
@@ -124,7 +118,7 @@ def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         document = _read_leniently(body)
     if not isinstance(document, dict):
-        raise invalid(f"JSON Value: {quote_value(document)} Is not object")
+        raise invalid(f"Expected a JSON object, got {quote_value(document)}")
     return cast("dict[str, object]", document)
 
 
@@ -135,7 +129,7 @@ def _read_leniently(body: bytes) -> object:
         # Half of a surrogate pair, and bytes that are not UTF-8, are errors within the value only.
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise invalid(f"JSON Parse error: {error}") from None
+        raise invalid(f"The body is not valid JSON: {error}") from None
     return value
 
 

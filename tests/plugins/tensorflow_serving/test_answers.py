@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode
 from app.plugins.tensorflow_serving.values import json_value
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import Tensors
@@ -66,7 +66,7 @@ def test_no_rows_are_an_empty_list() -> None:
 def test_scalar_in_row_format_is_rejected() -> None:
     with pytest.raises(InferenceError) as caught:
         encode(response(tensor(1.0)), TensorFormat.ROW)
-    assert str(caught.value) == "Tensor name: y has no shape information "
+    assert "no common first dimension" in str(caught.value)
     assert json.loads(encode(response(tensor(1.0)), TensorFormat.COLUMN)) == {"outputs": 1.0}
 
 
@@ -74,16 +74,15 @@ def test_rows_of_different_batch_sizes_are_rejected() -> None:
     uneven = response(tensor([1, 2]), tensor([1, 2, 3], name="z"))
     with pytest.raises(InferenceError) as caught:
         encode(uneven, TensorFormat.ROW)
-    assert str(caught.value) == "Tensor name: z has inconsistent batch size: 3 expecting: 2"
+    assert "'y' [2], 'z' [3]" in str(caught.value)
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
     assert json.loads(encode(uneven, TensorFormat.COLUMN)) == {"outputs": {"y": [1.0, 2.0], "z": [1.0, 2.0, 3.0]}}
 
 
-@pytest.mark.parametrize(
-    ("datatype", "name"), [(Datatype.FP16, "half"), (Datatype.BF16, "bfloat16"), (Datatype.UINT16, "uint16")]
-)
+@pytest.mark.parametrize("datatype", [Datatype.FP16, Datatype.BF16, Datatype.UINT16])
 @pytest.mark.parametrize("form", TensorFormat)
-def test_half_precision_and_uint16_cannot_be_written(datatype: Datatype, name: str, form: TensorFormat) -> None:
-    with pytest.raises(InferenceError, match=f"^Failed to write JSON value for tensor type: {name}$"):
+def test_half_precision_and_uint16_cannot_be_written(datatype: Datatype, form: TensorFormat) -> None:
+    with pytest.raises(InferenceError, match=f"{datatype} has no form in JSON"):
         encode(response(tensor([1], datatype)), form)
 
 
@@ -91,7 +90,7 @@ def test_only_output_names_ending_in_bytes_are_written_as_base64() -> None:
     data = np.empty(2, object)
     data[:] = [b"\xff\x00", 'é"\n'.encode()]
     assert json_value(tensor(data, Datatype.BYTES, name="image_bytes")) == [{"b64": "/wA="}, {"b64": "w6kiCg=="}]
-    with pytest.raises(InferenceError, match=r"^Failed to write JSON value for tensor type: string$"):
+    with pytest.raises(InferenceError, match="bytes that are not text"):
         json_value(tensor(data, Datatype.BYTES, name="bytes_of_image"))
     assert json_value(tensor(data[1:], Datatype.BYTES, name="text")) == ['é"\n']
 

@@ -124,9 +124,9 @@ def test_free_dimension_must_be_equal_in_all_examples() -> None:
         [10.0, 1.0],
     )
     status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0]}, {"x": [1.0, 2.0, 3.0, 4.0]})
-    assert (status, error) == (400, "examples[1].x: Expected 2 values of feature x, got 4")
+    assert (status, error) == (400, "examples[1].x: Expected 2 values, got 4")
     status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0]})
-    assert (status, error) == (400, "examples[0].x: Expected a multiple of 2 values of feature x, got 3")
+    assert (status, error) == (400, "examples[0].x: Expected a multiple of 2 values, got 3")
 
 
 def test_single_output_column_is_one_number_per_example() -> None:
@@ -150,34 +150,25 @@ def test_labels_are_used_only_if_there_is_one_for_each_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "verb", "message"),
-    [
-        ((3,), "regress", "Input batch size did not match output batch size: 1 vs. 3"),
-        ((1, 2), "regress", "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got [1,2]"),
-        ((3, 1), "classify", "y: Expected scores output batch size of 1. Got: 3"),
-        ((1, 1, 1), "classify", "y: Expected Tensor shape: [batch_size num_classes] but got [1,1,1]"),
-    ],
+    ("sizes", "verb"),
+    [((3,), "regress"), ((1, 2), "regress"), ((1, 1, 1), "regress"), ((3, 1), "classify"), ((1, 1, 1), "classify")],
 )
-def test_output_without_one_row_per_example_is_rejected(sizes: tuple[int, ...], verb: str, message: str) -> None:
+def test_output_without_one_row_per_example_is_rejected(sizes: tuple[int, ...], verb: str) -> None:
     fake_model = servable([spec("x", -1)], spec("y", -1), zeros(*sizes))
+    message = f"y: Expected a row of scores for each of the 1 examples, got the shape {list(sizes)}"
     assert post_examples(fake_model, verb, {"x": 1.0}) == (400, message)
 
 
 @pytest.mark.parametrize(
     ("datatype", "value", "status", "message"),
     [
-        (Datatype.INT32, 2**31, 400, "x: Expected values of type int32, got one out of range"),
-        (Datatype.UINT8, -1, 400, "x: Expected values of type uint8, got one out of range"),
-        (Datatype.INT64, 1.0, 400, "examples[0].x: Data types don't match. Data type: float but expected type: int64"),
-        (Datatype.INT64, "1", 400, "examples[0].x: Data types don't match. Data type: bytes but expected type: int64"),
-        (Datatype.BYTES, 1, 400, "examples[0].x: Data types don't match. Data type: int64 but expected type: bytes"),
-        (Datatype.FP16, 1.0, 501, "Conversion of a feature to type: half"),
-        (
-            Datatype.FP32,
-            [],
-            400,
-            "examples[0].x: Feature: x (data type: float) is required but could not be found.",
-        ),
+        (Datatype.INT32, 2**31, 400, "x: Expected INT32 numbers, got one out of range"),
+        (Datatype.UINT8, -1, 400, "x: Expected UINT8 numbers, got one out of range"),
+        (Datatype.INT64, 1.0, 400, "examples[0].x: Expected a feature of type int64, got float"),
+        (Datatype.INT64, "1", 400, "examples[0].x: Expected a feature of type int64, got bytes"),
+        (Datatype.BYTES, 1, 400, "examples[0].x: Expected a feature of type bytes, got int64"),
+        (Datatype.FP16, 1.0, 501, "x: Features have no form for FP16"),
+        (Datatype.FP32, [], 400, "examples[0].x: Expected a feature of type float, got none"),
     ],
 )
 def test_feature_of_wrong_type_is_rejected(datatype: Datatype, value: object, status: int, message: str) -> None:

@@ -10,12 +10,13 @@ from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.protocols.inference_call import HttpResponse, media_type_of
 from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
-from app.core.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
+from app.core.protocols.kserve_v1.rows import Column, nested_rows, read_rows
 from app.core.protocols.kserve_v1.wire import WireAnswer, WireRequest
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.error_paths import map_path
 from app.core.wire.input_names import takes_prompts
 from app.core.wire.json_body import read_json, read_parameters_object
+from app.core.wire.rows import prediction_rows
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
@@ -139,7 +140,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     def predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""
         if self.servable.description.task_type is TaskType.TENSOR:
-            return prediction_rows(response.stack())
+            return prediction_rows(response.stack(), nested_rows, ErrorKind.UNSUPPORTED, "Use the V2 protocol")
         return [prediction.records() for prediction in response.predictions]
 
     def response_parameters(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from app.core.wire.bytes_elements import BASE64_KEY, nested_elements
 from app.core.wire.json_body import read_json
 from app.core.wire.json_tensors import index_path, read_numbers, shape_and_values, to_bfloat16_bits
-from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from app.core.wire.rows import columns_of_rows
+from tasks.inference.error import InferenceError, invalid
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec, from_bfloat16_bits
 from tasks.tensor_inference import text_or_base64
 
@@ -51,37 +52,9 @@ def read_rows(instances: Sequence[msgspec.Raw], root: str, specs: Sequence[Tenso
     """
     if len(specs) == 1 and not _is_named(instances[0], root):
         return [_column(specs[0], instances, root, "")]
-    names = [spec.name for spec in specs]
-    rows: list[dict[str, msgspec.Raw]] = []
-    for index, raw in enumerate(instances):
-        path = f"{root}[{index}]"
-        row = read_json(raw, dict[str, msgspec.Raw], path)
-        for name in names:
-            if name not in row:
-                raise invalid(f"Expected a value for the input {name!r}, got none", path)
-        unknown = next((name for name in row if name not in names), None)
-        if unknown is not None:
-            raise invalid(f"Expected one of {', '.join(map(repr, names))}, got {quote_value(unknown)}", path)
-        rows.append(row)
-    return [_column(spec, [row[spec.name] for row in rows], root, spec.name) for spec in specs]
-
-
-def prediction_rows(tensors: Sequence[Tensor]) -> Sequence[Any]:
-    """Return a prediction for each row: the row of the only output, or an object with the rows of all outputs.
-
-    Raises:
-        InferenceError: UNSUPPORTED for outputs without a common first dimension.
-    """
-    sizes = {tensor.shape[:1] for tensor in tensors}
-    if len(sizes) != 1 or sizes == {()}:
-        shapes = ", ".join(f"{tensor.name!r} {list(tensor.shape)}" for tensor in tensors)
-        message = f"The outputs have no common first dimension and cannot be a list of predictions: {shapes}"
-        raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}. Use the V2 protocol")
-    columns = [_to_rows(tensor) for tensor in tensors]
-    if len(columns) == 1:
-        return columns[0]
-    names = [tensor.name for tensor in tensors]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    rows = [read_json(raw, dict[str, msgspec.Raw], f"{root}[{index}]") for index, raw in enumerate(instances)]
+    columns = columns_of_rows(rows, [spec.name for spec in specs], (), root)
+    return [_column(spec, columns[spec.name], root, spec.name) for spec in specs]
 
 
 def _is_named(instance: msgspec.Raw, root: str) -> bool:
@@ -103,7 +76,7 @@ def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: st
         raise InferenceError(error.kind, error.message, path) from None
 
 
-def _to_rows(tensor: Tensor) -> list[Any]:
+def nested_rows(tensor: Tensor) -> list[Any]:
     """Return the tensor as nested rows; BYTES as text, or as ``{"b64": ...}`` if they are not UTF-8."""
     if tensor.datatype is not Datatype.BYTES:
         return tensor.values.tolist()

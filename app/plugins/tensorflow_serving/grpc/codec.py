@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from app.core.engine.models.servable import Servable
+from app.core.wire.rows import check_names
 from app.plugins.tensorflow_serving.codec import RequestCodec, model_inputs
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors
 from app.plugins.tensorflow_serving.grpc.messages import (
@@ -19,13 +19,10 @@ from app.plugins.tensorflow_serving.signatures import (
     DEFAULT_SIGNATURE,
     Method,
     Signature,
-    UnknownSignatureError,
-    example_signature,
-    predict_signature,
-    short_name,
+    find_signature,
 )
 from app.plugins.tensorflow_serving.targets import ModelTarget
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
@@ -51,11 +48,9 @@ def target_of(message: Any) -> ModelTarget:
     Raises:
         InferenceError: INVALID_REQUEST for a message without one, or without a name.
     """
-    if not message.HasField("model_spec"):
-        raise invalid("Missing ModelSpec")
     spec = message.model_spec
     if not spec.name:
-        raise invalid("ModelSpec has no name specified.")
+        raise invalid("Expected the name of a model, got none", "model_spec.name")
     choice = spec.WhichOneof("version_choice")
     return ModelTarget(
         model=spec.name,
@@ -78,20 +73,18 @@ def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
     Raises:
         InferenceError: INVALID_REQUEST; UNSUPPORTED for a method without examples.
     """
-    if not messages:
-        raise invalid("ModelSpec has no name specified.")
+    names = sorted({message.model_spec.name for message in messages})
+    if len(names) != 1 or not names[0]:
+        raise invalid(f"Expected tasks that all name one model, got {quote_value(names)}", "tasks")
     tasks: list[Task] = []
-    for message in messages:
-        if not message.model_spec.name:
-            raise invalid("Found ModelSpec with an empty model name.")
-        if message.model_spec.name != messages[0].model_spec.name:
-            raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
+    for index, message in enumerate(messages):
         if message.method_name not in set(_ENCODERS):
-            raise InferenceError(ErrorKind.UNSUPPORTED, f"Unsupported signature method_name: {message.method_name}")
+            text = f"Expected one of {', '.join(_ENCODERS)}, got {quote_value(message.method_name)}"
+            raise InferenceError(ErrorKind.UNSUPPORTED, text, f"tasks[{index}].method_name")
         method = Method(message.method_name)
         task = (message.model_spec.signature_name or method.value, method)
         if task in tasks:
-            raise invalid(f"Duplicate evaluation of signature: {task[0]}")
+            raise invalid(f"Expected each signature once, got {task[0]} again", f"tasks[{index}]")
         tasks.append(task)
     return tasks
 
@@ -124,7 +117,7 @@ class PredictCodec(RequestCodec, kw_only=True, eq=False):
 
     def decode(self) -> InferenceRequest:
         registration = self.find_model()
-        signature = _predict_signature(registration.ready_servable(), self.signature_name)
+        signature = find_signature(registration.ready_servable(), self.signature_name, Method.PREDICT)
         tensors = _input_tensors(self.message.inputs, signature, self.engine.limits)
         _check_output_filter(self.message.output_filter, signature)
         return self.request(registration, model_inputs(tensors, TensorFormat.COLUMN, signature))
@@ -159,7 +152,7 @@ class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
     def decode(self) -> InferenceRequest:
         registration = self.find_model()
         servable = registration.ready_servable()
-        self.signatures = [example_signature(servable, name, method) for name, method in self.tasks]
+        self.signatures = [find_signature(servable, name, method) for name, method in self.tasks]
         # All signatures of a model have the same features.
         signature = self.signatures[0]
         examples = read_input(self.examples)
@@ -183,48 +176,21 @@ class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
         return self.encode_response(results).SerializeToString()
 
 
-def _predict_signature(servable: Servable, name: str) -> Signature:
-    try:
-        return predict_signature(servable, name)
-    except UnknownSignatureError:
-        raise UnknownSignatureError(f'Serving signature key "{name}" not found.') from None
-
-
 def _input_tensors(messages: Mapping[str, Any], signature: Signature, limits: Limits) -> Mapping[str, InputTensor]:
     inputs = with_canonical_names(messages, signature)
-    sent, expected = set(inputs), set(signature.inputs)
-    missing = expected - sent - signature.optional
-    extra = sent - expected
-    if extra or missing:
-        sizes = f"{len(sent)}!={len(expected)} len({_names(sent)}) != len({_names(expected)})"
-        raise invalid(
-            f"input size does not match signature: {sizes}. "
-            f"Sent extra: {_names(extra)}. Missing but required: {_names(missing)}."
-        )
+    check_names(inputs, signature.required, signature.optional, "inputs")
     tensors = {name: read_tensor_proto(name, inputs[name], limits) for name in signature.inputs if name in inputs}
-    for index, (name, tensor) in enumerate(tensors.items()):
+    for name, tensor in tensors.items():
         datatype = tensor.datatype if isinstance(tensor, Tensor) else Datatype.BYTES
         expected_datatype = signature.inputs[name].datatype
         # Pixels may replace an encoded image.
         is_pixels = not signature.takes_tensors and name == IMAGE_INPUT.name
         if datatype is not expected_datatype and not is_pixels:
-            raise invalid(
-                f"Expects arg[{index}] to be {short_name(expected_datatype)} but {short_name(datatype)} is provided",
-                name,
-            )
+            raise invalid(f"Expected {expected_datatype}, got {datatype}", name)
     return tensors
 
 
 def _check_output_filter(names: Sequence[str], signature: Signature) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name not in signature.outputs:
-            expected = f"Outputs expected to be in the set {_names(signature.outputs)}"
-            raise invalid(f"output tensor alias not found in signature: {name} {expected}.")
-        if name in seen:
-            raise invalid(f"duplicate output tensor alias: {name}")
-        seen.add(name)
-
-
-def _names(names: Any) -> str:
-    return f"{{{','.join(sorted(names))}}}"
+    check_names(names, (), signature.outputs, "output_filter")
+    if len(set(names)) != len(names):
+        raise invalid(f"Expected each output once, got {quote_value(list(names))}", "output_filter")

@@ -120,7 +120,7 @@ def read_input(message: Any) -> Sequence[Example]:
     kind = message.WhichOneof("kind")
     content = getattr(message, kind) if kind else None
     if content is None or not content.examples:
-        raise invalid("Input is empty.")
+        raise invalid("Expected at least one example, got none", "input")
     context: Example = _example(content.context) if kind == "example_list_with_context" else {}
     return [{**context, **_example(example)} for example in content.examples]
 

@@ -31,7 +31,7 @@ from app.plugins.tensorflow_serving.targets import (
     loading_error,
     model_status,
 )
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 
 _PACKAGE = "tensorflow.serving"
 _SIGNATURE_DEF = "signature_def"
@@ -100,10 +100,10 @@ class TensorFlowPredictionService(GrpcProtocol):
         request = _parse("GetModelMetadataRequest", data, engine)
         target = target_of(request)
         if not request.metadata_field:
-            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+            raise invalid(f"Expected {_SIGNATURE_DEF!r}, got none", "metadata_field")
         for field in request.metadata_field:
             if field != _SIGNATURE_DEF:
-                raise invalid(f"Metadata field {field} is not supported")
+                raise invalid(f"Expected {_SIGNATURE_DEF!r}, got {quote_value(field)}", "metadata_field")
         registration = find_ready_version(engine.registry, target, self._loading_error)
         definitions = message_class(f"{_PACKAGE}.SignatureDefMap")()
         ParseDict({_SIGNATURE_DEF: signature_definitions(registration.ready_servable())}, definitions)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
-from app.core.protocols.kserve_v1.rows import Column, nested_tensor, prediction_rows, read_rows
+from app.core.protocols.kserve_v1.rows import Column, nested_rows, nested_tensor, read_rows
+from app.core.wire.rows import prediction_rows
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
@@ -30,6 +32,10 @@ def raw_instances(*instances: object) -> list[msgspec.Raw]:
 
 def read(specs: list[TensorSpec], *instances: object) -> list[Column]:
     return list(read_rows(raw_instances(*instances), "instances", specs))
+
+
+def predictions(*tensors: Tensor) -> Sequence[Any]:
+    return prediction_rows(tensors, nested_rows, ErrorKind.UNSUPPORTED, "Use the V2 protocol")
 
 
 def numbers(column: Column) -> NDArray[Any]:
@@ -79,7 +85,7 @@ def test_numbers_round_trip(array: NDArray[np.float32]) -> None:
     (column,) = read([spec()], *array.tolist())
     assert numbers(column).tobytes() == array.tobytes()
     tensor = Tensor(name="y", datatype=Datatype.FP32, data=numbers(column))
-    assert prediction_rows([tensor]) == array.tolist()
+    assert predictions(tensor) == array.tolist()
 
 
 JSON = st.recursive(
@@ -246,28 +252,28 @@ def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Te
 
 
 def test_single_output_is_the_prediction() -> None:
-    assert prediction_rows([tensor([1.5, 2])]) == [1.5, 2.0]
-    assert prediction_rows([tensor([[1, 2], [3, 4]], Datatype.INT8)]) == [[1, 2], [3, 4]]
+    assert predictions(tensor([1.5, 2])) == [1.5, 2.0]
+    assert predictions(tensor([[1, 2], [3, 4]], Datatype.INT8)) == [[1, 2], [3, 4]]
 
 
 def test_several_outputs_become_objects_in_model_order() -> None:
-    rows = prediction_rows([tensor([1, 2], name="b"), tensor([[3], [4]], Datatype.INT64, "a")])
+    rows = predictions(tensor([1, 2], name="b"), tensor([[3], [4]], Datatype.INT64, "a"))
     assert rows == [{"b": 1.0, "a": [3]}, {"b": 2.0, "a": [4]}]
     assert list(rows[0]) == ["b", "a"]
 
 
 def test_nonfinite_predictions_are_null() -> None:
-    rows = prediction_rows([tensor([float("nan"), float("inf"), 1])])
+    rows = predictions(tensor([float("nan"), float("inf"), 1]))
     assert msgspec.json.encode(rows) == b"[null,null,1.0]"
 
 
 def test_bytes_that_are_not_utf8_are_written_as_base64() -> None:
-    rows = prediction_rows([tensor([[b"a", b"\xff\x00"]], Datatype.BYTES)])
+    rows = predictions(tensor([[b"a", b"\xff\x00"]], Datatype.BYTES))
     assert rows == [["a", {"b64": "/wA="}]]
 
 
 def test_bf16_predictions_are_written_as_numbers() -> None:
-    assert prediction_rows([tensor([0x3F80, 0x7F80], Datatype.BF16)]) == [1.0, float("inf")]
+    assert predictions(tensor([0x3F80, 0x7F80], Datatype.BF16)) == [1.0, float("inf")]
 
 
 @pytest.mark.parametrize(
@@ -281,9 +287,9 @@ def test_bf16_predictions_are_written_as_numbers() -> None:
 )
 def test_outputs_without_a_common_first_dimension_are_rejected(tensors: list[Tensor]) -> None:
     with pytest.raises(InferenceError, match=r"'y'.*V2") as caught:
-        prediction_rows(tensors)
+        predictions(*tensors)
     assert caught.value.kind is ErrorKind.UNSUPPORTED
 
 
 def test_empty_rows_give_empty_predictions() -> None:
-    assert prediction_rows([tensor(np.zeros((2, 0)))]) == [[], []]
+    assert predictions(tensor(np.zeros((2, 0)))) == [[], []]
