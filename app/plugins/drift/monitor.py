@@ -41,7 +41,7 @@ class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
 class Monitor:
     """Measure the images of one model in the same way as its baseline, and evaluate each complete window of them.
 
-    Only one thread may call `add`.
+    Only one thread may call `add`. `sample` is that of the baseline, and `drifted` the last verdict, at first no drift.
 
     Args:
         model: the name of the model.
@@ -51,10 +51,6 @@ class Monitor:
         seconds: maximum duration of a window with enough images to evaluate; None for no maximum.
         clock: seconds since 1970.
         monotonic: a monotonic clock in seconds.
-
-    Attributes:
-        sample: the sample of the baseline.
-        drifted: the last verdict; no drift before the first window.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
+import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
@@ -8,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import numpy as np
 
 from app.core.cli.inputs import list_images, predict_records
 from app.core.cli.terminal import Bar, counted, progress
@@ -26,7 +27,6 @@ from tasks.vision.image import Image, check_size, decode_image
 if TYPE_CHECKING:
     from app.plugins.drift.command import ImageOptions
 
-_SEED = 0
 _UNREADABLE = "not readable as images"
 
 
@@ -91,6 +91,7 @@ class ImageFile(Protocol):
 
 class _File(msgspec.Struct, frozen=True):
     name: str
+    digest: str
     read: Callable[[], bytes]
     metadata: Mapping[str, str]
 
@@ -112,36 +113,33 @@ def _other_images(source: str) -> Iterable[ImageFile] | None:
     return next((images for images in opened if images is not None), None)
 
 
+def _files(source: str) -> Iterator[_File]:
+    if (images := _other_images(source)) is not None:
+        for image in images:
+            yield _File(image.name, image.digest, image.read, metadata_texts(image.metadata))
+        return
+    for path in list_images(Path(source)):
+        name = path.relative_to(source)
+        digest = hashlib.blake2b(os.fsencode(name)).hexdigest()
+        yield _File(str(name), digest, path.read_bytes, {"folder": str(name.parent)} if len(name.parts) > 1 else {})
+
+
 def _choose_files(source: str, max_images: int, skipped: Counter[str]) -> Sequence[_File]:
     """Return the images of a source, or a random choice of them that is the same in every run."""
-    if not _is_image_folder(source):
-        digests: list[str] = []
+    seen = Counter[str]()
 
-        def noted() -> Iterator[ImageFile]:
-            for image in _other_images(source) or ():
-                digests.append(image.digest)
-                yield image
+    def files() -> Iterator[_File]:
+        for file in _files(source):
+            seen["files"] += 1
+            yield file
 
-        # Digests are in random order.
-        chosen = nsmallest(max_images, noted(), key=lambda image: image.digest)
-        files, count = [_File(image.name, image.read, metadata_texts(image.metadata)) for image in chosen], len(digests)
-    else:
-        folder = Path(source)
-        paths = list_images(folder)
-        count = len(paths)
-        if count > max_images:
-            rows: list[int] = np.sort(np.random.default_rng(_SEED).choice(count, max_images, replace=False)).tolist()
-            paths = [paths[row] for row in rows]
-        names = [(path, path.relative_to(folder)) for path in paths]
-        files = [
-            _File(str(name), path.read_bytes, {"folder": str(name.parent)} if len(name.parts) > 1 else {})
-            for path, name in names
-        ]
-    if not files:
+    # Digests are in random order.
+    chosen = nsmallest(max_images, files(), key=lambda file: file.digest)
+    if not chosen:
         raise DriftError(f"There are no images in {source}")
-    if count > max_images:
-        skipped["left out, because there are more than --limit"] = count - max_images
-    return files
+    if left_out := seen["files"] - len(chosen):
+        skipped["left out, because there are more than --limit"] = left_out
+    return chosen
 
 
 def _measure_files(
