@@ -10,7 +10,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
-from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol
+from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol, unary_handler
 from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.runtimes.onnxruntime.graph import ImageGraph

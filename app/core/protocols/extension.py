@@ -30,7 +30,7 @@ class ExtendedHttp(HttpProtocol):
 
 
 class ExtendedGrpc(GrpcProtocol):
-    """A gRPC service with further methods of its descriptor."""
+    """A gRPC service with further methods, which may be missing in its descriptor."""
 
     def __init__(self, protocol: GrpcProtocol, added: Sequence[GrpcMethods]) -> None:
         self.name = protocol.name

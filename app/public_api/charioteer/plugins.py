@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         read_classification,
         read_endpoint,
         requires,
+        unary_handler,
         unauthenticated,
     )
     from app.core.hooks import (
@@ -153,6 +154,7 @@ __all__ = (
     "read_classification",
     "read_endpoint",
     "requires",
+    "unary_handler",
     "unauthenticated",
 )
 

@@ -4,7 +4,9 @@ import base64
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import grpc
 import httpx
 import pytest
 
@@ -13,6 +15,8 @@ from tests.support.servers.server_process import ROOT, run_server
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 IMAGES = ROOT / "fixtures" / "images"
+CONFIG = """<View><Image name="i" value="$image"/>
+<RectangleLabels name="l" toName="i"><Label value="green circle"/></RectangleLabels></View>"""
 
 
 def test_plugin_imports_nothing_of_charioteer_but_its_interface() -> None:
@@ -96,7 +100,7 @@ def test_plugin_that_raises_is_named(tmp_path: Path) -> None:
 
 
 def test_server_has_the_route_the_option_and_the_metric_of_a_plugin() -> None:
-    options = ("--plugins", "acme", "--acme-greeting", "Ahoy")
+    options = ("--plugins", "acme", "--acme-greeting", "Ahoy", "--label-studio")
     image = base64.b64encode((IMAGES / "scene.jpg").read_bytes()).decode()
     with (
         run_server("--model", str(DETECTOR), *options, environment=ENVIRONMENT) as server,
@@ -116,3 +120,9 @@ def test_server_has_the_route_the_option_and_the_metric_of_a_plugin() -> None:
         assert "green circle" in answer.text.splitlines()
         assert client.post("/acme/models/none", content=scene).status_code == 404
         assert "green circle" in client.get("/v1/models/detector/labels").json()
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            labels: Any = channel.unary_unary("/inference.GRPCInferenceService/AcmeLabels")
+            assert b"green circle" in labels(b"detector").splitlines()
+        event = {"action": "ANNOTATION_CREATED", "task": {"id": 7}, "project": {"label_config": CONFIG}}
+        answer = client.post("/label-studio/detector/webhook", json=event)
+        assert answer.json()["result"] == {"kept": 7, "complete": False}

@@ -26,7 +26,7 @@ def required_permissions(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Perm
         **dict.fromkeys(REFLECTION_METHODS, "read"),
     }
     for protocol in protocols:
-        for name in protocol.service.methods_by_name:
+        for name in {*protocol.service.methods_by_name, *protocol.permissions}:
             permissions[f"/{protocol.service.full_name}/{name}"] = _required_permission(protocol, name)
     return permissions
 

@@ -1,6 +1,7 @@
-"""A protocol of the main port: an image in, its classes out, one a line. And an endpoint of another protocol."""
+"""A protocol of the main port: an image in, its classes out, one a line. And what is added to other protocols."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from charioteer.plugins import (
     BinaryElement,
@@ -8,6 +9,7 @@ from charioteer.plugins import (
     CodecCall,
     Endpoint,
     Engine,
+    GrpcMethods,
     HttpProtocol,
     HttpRequest,
     HttpResponse,
@@ -19,6 +21,7 @@ from charioteer.plugins import (
     ServerSettings,
     infer_endpoint,
     read_endpoint,
+    unary_handler,
 )
 
 
@@ -62,3 +65,16 @@ def endpoints(engine: Engine) -> Sequence[Endpoint]:
         return registration.ready_servable().description.labels
 
     return [read_endpoint("/v1/models/{target:str}/labels", "Classes of a model", handle=labels)]
+
+
+def methods(engine: Engine) -> Mapping[str, Any]:
+    """Return what is added to the gRPC service of the protocol V2."""
+
+    async def labels(data: bytes, context: RequestContext) -> bytes:
+        registration = engine.registry.find(data.decode())
+        return "\n".join(registration.ready_servable().description.labels).encode()
+
+    return {"AcmeLabels": unary_handler("acme", labels)}
+
+
+METHODS = GrpcMethods(permissions={"AcmeLabels": "infer"}, handlers=methods)
