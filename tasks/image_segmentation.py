@@ -55,11 +55,14 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         scores: (N,) float32, 0..1.
         contours: for each object its contours in pixels of the upright original image: each outer boundary, followed by
             its holes (`tasks.vision.contours`).
+        pixel_scores: (N, height, width) probability of each class at each pixel of a `ScoredTile`, whose contours are
+            empty; None for other images and models.
     """
 
     labels: Sequence[str]
     scores: NDArray[np.float32]
     contours: Sequence[Sequence[Contour]]
+    pixel_scores: NDArray[np.float32] | None = None
 
     def records(self) -> list[SegmentedObject]:
         """Return one `SegmentedObject` for each object, in order."""

@@ -3,11 +3,17 @@
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from tasks.vision.image import Image
 
 MAX_OVERLAP = 0.8
 """Largest fraction of a tile that its neighbour may share; more would multiply the work."""
+
+
+class ScoredTile(Image, frozen=True, eq=False):
+    """A part of an image whose segmenter returns the scores of its pixels, if it has any, for averages of tiles."""
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -20,7 +26,14 @@ class Tile(msgspec.Struct, frozen=True):
 
     def cut(self, image: Image) -> Image:
         """Return this part of a full-size image as a view, without copying pixels."""
-        return Image(image.pixels[self.top : self.bottom, self.left : self.right])
+        return Image(self._pixels(image))
+
+    def cut_scored(self, image: Image) -> ScoredTile:
+        """Return the same with a request for the scores of its pixels."""
+        return ScoredTile(self._pixels(image))
+
+    def _pixels(self, image: Image) -> NDArray[np.uint8]:
+        return image.pixels[self.top : self.bottom, self.left : self.right]
 
 
 def tile_starts(side: int, size: int, overlap: float) -> list[int]:

@@ -39,9 +39,12 @@ from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import model_failed
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
+from tasks.vision.tiles import ScoredTile
 
 _MASK, _MASK_LOGITS = _MASK_NAMES = ("mask", "mask-logits")
 _SEMANTIC, _CLASS_MAP = "semantic", "class-map"
+_MIN_PROBABILITY = 0.05
+"""A class that is less likely in every cell of a tile is left out of the average of tiles."""
 _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
 
@@ -83,6 +86,8 @@ def _recognise_scores(view: GraphView) -> Match | None:
 
 def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
     grid = _grid(answer, channels_last=channels_last)
+    if isinstance(item.image, ScoredTile):
+        return _scored(grid, softmax(grid.planes) if logits else grid.planes)
     best = grid.planes.argmax(axis=0)
     class_ids, scores = _scores(softmax(grid.planes) if logits else grid.planes, best)
     selected = scores >= item.parameters.score_threshold
@@ -90,6 +95,19 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, chann
     grid.planes = grid.planes[class_ids]
     contours = _class_contours(grid.highest_planes(), np.flatnonzero(selected))
     return Outline(class_ids=class_ids[selected], scores=scores[selected], contours=contours)
+
+
+def _scored(grid: MaskGrid, probabilities: NDArray[np.float32]) -> Outline:
+    """Return the probabilities of a tile's pixels, of the classes that may be the best in some pixel."""
+    class_ids = np.flatnonzero(probabilities.reshape(len(probabilities), -1).max(axis=1) >= _MIN_PROBABILITY)
+    grid.planes = probabilities[class_ids]
+    planes = [grid.enlarged(number) for number in range(len(class_ids))]
+    return Outline(
+        class_ids=class_ids,
+        scores=np.ones(len(class_ids), np.float32),
+        contours=[()] * len(class_ids),
+        pixel_scores=np.array(planes, np.float32),
+    )
 
 
 def _grid(answer: RawOutputs, *, channels_last: bool) -> MaskGrid:
@@ -217,6 +235,8 @@ def _mask_form(output: Output, declared_layout: str | None) -> tuple[str, Origin
 def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
     grid = _grid(answer, channels_last=channels_last)
     probabilities = sigmoid(grid.planes[0]) if logits else np.clip(grid.planes[0], 0, 1)
+    if isinstance(item.image, ScoredTile):
+        return _scored(grid, probabilities[np.newaxis])
     if not logits:
         grid.planes = grid.planes - np.float32(0.5)
     contours = grid.plane_contours(0)

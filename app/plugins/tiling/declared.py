@@ -22,8 +22,8 @@ _ANY_SIDE = 640
 _OFF = TilingSettings(size=False)
 _SIZES = ("tiles_size", "model_info tile_size")
 _OVERLAPS = ("tiles_overlap", "model_info tiles_overlap")
-PIXEL_LAYOUTS = ("semantic", "class-map", "mask", "mask-logits")
-"""Layouts that give each pixel a class."""
+PIXEL_LAYOUTS: Mapping[str, float] = {"semantic": 0.0, "class-map": 0.0, "mask": 0.5, "mask-logits": 0.5}
+"""Layouts that give each pixel a class, with the score above which it belongs to one."""
 _PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
 
 

@@ -34,7 +34,7 @@ class TilingLoader:
             settings=settings,
             input_size=input_size(source, description),
             chunk=chunk_size(source, description),
-            pixels=description.layout in PIXEL_LAYOUTS,
+            pixel_floor=PIXEL_LAYOUTS.get(description.layout),
         )
         return TiledServable(servable, plan)
 

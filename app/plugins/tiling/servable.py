@@ -30,13 +30,14 @@ class TilePlan(msgspec.Struct, frozen=True, kw_only=True):
         settings: how images are cut.
         input_size: (height, width) of the model's input in pixels.
         chunk: number of tiles in one call of the model.
-        pixels: whether the model gives each pixel a class, so that masks are merged and not objects.
+        pixel_floor: the score above which a pixel belongs to a class, for models that give each pixel a class; None if
+            the model finds objects.
     """
 
     settings: TilingSettings
     input_size: tuple[int, int]
     chunk: int = 1
-    pixels: bool = False
+    pixel_floor: float | None = None
 
     def scale(self, tile: Tile) -> tuple[float, float]:
         """Return the image pixels of a tile for each pixel of the model's input, along x and y."""
@@ -172,8 +173,9 @@ class _TiledModel:
 
     def _merged(self, item: Any, tiles: Sequence[Tile]) -> Prediction:
         image: Image = item.image
-        if self._plan.pixels:
-            merger = PixelMerger(image, list(tiles))
+        cut = Tile.cut
+        if self._plan.pixel_floor is not None:
+            merger, cut = PixelMerger(image, list(tiles), self._plan.pixel_floor), Tile.cut_scored
             # A class may be rarer in one tile than in the image.
             item = msgspec.structs.replace(
                 item, parameters=msgspec.structs.replace(item.parameters, score_threshold=0.0)
@@ -184,7 +186,7 @@ class _TiledModel:
         for start in range(0, len(tiles), self._plan.chunk):
             chunk = tiles[start : start + self._plan.chunk]
             # Tiles are views: of their pixels, only those of one chunk are copied at a time.
-            inputs = [msgspec.structs.replace(item, image=tile.cut(image)) for tile in chunk]
+            inputs = [msgspec.structs.replace(item, image=cut(tile, image)) for tile in chunk]
             for tile, prediction in zip(chunk, call_model(self._model, inputs), strict=True):
                 merger.add(tile, prediction)
         return merger.result()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from metadata.model import Origin
 from tasks.image_segmentation import Segments
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
+from tasks.vision.tiles import ScoredTile
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image
 
@@ -94,6 +96,15 @@ def test_large_image_is_computed_in_tiles(tmp_path: Path) -> None:
     ground, tree = masks(found, 2400, 1500)
     assert (ground + tree == 1).all()
     assert ground[:, :1040].all()
+
+
+def test_tile_gets_the_probabilities_of_its_pixels(tmp_path: Path) -> None:
+    item = segmentation_input(uniform_image(32, 32, 0))
+    item = msgspec.structs.replace(item, image=ScoredTile(item.image.pixels))
+    (found,) = segmenter(write(tmp_path, np.log(probabilities())), **SEGMENT)([item])
+    assert found.pixel_scores is not None
+    assert (found.labels, found.pixel_scores.shape) == (list(LABELS), (3, 32, 32))
+    assert np.allclose(found.pixel_scores[:, 16, [0, 31]], probabilities()[0, :, 4][:, [0, 7]], atol=1e-5)
 
 
 def test_single_nan_cell_is_ignored(tmp_path: Path) -> None:

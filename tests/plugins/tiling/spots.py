@@ -111,10 +111,12 @@ def plain(kind: str, model: Find | None = None) -> Servable:
     return Servable(task, model or own_model, description, {})
 
 
-def tiled(kind: str, model: Find | None = None, chunk: int = 1, *, pixels: bool = False, **own: Any) -> TiledServable:
+def tiled(
+    kind: str, model: Find | None = None, chunk: int = 1, *, pixels: float | None = None, **own: Any
+) -> TiledServable:
     """Return a servable that cuts images into tiles if a request asks for it, or by its `own` settings."""
     settings = msgspec.convert({"size": False, **own}, TilingSettings)
-    plan = TilePlan(settings=settings, input_size=(SIDE, SIDE), chunk=chunk, pixels=pixels)
+    plan = TilePlan(settings=settings, input_size=(SIDE, SIDE), chunk=chunk, pixel_floor=pixels)
     return TiledServable(plain(kind, model), plan)
 
 

@@ -16,6 +16,7 @@ from app.core.assembly.models import describe, load, through_loaders
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explain_request
+from app.plugins.maite.models import as_maite
 from app.plugins.tiling.servable import TiledServable
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
@@ -103,6 +104,14 @@ def test_parameters_are_offered_for_models_that_find_objects(tmp_path: Path, mod
     names = load(source(tmp_path, model)).parameters_type.__struct_fields__
     assert [name for name in names if name in ("tile", "overlap")] == offered
     assert "score_threshold" in names
+
+
+def test_model_of_maite_is_tiled() -> None:
+    image = np.zeros((600, 500, 3), np.uint8)
+    image[250:310, 200:260] = 255, 0, 0
+    (found,) = as_maite(MODELS / "detector", tile=192)([image.transpose(2, 0, 1)])
+    best: Any = found
+    assert best.boxes[best.scores.argmax()].tolist() == pytest.approx([200, 250, 260, 310], abs=4)
 
 
 def test_isolated_model_is_tiled(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """Clients of every protocol ask for tiles, and get the answer for the whole image with the number of tiles."""
 
+import asyncio
 import base64
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import cv2
+import msgspec
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
@@ -18,10 +22,11 @@ from app.core.engine.request_context import RequestContext
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.metrics import TileMetrics
 from tasks.inference.limits import Limits
-from tests.plugins.tiling.spots import SIDE, canvas, tiled
+from tests.plugins.tiling.spots import SIDE, canvas, detect, request, tiled
 from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import attach_plugins
 from tests.support.servers.apps import app_of_protocol, model_source
+from tests.support.servers.grpc_server import message, run_grpc_server
 
 SPOT = (190, 100, 260, 130)
 PROTOCOLS = [name for name, case in PROTOCOL_CASES.items() if case.has_parameters]
@@ -39,22 +44,25 @@ def load(source: ModelSource) -> Servable:
     return tiled("box")
 
 
-def image() -> str:
+def png() -> bytes:
     pixels = canvas()
     left, top, right, bottom = SPOT
     pixels[top:bottom, left:right] = 255
-    return base64.b64encode(cv2.imencode(".png", pixels)[1].tobytes()).decode()
+    return cv2.imencode(".png", pixels)[1].tobytes()
+
+
+def engine_of(*observers: Any, workers: int = 2, load: Callable[[ModelSource], Servable] = load) -> Engine:
+    sources = [model_source("detector")]
+    registry = Registry(sources)
+    registry.load(sources[0], load)
+    repository = Repository(registry, lambda: sources, load)
+    return attach_plugins(Engine(repository, observers, Limits(max_inputs=64), workers=workers))
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[dict[str, TestClient[Litestar]], Contexts, CollectorRegistry]]:
-    sources, contexts, metrics = [model_source("detector")], Contexts(), CollectorRegistry()
-    registry = Registry(sources)
-    registry.load(sources[0], load)
-    engine = Engine(
-        Repository(registry, lambda: sources, load), [contexts, TileMetrics(metrics)], Limits(max_inputs=64), workers=2
-    )
-    attach_plugins(engine)
+    contexts, metrics = Contexts(), CollectorRegistry()
+    engine = engine_of(contexts, TileMetrics(metrics))
     with ExitStack() as stack:
         yield (
             {name: stack.enter_context(TestClient(app_of_protocol(engine, name))) for name in PROTOCOLS},
@@ -71,7 +79,7 @@ def test_tiles_over_every_protocol(
     case = PROTOCOL_CASES[protocol]
 
     def post(**parameters: object) -> tuple[int, str]:
-        path, content = case.encode(case.infer("detector", [image()], parameters))
+        path, content = case.encode(case.infer("detector", [base64.b64encode(png()).decode()], parameters))
         answer = clients[protocol].post(path, content=content, headers={"Content-Type": case.media_type})
         return answer.status_code, answer.text
 
@@ -90,3 +98,45 @@ def test_tiles_over_every_protocol(
     status, text = post(tile=-5)
     assert status == 400
     assert "tile: Expected 16..16384 pixels" in text
+
+
+def test_tiles_over_grpc() -> None:
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [png()]}}
+    parameters = {"tile": message("InferParameter", int64_param=SIDE)}
+    inputs = [message("ModelInferRequest").InferInputTensor(**tensor, parameters=parameters)]
+    with run_grpc_server(engine_of()) as client:
+        response = client.call("ModelInfer", message("ModelInferRequest", model_name="detector", inputs=inputs))
+    assert {output.parameters["tiles"].int64_param for output in response.outputs} == {15}
+
+
+def test_tiles_of_one_request_are_one_job_of_the_fair_queue() -> None:
+    calls: list[int] = []
+    gate = threading.Event()
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        assert gate.wait(60)
+        calls.extend(item.image.width for item in inputs)
+        return detect(inputs)
+
+    def load_gated(source: ModelSource) -> Servable:
+        del source
+        return tiled("box", model)
+
+    engine = engine_of(workers=1, load=load_gated)
+
+    async def ask(width: int) -> None:
+        wanted = msgspec.structs.replace(request(canvas(width), tile=SIDE), model_name="detector")
+        context = RequestContext(protocol="test", request_id="1")
+        await engine.handle(context, "detector", lambda: wanted, lambda response: response)
+
+    async def ask_all() -> None:
+        tasks = [asyncio.create_task(ask(width)) for width in (700, 300, 700)]
+        for _ in range(100):
+            # Let all of them join the queue.
+            await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(ask_all())
+    tiles_of_700, tiles_of_300 = [*[SIDE] * 15, 700], [*[SIDE] * 6, 300]
+    assert calls == [*tiles_of_700, *tiles_of_300, *tiles_of_700]

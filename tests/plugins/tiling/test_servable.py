@@ -1,6 +1,7 @@
 """Large images are cut into tiles, and the answer is that for the whole image."""
 
 import math
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.tiling.merging import MAX_MERGED
+from app.plugins.tiling.pixel_merging import PixelMerger
 from tasks.image_segmentation import Segments
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -21,6 +23,8 @@ from tasks.inference.response import InferenceResult
 from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import Detections
 from tasks.vision.contours import contours_of_mask, mask_of_contours
+from tasks.vision.image import Image
+from tasks.vision.tiles import ScoredTile, tiles_of
 from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, request, tiled
 
 SPOTS = [(20, 30, 45, 60), (190, 100, 215, 130), (330, 160, 350, 215), (600, 440, 690, 490), (120, 250, 420, 380)]
@@ -124,18 +128,59 @@ def classes(inputs: Sequence[Any]) -> Sequence[Segments]:
     return found
 
 
-def test_classes_of_pixels_are_those_of_the_nearest_tile() -> None:
+def test_classes_of_pixels_are_those_of_their_tiles() -> None:
     image = scene()
-    result = answer(tiled("contour", classes, pixels=True), image, tile=SIDE, score_threshold=0.0)
+    result = answer(tiled("contour", classes, pixels=0.0), image, tile=SIDE, score_threshold=0.0)
     segments = prediction(result)
     bright = image[:, :, 0] // 255
     for label, contours in zip(segments.labels, segments.contours, strict=True):
         expected = bright if label == "bright" else 1 - bright
         assert np.array_equal(mask_of_contours(contours, 700, 500), expected)
     # A class is left out by its score in the image, not in a tile.
-    few = answer(tiled("contour", classes, pixels=True), image, tile=SIDE, score_threshold=0.6)
+    few = answer(tiled("contour", classes, pixels=0.0), image, tile=SIDE, score_threshold=0.6)
     assert prediction(few).labels == ["dark"]
     assert np.array_equal(mask_of_contours(prediction(few).contours[0], 700, 500), 1 - bright)
+
+
+def test_scores_of_pixels_are_averaged_where_tiles_overlap() -> None:
+    """Tiles begin at columns 0 and 100. Both see columns 100 to 199, where the right one loses to a quarter of 4."""
+
+    def model(inputs: Sequence[Any]) -> Sequence[Segments]:
+        def planes(item: Any) -> NDArray[np.float32]:
+            a = 0.4 if item.image.pixels[0, -1, 0] else 0.9
+            return np.array([np.full((SIDE, SIDE), score) for score in (a, 1 - a)], np.float32)
+
+        assert all(isinstance(item.image, ScoredTile) for item in inputs)
+        scores = np.ones(2, np.float32)
+        return [
+            Segments(labels=["a", "b"], scores=scores, contours=[(), ()], pixel_scores=planes(item)) for item in inputs
+        ]
+
+    image = canvas(300, SIDE)
+    image[:, 200:] = 255
+    segments = prediction(answer(tiled("contour", model, pixels=0.0), image, tile=SIDE, overlap=0.5))
+    masks = dict(zip(segments.labels, (mask_of_contours(c, 300, SIDE) for c in segments.contours), strict=True))
+    # a: 0.9 l + 0.4 r, b: 0.1 l + 0.6 r with the weights l = 100 - i and r = i + 1 of column i.
+    assert np.array_equal(np.flatnonzero(masks["a"].max(axis=0)), np.arange(180))
+    assert (masks["a"] + masks["b"] == 1).all()
+    # The right tile has 0.4 of a and 0.6 of b; its pixels belong to neither above 0.6.
+    few = prediction(answer(tiled("contour", model, pixels=0.65), image, tile=SIDE, overlap=0.5))
+    assert few.labels == ["a"]
+
+
+def test_memory_of_many_classes_is_bounded_by_a_row_of_tiles() -> None:
+    image, count = Image(np.zeros((2000, 200, 3), np.uint8)), 40
+    tiles = tiles_of(200, 2000, (100, 200), 0.2)
+    numbers = np.arange(100 * 200).reshape(100, 200) % count
+    planes = np.array([numbers == number for number in range(count)], np.float32)
+    labels = [str(number) for number in range(count)]
+    segments = Segments(labels=labels, scores=np.ones(count, np.float32), contours=[()] * count, pixel_scores=planes)
+    tracemalloc.start()
+    merger = PixelMerger(image, tiles, 0.0)
+    for tile in tiles:
+        merger.add(tile, segments)
+    assert tracemalloc.get_traced_memory()[1] < 2000 * 200 * count * 4 / 5
+    tracemalloc.stop()
 
 
 def test_limits_of_the_request_apply_to_the_whole_image() -> None:

@@ -125,7 +125,7 @@ def _oriented_detections(model: OnnxImageModel, item: DetectionInput, answer: Ra
 def _segments(model: OnnxImageModel, item: SegmentationInput, answer: RawOutputs) -> Segments:
     outline: Outline = model.match.decode(answer, item)
     labels = _names_of(outline.class_ids.tolist(), model.names)
-    return Segments(labels=labels, scores=outline.scores, contours=outline.contours)
+    return Segments(labels=labels, scores=outline.scores, contours=outline.contours, pixel_scores=outline.pixel_scores)
 
 
 def _tensors(

@@ -61,6 +61,10 @@ class MaskGrid:
         bottom = min(math.ceil((rows.max() + 1 - self._origin_y) / self._step_y) + 1, self._height)
         return self._contours(logits, (0, 0), (left, top, right - left, bottom - top))
 
+    def enlarged(self, plane: int) -> NDArray[np.float32]:
+        """Return one plane at the pixels of the image, as (height, width)."""
+        return self._enlarge(np.ascontiguousarray(self.planes[plane]), (0, 0), (0, 0, self._width, self._height))
+
     def highest_planes(self) -> NDArray[np.int32]:
         """Return the index of the highest plane at each pixel of the image, as (height, width)."""
         indices: NDArray[np.int32] = np.zeros((self._height, self._width), np.int32)

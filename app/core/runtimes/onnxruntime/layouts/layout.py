@@ -120,11 +120,13 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         class_ids: (n,) class numbers.
         scores: (n,) float32 in 0..1.
         contours: contours of each object in image pixels (`tasks.vision.contours`).
+        pixel_scores: as in `Segments`.
     """
 
     class_ids: NDArray[np.intp]
     scores: NDArray[np.float32]
     contours: Sequence[Sequence[Contour]]
+    pixel_scores: NDArray[np.float32] | None = None
 
 
 FindObjects = Callable[[RawOutputs, DetectionParameters], Candidates]
