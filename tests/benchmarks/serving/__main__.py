@@ -10,15 +10,13 @@ from pathlib import Path
 import onnxruntime
 from msgspec.structs import replace
 
-from tests.benchmarks.serving.difference import difference
 from tests.benchmarks.serving.processes import processor
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.tables.accuracy import accuracy
 from tests.benchmarks.serving.tables.isolation import isolation
 from tests.benchmarks.serving.tables.overhead import chat, leak, overhead, protocols, start
-from tests.benchmarks.serving.tables.overload import overload, queue_time
+from tests.benchmarks.serving.tables.overload import overload
 from tests.benchmarks.serving.tables.peers import peers
-from tests.benchmarks.serving.tables.readers import readers
 from tests.benchmarks.serving.tables.resizing import resizing
 from tests.benchmarks.serving.tables.runtimes import runtimes
 from tests.benchmarks.serving.tables.scale import scale
@@ -28,7 +26,6 @@ from tests.benchmarks.serving.workload import Workload, make_workload
 
 _DOCUMENT = Path(__file__).with_name("RESULTS.md")
 _MARK = "<!-- Everything below is written by `make bench`. -->"
-_IMAGE = Path(__file__).with_name("scale.png")
 _MACHINE = f"Measured on {len(os.sched_getaffinity(0))} cores, {processor()}."
 """In each section, because sections are measured again one at a time."""
 
@@ -46,7 +43,6 @@ def main() -> None:
     rounds, requests = options.rounds, options.requests
     measurements: dict[str, Callable[[Workload], Section]] = {
         "overhead": lambda workload: overhead(workload, rounds, requests),
-        "difference": lambda workload: difference(workload, rounds, requests),
         "protocols": lambda workload: protocols(workload, rounds, requests),
         "chat": lambda workload: chat(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
@@ -57,9 +53,7 @@ def main() -> None:
         "tuned": lambda workload: tuned(workload, rounds, requests, options.scenes),
         "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10),
-        "queue-time": lambda workload: queue_time(workload, 10),
-        "readers": lambda workload: readers(workload, 10),
-        "scale": lambda workload: scale(workload, max(1, rounds // 2), requests, _IMAGE),
+        "scale": lambda workload: scale(workload, max(1, rounds // 2), requests),
         "peers": lambda workload: peers(workload, rounds, requests),
         "leak": lambda workload: leak(workload, options.leak_requests),
     }

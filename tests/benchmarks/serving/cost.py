@@ -33,6 +33,20 @@ class Cost(msgspec.Struct, frozen=True):
         """Return the median CPU milliseconds of the rounds."""
         return statistics.median(self.milliseconds)
 
+    @property
+    def load(self) -> LoadResult:
+        """Return the result of the last round of a server."""
+        assert self.load_result is not None
+        return self.load_result
+
+    def ratios_to(self, other: "Cost") -> list[float]:
+        """Return the ratios to another cost, sorted."""
+        return sorted(own / base for own, base in zip(self.milliseconds, other.milliseconds, strict=True))
+
+    def median_ratio_to(self, other: "Cost") -> float:
+        """Return the median of the ratios of the rounds."""
+        return statistics.median(self.ratios_to(other))
+
 
 def cost(rounds: int, **measures: Measure) -> dict[str, Cost]:
     """Run each of `measures` `rounds` times, in turns."""
@@ -56,19 +70,11 @@ def measure_server(server: RunningServer, request: BenchmarkRequest, requests: i
 
 def measure_floor(model: Path, body: bytes, requests: int) -> Measure:
     """Measure the cost of the bare work (`tests.benchmarks.serving.floor`)."""
-    return _measure_module("tests.benchmarks.serving.floor", model, body, requests)
 
-
-def measure_own_path(model: Path, body: bytes, requests: int) -> Measure:
-    """Measure the cost of our code without HTTP (`tests.benchmarks.serving.own_path`); `model` is a folder."""
-    return _measure_module("tests.benchmarks.serving.own_path", model, body, requests)
-
-
-def _measure_module(module: str, model: Path, body: bytes, requests: int) -> Measure:
     def measure() -> tuple[float, LoadResult | None]:
         with tempfile.NamedTemporaryFile() as file:
             Path(file.name).write_bytes(body)
-            command = [sys.executable, "-m", module, str(model), file.name, str(requests)]
+            command = [sys.executable, "-m", "tests.benchmarks.serving.floor", str(model), file.name, str(requests)]
             process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
         return float(process.stdout), None
 

@@ -34,13 +34,11 @@ class FloodResult(msgspec.Struct, frozen=True):
         seconds: how long it lasted.
         statuses: answers by status; 0 for a connection that ended without an answer.
         unsent: requests of an open flood that were due while no connection was idle.
-        milliseconds: from sending to the answer, of answers with status 200, sorted.
     """
 
     seconds: float
     statuses: dict[int, int]
     unsent: int
-    milliseconds: list[float]
 
     @property
     def goodput(self) -> float:
@@ -51,12 +49,6 @@ class FloodResult(msgspec.Struct, frozen=True):
     def refused(self) -> float:
         """Return answers with status 429 a second."""
         return self.statuses.get(429, 0) / self.seconds
-
-    def percentile(self, share: float) -> float:
-        """Return a percentile of the latency in milliseconds."""
-        if not self.milliseconds:
-            return 0.0
-        return self.milliseconds[min(len(self.milliseconds) - 1, int(share * len(self.milliseconds)))]
 
 
 def request_bytes(method: str, target: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
@@ -83,7 +75,7 @@ class _Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._remaining = 0
         self._received = b""
-        self._sent = 0.0
+        self._waits = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
@@ -91,7 +83,7 @@ class _Client(asyncio.Protocol):
         self._flood.on_ready(self)
 
     def send(self) -> None:
-        self._sent = time.perf_counter()
+        self._waits = True
         assert self._transport is not None
         self._transport.write(self._flood.request)
 
@@ -109,13 +101,13 @@ class _Client(asyncio.Protocol):
             self._received = b""
         if self._remaining <= 0:
             self._remaining = 0
-            sent, self._sent = self._sent, 0.0
-            self._flood.on_answer(self, self._status, sent)
+            self._waits = False
+            self._flood.on_answer(self, self._status)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._received, self._remaining = b"", 0
-        self._flood.on_connection_lost(self, waited=self._sent != 0.0)
-        self._sent = 0.0
+        waited, self._waits = self._waits, False
+        self._flood.on_connection_lost(self, waited=waited)
 
 
 class _Flood:
@@ -131,7 +123,6 @@ class _Flood:
         self._running = False
         self._statuses: Counter[int] = Counter()
         self._unsent = 0
-        self._times: list[float] = []
         self._opening: set[asyncio.Task[object]] = set()
 
     async def run(self) -> FloodResult:
@@ -151,7 +142,7 @@ class _Flood:
                 client.send()
             await asyncio.sleep(self._seconds)
         self._finished = True
-        return FloodResult(time.perf_counter() - started, dict(self._statuses), self._unsent, sorted(self._times))
+        return FloodResult(time.perf_counter() - started, dict(self._statuses), self._unsent)
 
     def on_ready(self, client: _Client) -> None:
         if self._running and not self._rate:
@@ -159,12 +150,10 @@ class _Flood:
         else:
             self._idle.append(client)
 
-    def on_answer(self, client: _Client, status: int, sent: float) -> None:
+    def on_answer(self, client: _Client, status: int) -> None:
         if self._finished:
             return
         self._statuses[status] += 1
-        if status == 200:
-            self._times.append((time.perf_counter() - sent) * 1000)
         self.on_ready(client)
 
     def on_connection_lost(self, client: _Client, *, waited: bool) -> None:
@@ -199,10 +188,6 @@ class _Flood:
             await asyncio.sleep(_TICK_SECONDS)
 
 
-async def _run(request: bytes, port: int, connections: int, seconds: float, rate: float) -> FloodResult:
-    return await _Flood(port, request, connections, seconds, rate).run()
-
-
 def main() -> None:
     """Run in the process that `flood` starts."""
     parser = argparse.ArgumentParser()
@@ -212,9 +197,12 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("rate", type=float)
     options = parser.parse_args()
-    request = options.request.read_bytes()
-    result = uvloop.run(_run(request, options.port, options.connections, options.seconds, options.rate))
-    print(json.dumps(msgspec.to_builtins(result)))
+
+    async def run() -> FloodResult:
+        request = options.request.read_bytes()
+        return await _Flood(options.port, request, options.connections, options.seconds, options.rate).run()
+
+    print(json.dumps(msgspec.to_builtins(uvloop.run(run()))))
 
 
 if __name__ == "__main__":

@@ -19,14 +19,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         about: what was measured, and how to read it.
         columns: names of the columns.
         rows: cells of each row.
-        image: file name of a PNG next to the document, if there is one.
     """
 
     title: str
     about: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    image: str | None = None
 
 
 def as_markdown(section: Section) -> str:
@@ -34,8 +32,6 @@ def as_markdown(section: Section) -> str:
     lines = [f"## {section.title}", "", *textwrap.wrap(section.about, _WIDTH, break_on_hyphens=False), ""]
     lines += [_row(section.columns), _row(["---"] * len(section.columns))]
     lines += [_row([_shown(cell) for cell in row]) for row in section.rows]
-    if section.image:
-        lines += ["", f"![{section.title}]({section.image})"]
     return "\n".join([*lines, ""])
 
 

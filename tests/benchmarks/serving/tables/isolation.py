@@ -34,11 +34,9 @@ def isolation(workload: Workload, rounds: int, requests: int) -> Section:
             )
             pairs = zip(costs["inside"].milliseconds, costs["alone"].milliseconds, strict=True)
             difference = statistics.median(high - low for low, high in pairs)
-            row: list[Cell] = [name, image, connections, costs["inside"].median, costs["alone"].median, difference]
-            for result in costs.values():
-                assert result.load_result is not None
-                row += [result.load_result.rate, result.load_result.percentile(0.5)]
-            rows.append(row)
+            loads = [value for result in costs.values() for value in (result.load.rate, result.load.percentile(0.5))]
+            medians = [result.median for result in costs.values()]
+            rows.append([name, image, connections, *medians, difference, *loads])
     about = (
         "CPU milliseconds of a chariot-v2-kserve request to a model in the server, and to the same model with "
         '`"isolate": true`. '

@@ -43,15 +43,8 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
                     server=measure_server(server, request, requests, connections),
                     opencv=measure_server(server, opencv_request, requests, connections),
                 )
-                load_result = costs["server"].load_result
-                assert load_result is not None
-                ratios = [
-                    statistics.median(
-                        high / low
-                        for low, high in zip(costs["floor"].milliseconds, costs[kind].milliseconds, strict=True)
-                    )
-                    for kind in ("bare", "server", "opencv")
-                ]
+                load_result = costs["server"].load
+                ratios = [costs[kind].median_ratio_to(costs["floor"]) for kind in ("bare", "server", "opencv")]
                 latency = [load_result.percentile(share) for share in (0.5, 0.99)]
                 medians = [result.median for result in costs.values()]
                 rows.append([model, image, connections, *medians, *ratios, load_result.rate, *latency])
@@ -121,11 +114,9 @@ def chat(workload: Workload, rounds: int, requests: int) -> Section:
         costs = cost(
             rounds, **{name: measure_server(server, request, requests, 1) for name, request in requests_by_name.items()}
         )
-    base = costs[CHARIOT]
-    rows: list[list[Cell]] = []
-    for name, result in costs.items():
-        pairs = zip(base.milliseconds, result.milliseconds, strict=True)
-        rows.append([name, result.median, statistics.median(measured / reference for reference, measured in pairs)])
+    rows: list[list[Cell]] = [
+        [name, result.median, result.median_ratio_to(costs[CHARIOT])] for name, result in costs.items()
+    ]
     about = (
         "CPU milliseconds of the same answer to a question about an image, by the fixture model, in turns on one "
         "connection. The ratio is the median of the rounds' ratios. Usual requests skip the web framework; a query or "

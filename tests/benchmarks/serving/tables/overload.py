@@ -1,6 +1,5 @@
-"""Measure goodput and queue times under overload."""
+"""Measure goodput under overload."""
 
-import json
 import os
 from collections.abc import Sequence
 
@@ -13,7 +12,6 @@ from tests.benchmarks.serving.workload import Workload
 _CONNECTIONS = 300
 _TIMES = (3, 10)
 _MODEL = "medium"
-_QUEUE_SECONDS = (0.05, 0.2)
 
 
 def overload(workload: Workload, seconds: float) -> Section:
@@ -41,47 +39,9 @@ def overload(workload: Workload, seconds: float) -> Section:
         "because the server does not read refused ones for a while. If other programs share the machine, the share "
         "of server CPU is steadier than the ratio of the rates."
     )
-    columns = [
-        "server",
-        "offered",
-        "capacity, 1/s",
-        "goodput / capacity",
-        "share of server CPU",
-        "refused, 1/s",
-        "unsent, 1/s",
-        "lost",
-    ]
+    columns = ["server", "offered", "capacity, 1/s", "goodput / capacity", "share of server CPU"]
+    columns += ["refused, 1/s", "unsent, 1/s", "lost"]
     return Section(title="Overload", about=about, columns=columns, rows=rows)
-
-
-def queue_time(workload: Workload, seconds: float) -> Section:
-    """Measure how long requests wait in the queue with `--max-queue-seconds`."""
-    rows: list[list[Cell]] = []
-    for max_seconds in _QUEUE_SECONDS:
-        arguments = ("--max-queue-seconds", str(max_seconds), "--model", str(workload.folder / _MODEL))
-        with charioteer(*arguments) as server:
-            request = _request(workload, server)
-            capacity = flood(server.ports["http"], request, 4, seconds).goodput
-            before = len(server.lines)
-            flood(server.ports["http"], request, _CONNECTIONS, seconds, 3 * capacity)
-            lines = server.lines[before:]
-        admitted, answered = _queue_times(lines)
-        within = [wait for wait in admitted if wait <= max_seconds * 1000]
-        rows.append(
-            [
-                max_seconds,
-                len(admitted),
-                len(within) / max(1, len(admitted)),
-                max(answered, default=0.0),
-                len(answered) / max(1, len(admitted)),
-            ]
-        )
-    about = (
-        "The medium model and the VGA image, at three times the capacity. Admitted requests waited for a worker. "
-        "Those that waited too long were refused at their turn."
-    )
-    columns = ["--max-queue-seconds", "admitted", "waited within", "longest wait of an answer, ms", "answered"]
-    return Section(title="Time in the queue", about=about, columns=columns, rows=rows)
 
 
 def _request(workload: Workload, server: RunningServer) -> bytes:
@@ -117,18 +77,3 @@ def _measure(
     started = server.cpu_seconds()
     overloaded = flood(server.ports["http"], request, connections, seconds, rate)
     return overloaded, (server.cpu_seconds() - started) / max(1, overloaded.statuses.get(200, 0))
-
-
-def _queue_times(lines: Sequence[bytes]) -> tuple[list[float], list[float]]:
-    """Return queue times in milliseconds of requests that reached a worker, and of answered requests."""
-    admitted: list[float] = []
-    answered: list[float] = []
-    for line in lines:
-        if b'"queue_ms"' not in line:
-            continue
-        figures = json.loads(line)
-        if figures["outcome"] == "ok":
-            answered.append(figures["queue_ms"])
-        if figures["queue_ms"] > 0:
-            admitted.append(figures["queue_ms"])
-    return admitted, answered

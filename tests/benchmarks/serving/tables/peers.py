@@ -72,8 +72,7 @@ def _warmed_up(request: BenchmarkRequest) -> BenchmarkRequest:
 
 
 def _row(costs: dict[str, Cost], server: RunningServer) -> list[Cell]:
-    load_result = costs["theirs"].load_result
-    assert load_result is not None
+    load_result = costs["theirs"].load
     ratios = [show_ratio(costs["theirs"], costs[kind]) for kind in ("plain", "tuned")]
     return [*(result.median for result in costs.values()), *ratios, load_result.rate, server.memory()[0]]
 

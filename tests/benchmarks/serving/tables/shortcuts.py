@@ -41,8 +41,7 @@ def shortcuts(workload: Workload, rounds: int, requests: int) -> Section:
             )
             floor = costs.pop("floor").median
             for name, result in costs.items():
-                load_result = result.load_result
-                assert load_result is not None
+                load_result = result.load
                 latency = [load_result.percentile(share) for share in (0.5, 0.99)]
                 ratios = [result.median / costs[_PLAIN].median, result.median / floor]
                 rows.append([image, name, result.median, *ratios, load_result.rate, *latency])

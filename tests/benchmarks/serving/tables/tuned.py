@@ -101,5 +101,5 @@ def describe(model: Path) -> str:
 
 def show_ratio(high: Cost, low: Cost) -> str:
     """Return the median of the ratios of the rounds, with the lowest and highest."""
-    ratios = sorted(first / second for first, second in zip(high.milliseconds, low.milliseconds, strict=True))
+    ratios = high.ratios_to(low)
     return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
