@@ -26,14 +26,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.grpc.interceptors import CallShedder
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
-from app.core.server.http.cross_site import (
-    ANY_ORIGIN,
-    allowed_hosts,
-    cors_origins,
-    find_state_changing_paths,
-    reject_cross_site,
-)
-from app.core.server.http.errors import refusal_body_builder
+from app.core.server.http.cross_site import allowed_hosts, cors_origins
 from app.core.server.process import ModelLoading, polling
 from app.core.server.process_setup import releasing_memory
 from app.core.server.serving import Listener, ShutdownHooks, open_transport
@@ -96,28 +89,21 @@ class Service:
         access_control = open_access_control(settings, metrics, identities)
         self.authenticates = access_control is not None
         access.secure(access_control)
-        origins = cors_origins(settings)
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load)
         if settings.grpc is not False:
             self.grpc = self._create_grpc(enabled, access_control)
         max_bytes = settings.max_request_bytes
-        guard = partial(
-            reject_cross_site,
-            state_changing_paths=find_state_changing_paths(protocols, self.engine),
+        entry = partial(
+            Entry,
             hosts=allowed_hosts(settings),
+            bodies=self.transport.bodies,
+            write_timeout=settings.write_timeout,
         )
         for port in enabled.ports:
             listener = port.protocol
-            entry = Entry(
-                guard=partial(guard, origins=port.origins, refusal=refusal_body_builder([listener], self.engine)),
-                bodies=self.transport.bodies,
-                # With any origin, the protocol writes its own CORS headers.
-                origins=() if ANY_ORIGIN in port.origins else port.origins,
-                write_timeout=settings.write_timeout,
-            )
-            app = create_listener_app(self.engine, listener, max_bytes, access, entry)
+            app = create_listener_app(self.engine, listener, max_bytes, access, entry(origins=port.origins))
             self._ports[listener.name] = Listener(app=app, name=listener.title, port=port.port)
         self.home = _only([parts.home for parts in self._parts], "answer /")
         self.app = create_app(
@@ -129,12 +115,7 @@ class Service:
             listeners,
             self.home,
             access,
-            Entry(
-                guard=partial(guard, origins=origins, refusal=refusal_body_builder(protocols, self.engine)),
-                bodies=self.transport.bodies,
-                origins=origins,
-                write_timeout=settings.write_timeout,
-            ),
+            entry(origins=cors_origins(settings)),
             [handler for parts in self._parts for handler in parts.handlers],
             [operation for parts in self._parts for operation in parts.operations],
             [prefix for parts in self._parts for prefix in parts.costly_prefixes],

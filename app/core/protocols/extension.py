@@ -15,6 +15,8 @@ class ExtendedHttp(HttpProtocol):
     def __init__(self, protocol: HttpProtocol, added: Sequence[Callable[[Engine], Sequence[Endpoint]]]) -> None:
         self.name = protocol.name
         self.prefixes = protocol.prefixes
+        self.request_headers = protocol.request_headers
+        self.response_headers = protocol.response_headers
         self._protocol = protocol
         self._added = added
 

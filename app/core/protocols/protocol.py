@@ -115,10 +115,14 @@ class HttpProtocol(Protocol):
         name: the name in settings and logs.
         prefixes: prefixes of paths, such as ``/grps/v1``, that only this protocol has. Routing errors below them have
             the body of `routing_error`.
+        request_headers: headers, in lower case, that pages of other origins may send to it.
+        response_headers: headers that they may read.
     """
 
     name: str
     prefixes: Sequence[str] = ()
+    request_headers: Sequence[str] = ()
+    response_headers: Sequence[str] = ()
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         """Return all endpoints."""

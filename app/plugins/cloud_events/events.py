@@ -24,6 +24,12 @@ EVENT_MEDIA_TYPE = "application/cloudevents+json"
 _HEADER_PREFIX = "ce-"
 """Prefix of the headers with an event's attributes in binary mode."""
 
+_HEADERS = tuple(
+    _HEADER_PREFIX + name
+    for name in ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
+)
+"""Headers of binary mode. Extensions are missing because a preflight cannot list patterns."""
+
 _REQUIRED = ("id", "source", "specversion", "type")
 _VERSION = "1.0"
 _TYPE = "io.kserve.inference.response"
@@ -136,6 +142,7 @@ class _CloudEvents:
     """The envelope for the codec of KServe V1."""
 
     media_type = EVENT_MEDIA_TYPE
+    headers = _HEADERS
     request_type = WireEvent
 
     def mode(self, media_type: str, headers: Mapping[str, str]) -> str:

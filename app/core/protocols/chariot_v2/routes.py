@@ -27,6 +27,7 @@ class ChariotV2(HttpProtocol):
     """Chariot's leaner protocol: one object, lines of objects, or the bare image in; only the records out."""
 
     name = "chariot-v2"
+    request_headers = (PARAMETERS_HEADER,)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:

@@ -46,10 +46,12 @@ class Envelope(Protocol):
 
     `mode` returns how the headers of a request say that it has one, "" if they do not. `open` returns the content, its
     media type and its path in the body, or None for a body that is no envelope. `seal` encodes the answer for the same
-    mode, and for whether `open` returned a content. `request_type` is the type of JSON bodies for `open`.
+    mode, and for whether `open` returned a content. `headers` are those of its own, and `request_type` is the type of
+    JSON bodies for `open`.
     """
 
     media_type: str
+    headers: Sequence[str]
     request_type: type[WireRequest]
 
     def mode(self, media_type: str, headers: Mapping[str, str], /) -> str: ...

@@ -35,6 +35,10 @@ class KServeV1(HttpProtocol):
 
     name = "kserve-v1"
 
+    def __init__(self) -> None:
+        if (envelope := find_envelope()) is not None:
+            self.request_headers = self.response_headers = envelope.headers
+
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         lists = registry().extensions("kserve-v1.models")
 

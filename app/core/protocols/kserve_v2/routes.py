@@ -44,6 +44,7 @@ class KServeV2(HttpProtocol):
     """KServe's V2 protocol, the Open Inference Protocol."""
 
     name = "kserve-v2"
+    request_headers = response_headers = (_HEADER_LENGTH,)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def ready(_: HttpRequest) -> Response[bytes]:

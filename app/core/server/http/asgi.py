@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
+from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.middleware.compression import CompressionMiddleware
@@ -26,8 +27,9 @@ from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.http.bodies import Bodies
 from app.core.server.http.cors import cors_config
+from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
 from app.core.server.http.dispatch import VERBS, create_handlers
-from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern
+from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern, refusal_body_builder
 from app.core.server.http.framing import refuse_bad_framing
 from app.core.server.http.inference_app import GZIP_REFUSED, MIN_COMPRESSED_BYTES, InferenceApp
 
@@ -57,13 +59,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What stands before the routes of an application.
 
     Attributes:
-        guard: wraps the application, and rejects requests of other sites and for other hosts.
+        hosts: names that `Host` may have besides the loopback names; None for any name.
         bodies: limits of bodies, which the ports of a server share; by default `max_request_bytes` alone.
-        origins: origins whose pages may read responses (CORS).
+        origins: origins whose pages may send requests and read responses (CORS), or ``*`` for any.
         write_timeout: seconds that a client may leave a part of a stream unread.
     """
 
-    guard: Callable[[ASGIApp], ASGIApp] = lambda app: app
+    hosts: Collection[str] | None = None
     bodies: Bodies | None = None
     origins: Sequence[str] = ()
     write_timeout: float | None = None
@@ -124,10 +126,11 @@ def create_app(
     lifespans = [] if lifespan is None else [lifespan]
     errors = create_error_handlers(protocols)
     entry = entry or Entry()
-    app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, entry.origins)
+    cors = cors_config(entry.origins, protocols)
+    app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, cors)
     app.costly_prefixes = tuple(costly_prefixes)
     app.state[OPERATIONS] = ServedOperations(by_tag, listeners, access)
-    app.attach(engine, protocols, access, entry, max_request_bytes)
+    app.attach(engine, protocols, access, entry, max_request_bytes, cors)
     return app
 
 
@@ -148,8 +151,9 @@ def create_listener_app(
 
     entry = entry or Entry()
     errors = create_error_handlers([protocol])
-    app = _application(Application, [handle_any], max_request_bytes, access, [], errors, entry.origins)
-    app.attach(engine, [protocol], access, entry, max_request_bytes)
+    cors = cors_config(entry.origins, [protocol])
+    app = _application(Application, [handle_any], max_request_bytes, access, [], errors, cors)
+    app.attach(engine, [protocol], access, entry, max_request_bytes, cors)
     return app
 
 
@@ -160,7 +164,7 @@ def _application(
     access: HttpAccess,
     lifespan: Sequence[Lifespan],
     errors: ErrorHandlers,
-    origins: Sequence[str] = (),
+    cors: CORSConfig | None,
 ) -> "ApplicationT":
     with _hidden_pydantic():
         return application_class(
@@ -168,7 +172,7 @@ def _application(
             guards=[access.guard],
             exception_handlers=errors,
             before_send=[audit_response, add_id_headers],
-            cors_config=cors_config(origins),
+            cors_config=cors,
             compression_config=CompressionConfig(
                 backend="gzip",
                 minimum_size=MIN_COMPRESSED_BYTES,
@@ -216,12 +220,19 @@ class Application(Litestar):
         access: HttpAccess,
         entry: Entry,
         max_request_bytes: int,
+        cors: CORSConfig | None,
     ) -> None:
         """Answer the inferences of `protocols` before the routes. Call it once, before the first request."""
         bodies = entry.bodies or Bodies(max_request_bytes)
-        cors = cors_config(entry.origins)
         inferences = InferenceApp(engine, protocols, self.answer_other, access, bodies, cors, entry.write_timeout)
-        self._entry = refuse_bad_framing(entry.guard(cast("ASGIApp", inferences)))
+        guarded = reject_cross_site(
+            cast("ASGIApp", inferences),
+            state_changing_paths=find_state_changing_paths(protocols, engine),
+            hosts=entry.hosts,
+            origins=entry.origins,
+            refusal=refusal_body_builder(protocols, engine),
+        )
+        self._entry = refuse_bad_framing(guarded)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request, or the lifespan of the application."""

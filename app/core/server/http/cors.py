@@ -1,43 +1,31 @@
 """Which pages of other origins may read responses (CORS), for inferences and for the routes of the framework."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from litestar.config.cors import CORSConfig
 
-_CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
-_CLOUD_EVENT_HEADERS = [f"ce-{name}" for name in _CLOUD_EVENT_ATTRIBUTES]
-"""Attributes of a CloudEvent in binary mode. Extensions are missing because a preflight cannot list patterns."""
+from app.core.protocols.protocol import HttpProtocol
+from app.core.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER
+from app.core.server.auth.credentials import AUTHORIZATION, KEY_HEADER
+from app.core.server.http.cross_site import ANY_ORIGIN
 
-_CORS: Any = {
-    "allow_methods": ["GET", "POST"],
-    # The header of the page is missing because other sites must not send it.
-    "allow_headers": [
-        "authorization",
-        "chariot-inference-base-id",
-        "chariot-inference-parameters",
-        *_CLOUD_EVENT_HEADERS,
-        "content-type",
-        "inference-header-content-length",
-        "traceparent",
-        "tracestate",
-        "x-api-key",
-        "x-request-id",
-        "x-request-timeout-ms",
-    ],
-    "expose_headers": [
-        "chariot-inference-base-id",
-        *_CLOUD_EVENT_HEADERS,
-        "inference-header-content-length",
-        "retry-after",
-        "x-request-id",
-    ],
-}
+_ID_HEADERS = (BASE_ID_HEADER, REQUEST_ID_HEADER)
+# The header of the page is missing because other sites must not send it.
+_REQUEST_HEADERS = (AUTHORIZATION, KEY_HEADER, "content-type", "traceparent", "tracestate", "x-request-timeout-ms")
 
 
-def cors_config(origins: Sequence[str]) -> CORSConfig | None:
-    """Return the rules for the pages of `origins`; None without any."""
-    return CORSConfig(allow_origins=list(origins), **_CORS) if origins else None
+def cors_config(origins: Sequence[str], protocols: Sequence[HttpProtocol]) -> CORSConfig | None:
+    """Return the rules for the pages of `origins`; None without any, and with ``*``, as a protocol then answers."""
+    if not origins or ANY_ORIGIN in origins:
+        return None
+    request_headers = {name for protocol in protocols for name in protocol.request_headers}
+    response_headers = {name for protocol in protocols for name in protocol.response_headers}
+    return CORSConfig(
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=sorted({*_ID_HEADERS, *_REQUEST_HEADERS, *request_headers}),
+        expose_headers=sorted({*_ID_HEADERS, RETRY_AFTER, *response_headers}),
+    )
 
 
 def cors_headers(config: CORSConfig | None, headers: Mapping[str, str]) -> Sequence[tuple[str, str]]:

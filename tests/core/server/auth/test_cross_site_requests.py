@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
-from litestar.types import ASGIApp
 
-from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
+from app.core.protocols.chariot_v2.routes import ChariotV2
+from app.core.server.http.cors import cors_config
 from app.plugins.page.admin_api import PAGE_HEADER
-from tests.support.protocols import PROTOCOLS
 from tests.support.servers.auth_apps import (
     INFER_KEY,
     OWNER_KEY,
@@ -33,18 +32,12 @@ LISTED, OTHER = "https://app.example", "https://evil.example"
 
 
 @pytest.fixture
-def cors_client(tmp_path: Path) -> TestClient[ASGIApp]:
-    engine = build_engine(("detector",))
-    app = reject_cross_site(
-        authenticated_app(access_with_keys(tmp_path), engine, origins=[LISTED]),
-        state_changing_paths=find_state_changing_paths(PROTOCOLS, engine),
-        hosts=(),
-        origins=[LISTED],
-    )
+def cors_client(tmp_path: Path) -> TestClient[Litestar]:
+    app = authenticated_app(access_with_keys(tmp_path), build_engine(("detector",)), origins=[LISTED])
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
-def test_listed_origin_passes_preflight_and_reads_responses(cors_client: TestClient[ASGIApp]) -> None:
+def test_listed_origin_passes_preflight_and_reads_responses(cors_client: TestClient[Litestar]) -> None:
     preflight = {
         "Origin": LISTED,
         "Access-Control-Request-Method": "POST",
@@ -64,13 +57,13 @@ def test_listed_origin_passes_preflight_and_reads_responses(cors_client: TestCli
 @pytest.mark.parametrize(
     "header_names",
     [
-        "chariot-inference-parameters,chariot-inference-base-id",
+        "authorization,x-api-key,chariot-inference-base-id",
         "ce-id,ce-source,ce-specversion,ce-type,ce-time,ce-datacontenttype,ce-subject,ce-dataschema",
         "inference-header-content-length,x-request-id,x-request-timeout-ms,traceparent,tracestate",
     ],
 )
 def test_listed_origin_may_send_the_headers_of_every_protocol(
-    cors_client: TestClient[ASGIApp], header_names: str
+    cors_client: TestClient[Litestar], header_names: str
 ) -> None:
     preflight = {
         "Origin": LISTED,
@@ -82,7 +75,12 @@ def test_listed_origin_may_send_the_headers_of_every_protocol(
     assert set(header_names.split(",")) <= set(preflight_response.headers["access-control-allow-headers"].split(", "))
 
 
-def test_listed_origin_cannot_use_the_password_stored_in_a_browser(cors_client: TestClient[ASGIApp]) -> None:
+def test_headers_of_a_protocol_are_allowed_where_it_is_served() -> None:
+    configs = [cors_config([LISTED], protocols) for protocols in ([], [ChariotV2()])]
+    assert [config and "chariot-inference-parameters" in config.allow_headers for config in configs] == [False, True]
+
+
+def test_listed_origin_cannot_use_the_password_stored_in_a_browser(cors_client: TestClient[Litestar]) -> None:
     path, password = "/grps/v1/health/online", ("anybody", OWNER_KEY)
     for headers in ({"Origin": LISTED, "Sec-Fetch-Site": "cross-site"}, {"Origin": LISTED}):
         assert cors_client.post(path, headers=headers, auth=password).status_code == 403
@@ -91,7 +89,7 @@ def test_listed_origin_cannot_use_the_password_stored_in_a_browser(cors_client: 
     assert cors_client.post(path, headers=own, auth=password).status_code == 200
 
 
-def test_other_origins_are_refused(cors_client: TestClient[ASGIApp]) -> None:
+def test_other_origins_are_refused(cors_client: TestClient[Litestar]) -> None:
     preflight = {"Origin": OTHER, "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in cors_client.options(INFERENCE, headers=preflight).headers
     simple = {"Origin": OTHER, "Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain", **bearer_header(OWNER_KEY)}
