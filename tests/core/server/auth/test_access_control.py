@@ -10,7 +10,7 @@ from app.core.server.auth.access_control import open_access_control
 from app.core.server.auth.credentials import AccessError, Identity
 from app.core.settings.network import AccessSettings
 from app.core.settings.server import SettingsError
-from tests.support.servers.auth_apps import INFER_KEY, access_with_keys, write_key_file
+from tests.support.servers.auth_apps import INFER_KEY, write_key_file
 
 
 def test_access_is_open_without_keys_and_tokens() -> None:
@@ -53,20 +53,3 @@ def test_key_is_rejected_without_api_keys() -> None:
     assert access is not None
     with pytest.raises(AccessError, match="Expected a badge, got something else"):
         access.identify([("x-api-key", INFER_KEY)])
-
-
-def test_missing_permission_is_refused_and_counted(tmp_path: Path) -> None:
-    metrics = CollectorRegistry()
-    access = access_with_keys(tmp_path, metrics)
-    with pytest.raises(AccessError) as caught:
-        access.authorize([("x-api-key", INFER_KEY)], "admin")
-    access.rejection_log.record(caught.value, [], operation="GET /", address="a")
-    assert (caught.value.reason, caught.value.client) == ("permission", "camera")
-    assert metrics.get_sample_value("charioteer_access_refused_total", {"reason": "permission"}) == 1
-
-
-def test_keys_are_read_from_the_file_in_the_settings(tmp_path: Path) -> None:
-    path = write_key_file(tmp_path)
-    access = open_access_control(AccessSettings(api_keys=path), CollectorRegistry())
-    assert access is not None
-    assert access.identify([("authorization", f"Bearer {INFER_KEY}")]).name == "camera"

@@ -85,8 +85,3 @@ def test_invalid_key_file_is_refused_without_revealing_its_content(content: byte
         read_keys(content)
     assert error_text in str(caught.value)
     assert "my-plain-key" not in str(caught.value)
-
-
-def test_empty_key_file_rejects_every_key() -> None:
-    with pytest.raises(AccessError):
-        ApiKeys(read_keys(b"[]")).identify("")

@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.access_control import AccessControl, open_access_control
 from app.core.server.auth.api_keys import ApiKey
-from app.core.server.auth.http_access import HttpAccess
-from app.core.server.http.asgi import create_listener_app
+from app.core.server.auth.audit import RejectionLog
+from app.core.server.auth.credentials import Identity, unauthenticated
+from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.settings.network import AccessSettings
 from app.plugins.keys.key_file import add_key
-from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import (
     INFER_KEY,
     READ_KEY,
@@ -26,7 +26,6 @@ from tests.support.servers.auth_apps import (
     http_client,
     inference_body,
 )
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 INFERENCE = "/v2/models/m-detector/infer"
 MISSING = "Expected a key or a token in Authorization or X-API-Key, got neither"
@@ -98,6 +97,30 @@ def test_root_reveals_models_only_with_a_valid_key(client: TestClient[Litestar])
     assert client.get("/", headers=bearer_header(INFER_KEY)).json()["models"] == ["detector"]
 
 
+class CountingProvider:
+    """Count the verifications of tokens."""
+
+    credential = "a token"
+
+    def __init__(self) -> None:
+        self.verified: list[str] = []
+
+    def identify(self, credential: str) -> Identity:
+        self.verified.append(credential)
+        if credential == "wrong":
+            raise unauthenticated("token", "The token is not valid")
+        return Identity(name="jwt:ann", permissions=frozenset({"infer"} if credential == "good" else {"read"}))
+
+
+def test_token_of_an_inference_is_verified_once() -> None:
+    provider = CountingProvider()
+    access = AccessControl(None, provider, RateLimiter(), RejectionLog(CollectorRegistry()))
+    client, tokens = http_client(authenticated_app(access)), ["wrong", "good", "weak"]
+    responses = [client.post(INFERENCE, json=inference_body(), headers=bearer_header(token)) for token in tokens]
+    assert [response.status_code for response in responses] == [401, 200, 403]
+    assert provider.verified == tokens
+
+
 def test_body_is_not_read_before_authentication(tmp_path: Path) -> None:
     app = authenticated_app(access_with_keys(tmp_path))
     reads: list[str] = []
@@ -127,24 +150,6 @@ def test_options_needs_no_key_except_for_page_events(client: TestClient[Litestar
     response = client.options("/metrics")
     assert (response.status_code, response.content) == (204, b"")
     assert client.options("/page/events").status_code == 401
-
-
-def test_tensorflow_serving_port_requires_keys(tmp_path: Path) -> None:
-    app = create_listener_app(
-        build_engine(("detector",)), LISTENERS[0], MAX_REQUEST_BYTES, HttpAccess(access_with_keys(tmp_path))
-    )
-    with TestClient(app) as client:
-        for path in ("/v1/models/detector", "/v1/models/detector/metadata", "/v1/nothing", "/x", "/"):
-            response = client.get(path)
-            assert (response.status_code, response.json()) == (401, {"error": MISSING})
-        assert client.get("/v1/models/detector", headers=bearer_header(INFER_KEY)).status_code == 200
-        assert client.get("/monitoring/prometheus/metrics", headers=bearer_header(INFER_KEY)).status_code == 403
-        assert client.get("/monitoring/prometheus/metrics", headers=bearer_header(READ_KEY)).status_code == 200
-        assert client.post("/v1/models/detector:predict", headers=bearer_header(READ_KEY)).status_code == 403
-        # Only a preflight needs no key; the metrics need one for every method.
-        assert client.options("/v1/models/detector", headers={"Origin": "https://app.example"}).status_code == 200
-        for method in ("OPTIONS", "HEAD", "POST", "PUT", "DELETE"):
-            assert client.request(method, "/monitoring/prometheus/metrics").status_code == 401, method
 
 
 def rate_limited_access(folder: Path, **settings: Any) -> AccessControl:

@@ -1,8 +1,6 @@
 """A server process with authentication on all ports, and one that refuses to start."""
 
 import http.client
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -110,23 +108,6 @@ def test_path_variants_do_not_bypass_authorization(server: ServerProcess, target
     connection.close()
 
 
-def test_duplicate_authorization_header_is_401(server: ServerProcess) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.address).port or 0, timeout=30)
-    connection.putrequest("GET", "/metrics")
-    for key in (READ_KEY, WRONG):
-        connection.putheader("Authorization", f"Bearer {key}")
-    connection.endheaders()
-    response = connection.getresponse()
-    assert response.status == 401
-    assert b"Expected authorization once, got it 2 times" in response.read()
-    connection.close()
-
-
-@pytest.mark.parametrize("value", [b"Bearer \xff\xfe", b"Bearer " + b"k" * 20_000, b"Basic \xc3\xa4", b"Bearer", b""])
-def test_malformed_authorization_header_is_401(client: httpx.Client, value: bytes) -> None:
-    assert client.get("/metrics", headers=[(b"Authorization", value)]).status_code == 401
-
-
 def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, server: ServerProcess) -> None:
     for key in (WRONG, INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY):
         client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers=bearer_header(key))
@@ -145,29 +126,6 @@ def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, serv
         assert key not in log + metrics + command
 
 
-@pytest.mark.parametrize("key", ["", WRONG, READ_KEY, INFER_KEY])
-def test_direct_response_to_a_client_equals_that_of_the_application(client: httpx.Client, key: str) -> None:
-    headers = {"x-request-id": "0123456789", **(bearer_header(key) if key else {})}
-    # A referring page is a reason to ask the application.
-    responses = [
-        client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers={**headers, **further})
-        for further in ({}, {"referer": f"{client.base_url}/"})
-    ]
-    direct, by_application = (
-        (response.status_code, response.content, {**response.headers, "date": ""}) for response in responses
-    )
-    assert direct == by_application
-    assert direct[0] == (200 if key == INFER_KEY else 403 if key == READ_KEY else 401)
-
-
-def test_direct_request_is_logged_with_its_client(client: httpx.Client, server: ServerProcess) -> None:
-    headers = {"x-request-id": "of-the-client", **bearer_header(INFER_KEY)}
-    assert client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers=headers).status_code == 200
-    wait_until(lambda: any("of-the-client" in line for line in server.log))
-    (line,) = (line for line in server.log if "of-the-client" in line)
-    assert '"client":"camera"' in line
-
-
 def test_removed_key_is_refused_without_a_restart(client: httpx.Client, keys: Path) -> None:
     path = f"/v2/models/{MODEL}"
     assert client.get(path, headers=bearer_header(INFER_KEY)).status_code == 200
@@ -176,12 +134,3 @@ def test_removed_key_is_refused_without_a_restart(client: httpx.Client, keys: Pa
     statuses_over_time = (client.get(path, headers=bearer_header(INFER_KEY)).status_code for _ in range(100_000))
     assert next(status for status in statuses_over_time if status != 200) == 401
     assert client.get(path, headers=bearer_header(OWNER_KEY)).status_code == 200
-
-
-def test_server_without_authentication_on_a_public_address_does_not_start() -> None:
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--grpc-port", "0", "--host", "0.0.0.0"]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert completed.returncode == 1
-    message = "charioteer: Anyone who can reach 0.0.0.0 could use, load and unload every model. Give "
-    assert completed.stderr.startswith(message)
-    assert "Traceback" not in completed.stderr

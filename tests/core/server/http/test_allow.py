@@ -8,10 +8,7 @@ from litestar import Litestar
 from litestar.routes import HTTPRoute
 from litestar.testing import TestClient
 
-from app.core.server.http.asgi import create_listener_app
-from tests.support.protocols import LISTENERS
 from tests.support.servers.auth_apps import authenticated_app
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 MODEL = "detector"
@@ -27,12 +24,6 @@ PATHS = sorted(
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
     with TestClient(authenticated_app(None)) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def tensorflow_serving() -> Iterator[TestClient[Litestar]]:
-    with TestClient(create_listener_app(build_engine((MODEL,)), LISTENERS[0], MAX_REQUEST_BYTES)) as client:
         yield client
 
 
@@ -79,25 +70,3 @@ def test_allow_of_page_events_is_get_only(client: TestClient[Litestar]) -> None:
     for method in ("HEAD", "POST", "OPTIONS"):
         response = client.request(method, "/page/events")
         assert (response.status_code, response.headers["allow"]) == (405, "GET")
-
-
-@pytest.mark.parametrize(
-    ("path", "allowed"),
-    [
-        (f"/v1/models/{MODEL}", ["GET", "OPTIONS"]),
-        (f"/v1/models/{MODEL}/versions/1/metadata", ["GET", "OPTIONS"]),
-        (f"/v1/models/{MODEL}:predict", ["OPTIONS", "POST"]),
-        (f"/v1/models/{MODEL}:Predict", ["OPTIONS"]),
-        ("/v1/models", ["OPTIONS"]),
-        ("/v1/anything", ["OPTIONS"]),
-    ],
-)
-def test_allow_of_tensorflow_serving_depends_on_the_path(
-    tensorflow_serving: TestClient[Litestar], path: str, allowed: list[str]
-) -> None:
-    response = tensorflow_serving.options(path, headers={"origin": "http://a.test"})
-    assert listed_methods(response.headers["allow"]) == allowed
-    # A response to HEAD has no body that shows a refusal.
-    for method in set(METHODS) - {"HEAD"}:
-        text = tensorflow_serving.request(method, path).text
-        assert ("Malformed request" in text or "Missing model name" in text) is (method not in allowed), method

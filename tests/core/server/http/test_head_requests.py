@@ -7,8 +7,8 @@ from litestar import Litestar, get
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.core.server.http.asgi import HeadSupport, create_app, create_listener_app
-from tests.support.protocols import LISTENERS, main_port_protocols
+from app.core.server.http.asgi import HeadSupport, create_app
+from tests.support.protocols import main_port_protocols
 from tests.support.servers.apps import ECHO_MODELS
 from tests.support.servers.grpc_server import build_engine
 
@@ -70,11 +70,3 @@ def test_head_of_endless_responses_is_405(path: str) -> None:
         assert client.get(f"http://testserver.local{path}").text == "begun"
         assert client.head(f"http://testserver.local{path}").status_code == 405
         assert client.head("http://testserver.local//metrics").status_code == 200
-
-
-def test_head_on_a_protocol_port_is_answered_by_the_protocol() -> None:
-    with TestClient(create_listener_app(build_engine((MODEL,)), LISTENERS[0], 2**20)) as client:
-        assert client.get(f"/v1/models/{MODEL}").status_code == 200
-        # TensorFlow Serving does the same.
-        head_response = client.head(f"/v1/models/{MODEL}")
-        assert (head_response.status_code, head_response.content) == (400, b"")

@@ -102,7 +102,7 @@ def test_rest_of_a_body_after_an_early_response_is_drained() -> None:
         connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n")
         for _ in range(10):
             connection.sendall(b"x" * 60_000)
-            pause.wait(0.1)
+            pause.wait(0.02)
         connection.sendall(GET + b"Connection: close\r\n\r\n")
         assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200, 200]
 
@@ -110,7 +110,7 @@ def test_rest_of_a_body_after_an_early_response_is_drained() -> None:
 def test_new_connection_without_request_has_the_keep_alive_timeout() -> None:
     settings = TransportSettings(header_timeout=0.5)
     with run_http_server(settings) as server, closing(server.connect()) as connection:
-        assert not server.client_left.wait(3)
+        assert not server.client_left.wait(1)
         connection.sendall(GET + b"Connection: close\r\n\r\n")
         assert parse_responses(read_until_closed(connection))[0][0] == 200
 
@@ -118,7 +118,7 @@ def test_new_connection_without_request_has_the_keep_alive_timeout() -> None:
 def test_client_that_waits_for_a_busy_server_is_not_disconnected() -> None:
     with run_http_server(SETTINGS) as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert not server.client_left.wait(2)
+        assert not server.client_left.wait(1)
         server.release.set()
         assert parse_responses(read_until_closed(connection))[0][0] == 200
 
@@ -126,7 +126,7 @@ def test_client_that_waits_for_a_busy_server_is_not_disconnected() -> None:
 def test_malformed_bytes_after_a_request_do_not_cancel_it() -> None:
     with run_http_server(SETTINGS) as server, closing(server.connect()) as connection:
         connection.sendall(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\nnonsense")
-        assert not server.client_left.wait(4)
+        assert not server.client_left.wait(1)
         server.release.set()
         assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200]
 
