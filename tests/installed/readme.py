@@ -9,7 +9,7 @@ README = (ROOT / "README.md").read_text()
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND_NAME = re.compile(r"`charioteer ([a-z][a-z -]*)`")
-_TARGET = re.compile(r"`make ([a-z-]+)`")
+_TARGET = re.compile(r"^make ([a-z-]+)$|`make ([a-z-]+)`", re.MULTILINE)
 
 
 def commands(text: str = README) -> Sequence[str]:
@@ -23,8 +23,8 @@ def named_commands() -> set[str]:
 
 
 def named_targets() -> set[str]:
-    """Return the targets of the Makefile that are named in inline code."""
-    return set(_TARGET.findall(README))
+    """Return the targets of the Makefile that are named in inline code or run in a block."""
+    return {first or second for first, second in _TARGET.findall(README)}
 
 
 def _lines(block: re.Match[str]) -> Iterator[str]:
