@@ -1,22 +1,27 @@
 """Write the parts of the documentation that are read from plugins, options and commands. `make docs` runs it."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import fill
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args, get_origin
 
+import msgspec
 from cyclopts import App, Argument, Group
 
 from app.core.cli import DEFAULTS, command_line
 from app.core.cli.serve import serve
 from app.core.plugins import registry
+from app.core.settings.model import ModelSettings
 from app.plugins.conformance.check import Level
 from app.plugins.conformance.protocols import PROTOCOLS
+from tasks.task import TaskType
 
 _FOLDER = Path(__file__).parent
 _WIDTH = 105
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 _GENERATED = re.compile(r"(<!-- table: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -53,6 +58,42 @@ def options() -> str:
     heading = "option", "environment", "default", "meaning"
     in_order = sorted(groups.items(), key=lambda item: cast("int", item[0].sort_key))
     return "\n".join(f"### {group.name}\n\n{_table(heading, rows)}" for group, rows in in_order)
+
+
+def settings() -> str:
+    """Return a table of the fields of model-settings.json: those of core, then those of plugins."""
+    rows = list(_fields(ModelSettings))
+    for _, plugin in sorted(registry().loaded.items()):
+        for section in plugin.model_settings:
+            rows += _fields(section.type.load(), f"{section.name}." if section.name else "")
+    return _table(("field", "default", "meaning"), rows)
+
+
+def _fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Sequence[str]]:
+    """Yield a row for each field, and for the fields of objects in it, with the texts of ``Attributes:``."""
+    _, _, attributes = cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
+    texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
+    for field in msgspec.structs.fields(kind):
+        members = [member for member in (field.type, *get_args(field.type)) if isinstance(member, type)]
+        if nested := next((member for member in members if issubclass(member, msgspec.Struct)), None):
+            yield from _fields(nested, f"{prefix}{field.name}.")
+            continue
+        choices = [value for literal in _literals(field.type) for value in get_args(literal)]
+        if TaskType in members:
+            choices = [str(task_type) for task_type in TaskType]
+        listed = f" One of {', '.join(f'`{choice}`' for choice in choices)}." if len(choices) > 1 else ""
+        default = field.default if isinstance(field.default, bool | int | float | str) else None
+        shown = json.dumps(default) if default not in (None, "") else ""
+        meaning = texts.get(field.name, "").replace("``", "`")
+        yield f"`{prefix}{field.name}`", shown, f"{meaning[:1].upper()}{meaning[1:]}{listed}".strip()
+
+
+def _literals(hint: object) -> Iterator[object]:
+    """Yield each ``Literal`` in a type."""
+    if get_origin(hint) is Literal:
+        yield hint
+    for member in get_args(hint):
+        yield from _literals(member)
 
 
 def commands() -> str:
@@ -133,6 +174,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "options": options,
     "plugins": plugins,
+    "settings": settings,
 }
 
 

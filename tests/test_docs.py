@@ -6,8 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.core.plugins import registry
-from app.core.settings.model import PreprocessingSettings
 from docs.tables import filled
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
@@ -19,7 +17,6 @@ from tests.support.protocols import PROTOCOLS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 CHARIOT = (ROOT / "docs" / "chariot.md").read_text()
-MODELS = (ROOT / "docs" / "models.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 
@@ -43,12 +40,6 @@ def test_every_kind_of_error_is_documented(kind: ErrorKind) -> None:
 def test_every_request_parameter_is_documented(kind: type[msgspec.Struct]) -> None:
     names = [field.name for field in msgspec.structs.fields(kind)]
     assert [name for name in names if f"`{name}`" not in CHARIOT] == []
-
-
-@pytest.mark.parametrize("kind", [registry().model_settings_class, PreprocessingSettings])
-def test_every_model_setting_is_documented(kind: type[msgspec.Struct]) -> None:
-    names = [field.name for field in msgspec.structs.fields(kind)]
-    assert [name for name in names if f"`{name}`" not in MODELS] == []
 
 
 def test_the_readme_names_every_protocol() -> None:
