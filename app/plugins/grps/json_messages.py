@@ -2,38 +2,23 @@
 
 import math
 import re
-from bisect import bisect_left
 from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 import numpy as np
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
-from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
 from app.core.wire.json_body import read_json
 from app.core.wire.json_tensors import check_shape, index_path, shape_and_values
-from app.plugins.grps.messages import GenericTensor, GrpsMessage, entry_path, with_success_status
+from app.plugins.grps.messages import GenericTensor, GrpsMessage, with_success_status
 from app.plugins.grps.tensors import ELEMENTS
-from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.error import InferenceError, invalid, quote_value, truncate
 from tasks.inference.limits import Limits
 
 _LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
-_STEPS = re.compile(r"^(Failed to parse \w+ field: )+")
-_EXPECTED_VALUES = {
-    FieldDescriptor.TYPE_STRING: "a text",
-    FieldDescriptor.TYPE_BYTES: "base64",
-    FieldDescriptor.TYPE_INT32: "an integer of 32 bits",
-    FieldDescriptor.TYPE_UINT32: "an unsigned integer of 32 bits",
-    FieldDescriptor.TYPE_INT64: "an integer of 64 bits",
-    FieldDescriptor.TYPE_FLOAT: "a number within the range of FP32",
-    FieldDescriptor.TYPE_DOUBLE: "a number",
-}
-_MAX_DIAGNOSED_BYTES = 1_000_000
-"""For larger invalid bodies, the error has protobuf's words: the search costs several times the body's size."""
-
+_STEP = re.compile(r"Failed to parse (\w+) field: ")
 _MAX_SENTENCE = 160
 
 
@@ -61,8 +46,7 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     try:
         message = ParseDict(content, GrpsMessage())
     except (ParseError, OverflowError) as error:
-        found = _find_invalid(content, GrpsMessage) if len(body) <= _MAX_DIAGNOSED_BYTES else None
-        raise found or _parse_error(str(error)) from None
+        raise _parse_error(str(error)) from None
     for tensor, numbers in zip(message.gtensors.tensors if plain_tensors else (), plain_tensors, strict=True):
         tensor.MergeFrom(numbers)
     if ndarray is None:
@@ -158,62 +142,15 @@ def _pop_numbers(tensor: Any) -> Any:
     return numbers
 
 
-def _find_invalid(content: object, message_type: Any, path: str = "") -> InferenceError | None:
-    """Return an error that names the first field with an invalid value, and what it takes; None without one.
-
-    `content` is the decoded JSON at `path` of a message of the class `message_type`.
-    """
-    if not isinstance(content, dict):
-        return invalid(f"Expected an object, got {quote_value(content)}", path)
-    descriptor = message_type.DESCRIPTOR
-    for name, value in cast("dict[str, Any]", content).items():
-        field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
-        if field is None or _fits(message_type, field, value):
-            continue
-        return _value_error(value, message_type, field, f"{path}.{field.name}" if path else field.name)
-    return None
-
-
-def _value_error(value: Any, message_type: Any, field: Any, path: str) -> InferenceError | None:
-    """Return the error for a `value` of a field that does not fit."""
-    element = field
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        if not isinstance(value, dict):
-            return invalid(f"Expected an object, got {quote_value(value)}", path)
-        entries = cast("dict[str, Any]", value)
-        key = next(key for key, entry in entries.items() if not _fits(message_type, field, {key: entry}))
-        value, path, element = entries[key], entry_path(field.name, key), field.message_type.fields_by_name["value"]
-    elif field.is_repeated:
-        if not isinstance(value, list):
-            return invalid(f"Expected a list, got {quote_value(value)}", path)
-        values = cast("list[Any]", value)
-        # Parts of the list are parsed at once, because it may have many numbers.
-        end = bisect_left(range(len(values)), 1, key=lambda end: not _fits(message_type, field, values[: end + 1]))
-        value, path = values[end], f"{path}[{end}]"
-    if element.message_type is not None:
-        return _find_invalid(value, GetMessageClass(element.message_type), path)
-    expected = _EXPECTED_VALUES.get(element.type)
-    if expected is None:
-        expected = f"one of {', '.join(member.name for member in element.enum_type.values)}"
-    return invalid(f"Expected {expected}, got {quote_value(value)}", path)
-
-
-def _fits(message_type: Any, field: Any, value: object) -> bool:
-    try:
-        ParseDict({field.name: value}, message_type())
-    except (ParseError, OverflowError):
-        return False
-    return True
-
-
 def _parse_error(text: str) -> InferenceError:
-    """Return protobuf's sentence as an error, with the path if the sentence has one."""
+    """Return protobuf's sentence as an error. Without a location in it, the path has only the names of the fields."""
     sentence = text.partition("\n")[0]
+    path = ".".join(_STEP.findall(sentence))
+    sentence = _STEP.sub("", sentence)
     location = _LOCATION.search(sentence)
     if location is not None:
-        sentence = _STEPS.sub("", sentence[: location.start()])
-    shown = sentence.rstrip(".") if len(sentence) <= _MAX_SENTENCE else f"{sentence[:_MAX_SENTENCE]}..."
-    return invalid(shown, location["path"] if location is not None else "")
+        path, sentence = location["path"], sentence[: location.start()]
+    return invalid(truncate(sentence.rstrip("."), _MAX_SENTENCE), path)
 
 
 def _content(message: Any) -> dict[str, Any]:
