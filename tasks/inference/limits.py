@@ -22,7 +22,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         max_values: JSON values, mostly numbers, in one body.
         max_entries: members of JSON objects, BYTES elements of binary tensors, and fields of gRPC messages in one body.
         max_json_depth: depth of nested arrays and objects.
-        max_name_length: bytes of a name: of a JSON member, a request, an input or a parameter.
+        max_name_length: bytes of a name: of a request, an input or a parameter.
         max_prompts: prompts of all images in one request.
         max_text_length: characters of one prompt or text.
         max_new_tokens: generated tokens for one prompt.

@@ -136,7 +136,7 @@ class LimitSettings(ImageSettings):
     """Maximum depth of nested JSON arrays and objects."""
 
     max_name_length: Annotated[PositiveInt, environment("CHARIOTEER_MAX_NAME_LENGTH")] = 1024
-    """Maximum length in bytes of a name in a request: of a JSON member, an input, a parameter, or the request."""
+    """Maximum length in bytes of a name in a request: of an input, a parameter, or the request."""
 
     max_prompts: Annotated[PositiveInt, environment("CHARIOTEER_MAX_PROMPTS")] = 256
     """Maximum number of prompts of all images, or of texts to continue, in a request."""

@@ -8,10 +8,9 @@ checked at the speed of a byte search.
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 from typing import TypeVar, cast
 
 import msgspec
@@ -29,9 +28,7 @@ _MAX_DIAGNOSED_BYTES = 1_000_000
 
 _STRUCTURAL = b'[]{}",:'
 _NOT_STRUCTURAL = bytes(sorted(set(range(256)) - set(_STRUCTURAL)))
-_NAME_END = re.compile(rb'"[ \t\r\n]*:')
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SPACE = b" \t\r\n"
 _MAX_SEARCHES = 100
 """Beyond this number of occurrences, other ways are faster than a search for each."""
 
@@ -163,15 +160,14 @@ def check_json(body: bytes, limits: Limits, path: str = "") -> None:
     Raises:
         InferenceError: INVALID_REQUEST for deep nesting; TOO_LARGE for the other limits.
     """
-    # Without escaped quotes, every quote starts or ends a text. Keep one byte of each escape for the length of names.
-    unescaped = body.replace(b"\\\\", b"_").replace(b'\\"', b"_") if b"\\" in body else body
+    # Without escaped quotes, every quote starts or ends a text.
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     if (
         _count(b"[", unescaped) + _count(b"{", unescaped) > limits.max_json_depth
         or (len(unescaped) > limits.max_entries and _count(b":", unescaped) > limits.max_entries)
         or (len(unescaped) > limits.max_values and unescaped.count(b",") + limits.max_json_depth >= limits.max_values)
     ):
         _check_structure(unescaped, limits, path)
-    _check_names(unescaped, limits.max_name_length, path)
 
 
 def _count(character: bytes, text: bytes) -> int:
@@ -209,49 +205,3 @@ def _check_structure(text: bytes, limits: Limits, path: str) -> None:
         values += int(np.count_nonzero((outside_text == ord(",")) | (_DEPTH_STEPS[outside_text] > 0)))
         if values > limits.max_values:
             raise too_large(limits.max_values, "JSON values in one body, where binary tensors have none", path=path)
-
-
-def _check_names(text: bytes, max_length: int, path: str) -> None:
-    quotes = counted_until = 0
-    for end in _name_ends(text):
-        if end > max_length and text.rfind(b'"', end - max_length - 1, end) < 0:
-            quotes, counted_until = quotes + text.count(b'"', counted_until, end), end
-            if quotes % 2 == 0:
-                # This quote starts a text that begins with a colon.
-                continue
-            length = _read_length(text[text.rfind(b'"', 0, end) + 1 : end])
-            if length > max_length:
-                raise too_large(max_length, "bytes in the name of a member", length, path)
-
-
-def _name_ends(text: bytes) -> Iterable[int]:
-    """Return the positions of quotes before a colon: search by colon if there are few, by quote if there are many."""
-    ends: list[int] = []
-    begin = 0
-    for _ in range(_MAX_SEARCHES):
-        colon = text.find(b":", begin)
-        if colon < 0:
-            return ends
-        quote = text.rfind(b'"', begin, colon)
-        if quote >= 0 and not text[quote + 1 : colon].strip(_SPACE):
-            ends.append(quote)
-        begin = colon + 1
-    return chain(ends, _name_ends_by_quote(text, begin))
-
-
-def _name_ends_by_quote(text: bytes, begin: int) -> Iterator[int]:
-    while begin < len(text):
-        # Search in chunks, as above; a match contains only its own quote.
-        chunk_end = text.find(b'"', begin + _CHUNK_BYTES)
-        chunk_end = len(text) if chunk_end < 0 else chunk_end
-        for match in _NAME_END.finditer(text, begin, chunk_end):
-            yield match.start()
-        begin = chunk_end
-
-
-def _read_length(name: bytes) -> int:
-    """Return the length of a name in bytes without its escapes: some clients escape each non-ASCII letter."""
-    try:
-        return len(msgspec.json.decode(b'"%s"' % name, type=str).encode()) if b"\\" in name else len(name)
-    except (msgspec.DecodeError, UnicodeError):
-        return len(name)

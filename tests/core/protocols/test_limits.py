@@ -105,14 +105,12 @@ def test_prompt_limits_are_enforced(
         (b'"x": ' + b"[" * 11 + b"]" * 11, 200, ""),
         (b'"x": ' + b"[" * 13 + b"]" * 13, 400, "Expected JSON nested 12 deep at most"),
         (b'"x": ' + b"[" * 20_000, 400, "Expected JSON nested 12 deep at most"),
-        (b'"%s": 1' % (b"n" * 40), 200, ""),
-        (b'"%s": 1' % (b"n" * 41), 413, "Expected at most 40 bytes in the name of a member"),
         (b'"x": {%s}' % b",".join(b'"%d": 1' % index for index in range(31)), 413, "Expected at most 30 members"),
         (b'"x": [%s]' % b",".join([b"1"] * 800), 413, "Expected at most 700 JSON values in one body"),
         (b'"x": %s' % (b"1" * 50_000), 400, ""),
         (b'"x": 1e999', 400, ""),
     ],
-    ids=["deep", "deeper", "deepest", "name", "long name", "members", "values", "digits", "overflow"],
+    ids=["deep", "deeper", "deepest", "members", "values", "digits", "overflow"],
 )
 def test_json_limits_are_enforced(
     clients: dict[str, Client], protocol: str, extra_member: bytes, status: int, message: str

@@ -1,7 +1,6 @@
 """Test the limits of JSON bodies: at and above each limit, and strings that look like structure."""
 
 import json
-import time
 from typing import Any, cast
 
 import pytest
@@ -12,7 +11,7 @@ from app.core.wire.json_body import check_json, read_json
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 
-LIMITS = Limits(max_json_depth=4, max_values=6, max_entries=3, max_name_length=5)
+LIMITS = Limits(max_json_depth=4, max_values=6, max_entries=3)
 
 
 def error_for(body: bytes, limits: Limits = LIMITS) -> InferenceError | None:
@@ -31,18 +30,12 @@ def error_for(body: bytes, limits: Limits = LIMITS) -> InferenceError | None:
         b'{"a": {"b": {"c": {}}}}',
         b"[1, 2, 3, 4, 5]",
         b'{"a": 1, "b": 2, "c": 3}',
-        b'{"abcde": 1}',
         b'"[[[[[[[[{{{{{{{{"',
         b'"\\"[[[[[[[[[["',
         b'"\\\\\\"[[[[[[[[[["',
         b'["a,b,c,d,e,f,g,h"]',
         b'["a:b:c:d:e:f:g:h"]',
-        b'["abcdefghijkl\\":1"]',
-        b'["abcdefgh", {"a" : 1}]',
         b"[],[],[]",
-        b'[1.234567, ":"]',
-        b'[1.234567, " : "]',
-        b'{"ab": 1.234567, "c": " \t: "}',
     ],
 )
 def test_body_at_a_limit_is_accepted(body: bytes) -> None:
@@ -58,10 +51,6 @@ def test_body_at_a_limit_is_accepted(body: bytes) -> None:
         (b'["\\\\", [[[[1]]]]]', ErrorKind.INVALID_REQUEST, "4 deep"),
         (b"[1,2,3,4,5,6]", ErrorKind.TOO_LARGE, "at most 6 JSON values"),
         (b'{"a":1,"b":2,"c":3,"d":4}', ErrorKind.TOO_LARGE, "at most 3 members"),
-        (b'{"abcdef": 1}', ErrorKind.TOO_LARGE, "at most 5 bytes in the name of a member"),
-        (b'{"abcdef" \n: 1}', ErrorKind.TOO_LARGE, "at most 5 bytes"),
-        (b'{"abcdef\\\\": 1}', ErrorKind.TOO_LARGE, "at most 5 bytes"),
-        (b'[":",{"abcdef": 1}]', ErrorKind.TOO_LARGE, "at most 5 bytes"),
     ],
 )
 def test_body_above_a_limit_is_rejected(body: bytes, kind: ErrorKind, message: str) -> None:
@@ -94,56 +83,12 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_depth_and_members_are_counted_as_in_the_parsed_value(value: object) -> None:
     body = json.dumps(value).encode()
-    unlimited = Limits(max_json_depth=10**6, max_name_length=10**6)
     assert error_for(body, Limits(max_json_depth=max(1, depth(value)))) is None
     if depth(value) > 1:
         assert error_for(body, Limits(max_json_depth=depth(value) - 1)) is not None
     assert error_for(body, Limits(max_entries=members(value), max_json_depth=10**6)) is None
     if members(value):
         assert error_for(body, Limits(max_entries=members(value) - 1)) is not None
-    assert error_for(body, unlimited) is None
-
-
-def longest_name(value: object) -> int:
-    names = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    return max(
-        [*(len(name.encode()) for name in names), *map(longest_name, children(cast("object", value)))], default=0
-    )
-
-
-OBJECTS = st.dictionaries(
-    st.text(alphabet='a"\\:\n\x00é漢😀', max_size=9), st.text(alphabet='":, a', max_size=4), max_size=9
-)
-
-
-@given(OBJECTS | st.lists(OBJECTS, max_size=60), st.booleans(), st.sampled_from([(",", ":"), (" , ", " \n:\t")]))
-def test_name_length_is_counted_as_in_the_parsed_value(
-    value: object, escaped: bool, separators: tuple[str, str]
-) -> None:
-    body = json.dumps(value, ensure_ascii=escaped, separators=separators).encode()
-    longest = longest_name(value)
-    assert error_for(body, Limits(max_name_length=max(1, longest))) is None
-    if longest > 1:
-        error = error_for(body, Limits(max_name_length=longest - 1))
-        assert error is not None
-        assert error.message.startswith(f"Expected at most {longest - 1:,} bytes in the name of a member, got ")
-
-
-def test_long_name_after_many_short_names_is_rejected() -> None:
-    body = json.dumps([{"ab": ":"}] * 200 + [{"abcdefgh": 1}]).encode()
-    error = error_for(body, Limits(max_name_length=7))
-    assert error is not None
-    assert error.message == "Expected at most 7 bytes in the name of a member, got 8"
-    assert error_for(body, Limits(max_name_length=8)) is None
-
-
-@pytest.mark.slow
-def test_millions_of_colons_and_spaces_are_read_in_linear_time() -> None:
-    for body in (b'["' + b":" * 20_000_000, b'"' + b" " * 20_000_000 + b":" * 200, b'1":' * 7_000_000):
-        # A quadratic search takes hours. CPU time does not depend on the load of the machine.
-        start = time.thread_time()
-        error_for(body, Limits(max_name_length=1))
-        assert time.thread_time() - start < 60
 
 
 @given(st.binary(max_size=300))

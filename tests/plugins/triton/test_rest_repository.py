@@ -134,13 +134,10 @@ def test_invalid_load_body_is_rejected(client: Client, body: bytes) -> None:
 
 
 def test_load_body_limits_are_enforced(client: Client) -> None:
-    for body, message in (
-        (b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200), "Expected JSON nested 100 deep at most"),
-        (b'{"parameters": {"%s": 1}}' % (b"n" * 1025), "Expected at most 1,024 bytes in the name of a member"),
-    ):
-        response = client.post(LOAD.format("half"), content=body)
-        assert response.status_code in (400, 413)
-        assert message in response.json()["error"]
+    body = b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200)
+    response = client.post(LOAD.format("half"), content=body)
+    assert response.status_code == 400
+    assert "Expected JSON nested 100 deep at most" in response.json()["error"]
 
 
 @pytest.mark.parametrize("name", ["missing", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
