@@ -65,15 +65,8 @@ class LabelledObject(Shape, frozen=True, kw_only=True):
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """One image, or one question about an image, with its labels.
 
-    Attributes:
-        id: a unique id in the dataset.
-        image: the image file.
-        width: width of the image in pixels; 0 if unknown.
-        height: height of the image in pixels.
-        label: its class, for classification.
-        objects: its objects, for detection and segmentation.
-        question: the question, for visual question answering.
-        metadata: values to slice results by.
+    Its id is unique in the dataset. Sides are in pixels, 0 if they are unknown. `label` is the class of an image,
+    `objects` are those of detection and segmentation, and results are sliced by `metadata`.
     """
 
     id: str
@@ -92,13 +85,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dataset(msgspec.Struct, frozen=True, kw_only=True):
-    """Labelled images.
+    """Labelled images, with sentences about skipped data.
 
     Attributes:
-        path: the file or folder of the dataset.
         tasks: the tasks that the labels can measure, the likeliest first.
         labels: its classes, including those without an example; empty for questions.
-        notes: sentences about skipped data.
     """
 
     path: Path

@@ -77,11 +77,9 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confusion(msgspec.Struct, frozen=True, kw_only=True):
-    """A confusion matrix.
+    """A confusion matrix: ``counts[truth][predicted]`` of the labels.
 
     Attributes:
-        labels: the labels of rows (truth) and columns (prediction).
-        counts: ``counts[truth][predicted]``.
         missed: for each label, the number of missed objects.
         extra: for each label, the number of predictions without an object.
         examples: a few image ids by ``"truth -> predicted"``; an empty name means no object.
@@ -95,15 +93,9 @@ class Confusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True):
-    """The mistakes in one image.
+    """The mistakes in one image. A higher severity is worse.
 
-    Attributes:
-        result: the image and its predictions.
-        severity: higher is worse.
-        description: a readable description.
-        missed: indexes of missed objects in `result.item.objects`.
-        wrong: indexes of wrong predictions in `result.predictions`.
-        right: indexes of correct predictions in `result.predictions`.
+    `missed` are indexes of `result.item.objects`, `wrong` and `right` of `result.predictions`.
     """
 
     result: EvaluatedItem
@@ -126,15 +118,12 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of an evaluation.
+    """The report of an evaluation, with sentences required to interpret its figures.
 
     Attributes:
-        dataset: the path of the dataset.
         source: a readable description of the model.
-        images: number of items in the dataset.
-        measured: number of answered items.
+        images: number of items in the dataset; `measured` of them were answered.
         failures: reasons for unanswered items, by the id of the item.
-        notes: sentences required to interpret the figures.
     """
 
     task: TaskType

@@ -21,11 +21,11 @@ from app.plugins.drawing.image import check_image_path, overlay_heat_map, write_
 from app.plugins.drawing.image import draw as draw_records
 from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.pixels import Explanation, ExplanationMethod
+from app.plugins.explanations.wire import wire_text_explanations
 from app.plugins.explanations.words import WordImportance
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import decode_image
 
 _DEFAULT_OBJECTS = 10
@@ -105,7 +105,9 @@ def explain(
         return
     explanations: Sequence[Any] = explained
     if json:
-        terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
+        by_words = explainer_of(servable) == "words"
+        summaries = wire_text_explanations([()], [[explanations]])[0] if by_words else map(_summary, explanations)
+        terminal.print_json(msgspec.json.encode(list(summaries)).decode())
     elif not explanations:
         terminal.print(f"{printable(source.name)}: no objects to explain")
     elif explainer_of(servable) == "words":
@@ -154,17 +156,7 @@ def _explain(
     return servable, result.explanations[0][0]
 
 
-def _summary(explanation: Explanation | WordImportance) -> dict[str, object]:
-    if isinstance(explanation, WordImportance):
-        return {
-            "label": explanation.label,
-            "score": explanation.score,
-            "words": explanation.words,
-            "spans": explanation.spans,
-            "importance_scores": explanation.importances.round(SCORE_DECIMALS).tolist(),
-            "method": "occlusion",
-            "samples": explanation.samples,
-        }
+def _summary(explanation: Explanation) -> dict[str, object]:
     x, y = _peak(explanation)
     return {
         "label": explanation.label,

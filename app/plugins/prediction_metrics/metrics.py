@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from app.core.engine.request_context import RequestContext
+from app.core.hooks import Host, Parts
 from tasks.task import BEST_ONLY
 from tasks.vision.image import image_of
 
@@ -22,6 +23,18 @@ _MAX_WAITING = 1000
 _SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 _PIXELS = tuple(float(4**step * 1000) for step in range(9))
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+
+def start(host: Host) -> Parts:
+    """Return the observer that counts predictions."""
+    registry = host.engine.registry
+
+    def labels(model: str) -> Collection[str]:
+        """Return the labels that any loaded version of a model declares."""
+        servables = [registration.servable for registration in registry.versions(model)]
+        return {label for servable in servables if servable is not None for label in servable.description.labels}
+
+    return Parts(observers=(PredictionMetrics(host.metrics, labels),))
 
 
 class PredictionMetrics(Collector):
