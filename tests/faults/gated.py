@@ -14,6 +14,7 @@ import grpc
 from app.core.proto import message_class
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.model_folders import write_model
 
 _MODEL = """
 import os
@@ -21,7 +22,7 @@ from pathlib import Path
 
 FOLDER = Path({folder!r})
 
-class Gated:
+class Model:
     def predict(self, image, parameters):
         began = os.open(FOLDER / "began", os.O_RDWR)
         os.write(began, b"x")
@@ -51,12 +52,9 @@ class Gated:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(exist_ok=True)
         pipes = folder.with_name(f"{folder.name}-pipes")
         pipes.mkdir()
-        (folder / "model.py").write_text(_MODEL.format(folder=str(pipes)))
-        settings = {"name": "gated", "task_type": "OBJECT_DETECTION", "implementation": "model:Gated"}
-        (folder / "model-settings.json").write_text(json.dumps(settings))
+        write_model(folder, _MODEL.format(folder=str(pipes)), name="gated")
         for pipe in ("began", "gate"):
             os.mkfifo(pipes / pipe)
         self.arguments = ("--model", str(folder), "--allow-code")

@@ -19,6 +19,7 @@ from app.core.proto import message_class
 from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_request, unary_method
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
+from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
@@ -43,22 +44,13 @@ import asyncio, concurrent.futures
 class Stop(BaseException):
     pass
 
-class Raising:
+class Model:
     def predict(self, image, parameters):
         which = parameters.top_k or 0
         if which:
             raise [{", ".join(_EXCEPTIONS)}][which - 1]
         return []
 """
-
-
-def write_model(folder: Path, code: str, name: str) -> Path:
-    """Write the folder of a Python model."""
-    folder.mkdir()
-    (folder / "model.py").write_text(code)
-    settings = {"name": name.lower(), "task_type": "OBJECT_DETECTION", "implementation": f"model:{name}"}
-    (folder / "model-settings.json").write_text(json.dumps(settings))
-    return folder
 
 
 def write_model_with_external_data(folder: Path) -> Path:
@@ -103,7 +95,7 @@ def test_model_whose_files_are_removed_keeps_serving(tmp_path: Path) -> None:
 
 
 def test_exception_of_a_model_fails_only_its_request(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "raising", _RAISING_MODEL, "Raising")
+    folder = write_model(tmp_path / "raising", _RAISING_MODEL)
     with (
         run_server("--model", str(folder), "--allow-code") as server,
         httpx.Client(base_url=server.address, timeout=60) as client,

@@ -26,7 +26,8 @@ from tests.faults.gated import (
     open_request,
     read_response,
     unary_method,
-)
+)  # fmt: skip
+from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
@@ -48,16 +49,8 @@ def tfs_address(server: ServerProcess) -> str:
 def readiness(server: ServerProcess, channel: grpc.Channel) -> dict[str, bool]:
     """Return what each readiness endpoint reports for the server or its one model."""
     address, tfs = server.address, tfs_address(server)
-    ready = {
-        path: httpx.get(f"{address}{path}", timeout=60).status_code == 200
-        for path in (
-            "/ready",
-            "/v2/health/ready",
-            "/v2/models/gated/ready",
-            "/v1/models/gated",
-            "/grps/v1/health/ready",
-        )
-    }
+    paths = ("/ready", "/v2/health/ready", "/v2/models/gated/ready", "/v1/models/gated", "/grps/v1/health/ready")
+    ready = {path: httpx.get(f"{address}{path}", timeout=60).status_code == 200 for path in paths}
     status: Any = httpx.get(f"{tfs}/v1/models/gated", timeout=60).json()
     ready["tensorflow-serving"] = status.get("model_version_status", [{}])[0].get("state") == "AVAILABLE"
     check = unary_method(channel, "/grpc.health.v1.Health/Check")
@@ -181,7 +174,7 @@ def test_second_signal_ends_server_immediately(gated: Gated, number: signal.Sign
 _MODEL_WITH_THREAD = """
 import threading
 
-class Holding:
+class Model:
     def __init__(self):
         threading.Thread(target=threading.Event().wait).start()
 
@@ -191,9 +184,7 @@ class Holding:
 
 
 def test_endless_thread_and_silent_collector_do_not_delay_stop(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(_MODEL_WITH_THREAD)
-    settings = {"name": "holding", "task_type": "OBJECT_DETECTION", "implementation": "model:Holding"}
-    (tmp_path / "model-settings.json").write_text(json.dumps(settings))
+    write_model(tmp_path, _MODEL_WITH_THREAD, name="holding")
     with socket.create_server(("127.0.0.1", 0)) as collector:
         endpoint = f"http://127.0.0.1:{collector.getsockname()[1]}"
         with run_server("--model", str(tmp_path), "--allow-code", "--otlp-endpoint", endpoint) as server:

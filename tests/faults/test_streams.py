@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ServerProcess, run_server
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 _MODEL = """
 import os
 
-class Speaker:
+class Model:
     def predict(self, text):
         yield "one "
         gate = os.open({gate!r}, os.O_RDONLY)
@@ -42,11 +43,8 @@ def gate(tmp_path: Path) -> Generator[int]:
 @pytest.fixture
 def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
     del gate
-    folder = tmp_path / "speaker"
-    folder.mkdir()
-    (folder / "model.py").write_text(_MODEL.format(gate=str(tmp_path / "gate")))
-    settings = {"name": "speaker", "task_type": "TEXT_GENERATION", "implementation": "model:Speaker"}
-    (folder / "model-settings.json").write_text(json.dumps(settings))
+    code = _MODEL.format(gate=str(tmp_path / "gate"))
+    folder = write_model(tmp_path / "speaker", code, name="speaker", task_type="TEXT_GENERATION")
     with run_server("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as process:
         yield process
 

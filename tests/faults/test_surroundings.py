@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -39,14 +39,23 @@ def command(*more: str) -> list[str]:
 
 
 @contextmanager
-def run_server_with_log(stderr: int) -> Generator[subprocess.Popen[bytes]]:
+def run_server_with_log(stderr: int, arguments: Sequence[str] = ()) -> Generator[subprocess.Popen[bytes]]:
     """Run a server that writes its log to `stderr`."""
-    server = subprocess.Popen(command(), cwd=ROOT, stderr=stderr)
+    server = subprocess.Popen(arguments or command(), cwd=ROOT, stderr=stderr)
     try:
         yield server
     finally:
         server.kill()
         server.wait(120)
+
+
+@contextmanager
+def client_of(server: subprocess.Popen[bytes]) -> Generator[httpx.Client]:
+    """Yield a client of a server without a log, when the server is ready."""
+    wait_until(lambda: listening_port(server.pid) is not None)
+    with httpx.Client(base_url=f"http://127.0.0.1:{listening_port(server.pid)}", timeout=60) as client:
+        wait_until(lambda: _ready(client))
+        yield client
 
 
 def read_address(log: IO[bytes]) -> str:
@@ -71,21 +80,15 @@ def test_server_answers_after_log_reader_closes_pipe() -> None:
         assert server.wait(120) == 0
 
 
-def test_server_starts_with_log_pipe_already_closed(tmp_path: Path) -> None:
+def test_server_starts_with_log_pipe_already_closed() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    server = subprocess.Popen(command(), cwd=ROOT, stderr=writing)
-    os.close(writing)
-    try:
-        wait_until(lambda: listening_port(server.pid) is not None)
-        with httpx.Client(base_url=f"http://127.0.0.1:{listening_port(server.pid)}", timeout=60) as client:
-            wait_until(lambda: _ready(client))
+    with run_server_with_log(writing) as server:
+        os.close(writing)
+        with client_of(server) as client:
             assert infer(client) == 200
         server.terminate()
         assert server.wait(120) == 0
-    finally:
-        server.kill()
-        server.wait(120)
 
 
 def _ready(client: httpx.Client) -> bool:
@@ -120,20 +123,14 @@ def _damaged_jpeg_request() -> dict[str, Any]:
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_server_runs_with_closed_standard_streams(closed: str) -> None:
-    shell_command = " ".join(command())
-    server = subprocess.Popen(["/bin/sh", "-c", f"exec {shell_command} {closed}"], cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: listening_port(server.pid) is not None)
-        with httpx.Client(base_url=f"http://127.0.0.1:{listening_port(server.pid)}", timeout=60) as client:
-            wait_until(lambda: _ready(client))
+    shell = ["/bin/sh", "-c", f"exec {' '.join(command())} {closed}"]
+    with run_server_with_log(subprocess.DEVNULL, shell) as server:
+        with client_of(server) as client:
             assert [infer(client), infer(client, "{"), infer(client)] == [200, 400, 200]
             files = Path(f"/proc/{server.pid}/fd")
             assert not any("socket" in str((files / str(number)).readlink()) for number in range(3))
         server.terminate()
         assert server.wait(120) == 0
-    finally:
-        server.kill()
-        server.wait(120)
 
 
 def test_server_runs_without_home_and_temporary_folder(tmp_path: Path) -> None:
