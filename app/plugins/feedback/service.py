@@ -36,7 +36,7 @@ def start(host: Host) -> Parts:
     if recording.record is None:
         raise SettingsError("--serve-truth needs --record")
     # Import late: servers without truths start faster.
-    from app.plugins.feedback.truths.gauges import TruthGauges
+    from app.plugins.feedback.truths.gauges import accuracy_gauges, count_verdicts
     from app.plugins.feedback.truths.routes import Truths
     from app.plugins.feedback.truths.truth_store import TruthStore
     from app.plugins.recording.row_converter import Redaction
@@ -44,11 +44,10 @@ def start(host: Host) -> Parts:
 
     truths = Truths(TruthStore(parse_dsn(recording.record), Redaction(redacted_keys(recording))))
     _served[host.engine] = truths
-    gauges = TruthGauges(host.metrics)
     return Parts(
         handlers=truths.handlers,
         operations=truths.operations,
-        lifespan=lambda: gauges.updating(lambda: truths.run(gauges.read)),
+        lifespan=lambda: accuracy_gauges(host.metrics, lambda: truths.run(lambda store: store.run(count_verdicts))),
         close=truths.close,
     )
 

@@ -1,6 +1,5 @@
 """The metric of restarted model processes."""
 
-from typing import Protocol
 from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter
@@ -9,16 +8,6 @@ from app.core.hooks import Host, Parts
 from app.core.settings.model import ModelSource
 
 _RESTART_CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}
-
-
-class Watcher(Protocol):
-    """Is called for each process that ended unexpectedly or was killed."""
-
-    def count_restart(self, source: ModelSource, reason: str) -> None: ...
-
-
-watchers: "WeakSet[Watcher]" = WeakSet()
-"""The metrics of the servers in this process, usually one."""
 
 
 class RestartMetrics:
@@ -32,23 +21,26 @@ class RestartMetrics:
             registry=registry,
         )
 
-    def count_restart(self, source: ModelSource, reason: str) -> None:
+    def count(self, source: ModelSource, reason: str) -> None:
         """Count a process that ended; `reason` is a short text."""
-        cause = (
-            reason if reason.startswith(("signal", "exit")) else _RESTART_CAUSES.get(reason.partition(":")[0], "other")
-        )
-        self._restarts.labels(source.name, source.version, cause).inc()
+        if not reason.startswith(("signal", "exit")):
+            reason = _RESTART_CAUSES.get(reason.partition(":")[0], "other")
+        self._restarts.labels(source.name, source.version, reason).inc()
+
+
+_metrics: "WeakSet[RestartMetrics]" = WeakSet()
+"""Those of the servers in this process, usually one."""
 
 
 def start(host: Host) -> Parts:
     """Count restarts until the server ends."""
     metrics = RestartMetrics(host.metrics)
-    watchers.add(metrics)
+    _metrics.add(metrics)
     # The parts keep the metrics alive.
-    return Parts(close=lambda _: watchers.discard(metrics))
+    return Parts(close=lambda _: _metrics.discard(metrics))
 
 
 def count_restart(source: ModelSource, reason: str) -> None:
-    """Report a process that ended to all watchers."""
-    for watcher in tuple(watchers):
-        watcher.count_restart(source, reason)
+    """Count a process that ended unexpectedly or was killed, in all servers of this process."""
+    for metrics in tuple(_metrics):
+        metrics.count(source, reason)

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 from app.plugins.isolation.messages import (
-    Call,
     MissingMemoryError,
     allocate,
     pickle_inputs,
@@ -42,12 +41,6 @@ def sockets() -> Iterator[SocketPair]:
         yield first, second
 
 
-@pytest.mark.parametrize("message", [[1, "two"], Call("predict", b"x", ((0, 5),), 3), None, {}])
-def test_a_message_arrives_as_it_was_sent(sockets: SocketPair, message: object) -> None:
-    send(sockets[0], message)
-    assert receive(sockets[1]) == (message, None)
-
-
 def test_message_larger_than_socket_buffer_arrives_complete(sockets: SocketPair) -> None:
     large = bytes(range(256)) * 20_000
     sending = threading.Thread(target=send, args=(sockets[0], large))
@@ -66,29 +59,18 @@ def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(so
     assert receive(sockets[1]) == ("the next", None)
 
 
-def test_closed_socket_raises_eof_error(sockets: SocketPair) -> None:
-    sockets[0].close()
-    with pytest.raises(EOFError):
-        receive(sockets[1])
-
-
-def test_incomplete_message_raises_eof_error(sockets: SocketPair) -> None:
-    sockets[0].sendall(b"\5\0\0")
-    sockets[0].close()
-    with pytest.raises(EOFError):
-        receive(sockets[1])
-
-
 @pytest.mark.parametrize(
     "garbage",
     [
+        b"",
+        b"\5\0\0",
         (3).to_bytes(8, "little") + bytes(1) + b"abc",
         b"\xff" * 64,
         (2**60).to_bytes(8, "little") + bytes(1),
         (40).to_bytes(8, "little") + bytes(1) + b"\x80\x05cno.such\nmodule\n." + bytes(40),
     ],
 )
-def test_garbage_on_socket_raises_error(sockets: SocketPair, garbage: bytes) -> None:
+def test_incomplete_or_invalid_message_raises_error(sockets: SocketPair, garbage: bytes) -> None:
     sockets[0].sendall(garbage)
     sockets[0].close()
     with pytest.raises((EOFError, OSError)):
@@ -148,11 +130,6 @@ def test_only_large_arrays_are_put_in_shared_memory() -> None:
     assert pickle_inputs((640, 480))[1:] == ([], [])
 
 
-def test_shared_arrays_do_not_overlap_and_are_aligned() -> None:
-    _, _, spans = pickle_inputs([np.zeros(length, np.uint8) for length in (5001, 4096, 9999)])
-    assert spans == [(0, 5001), (5056, 4096), (9152, 9999)]
-
-
 def test_received_array_is_writable_and_keeps_memory_mapped() -> None:
     pixels = np.zeros((100, 100), np.uint8)
     received = transfer(pixels)
@@ -160,13 +137,6 @@ def test_received_array_is_writable_and_keeps_memory_mapped() -> None:
     view = received[5]
     del received
     assert (view.max(), pixels.max()) == (1, 0)
-
-
-@pytest.mark.parametrize(("requested", "size"), [(1, 2**20), (2**20, 2**20), (2**20 + 1, 2**21), (2**26 + 1, 2**27)])
-def test_memory_size_is_rounded_up_for_reuse(requested: int, size: int) -> None:
-    descriptor, memory = allocate(requested)
-    os.close(descriptor)
-    assert len(memory) == size
 
 
 def test_failed_allocation_leaves_no_open_descriptor() -> None:

@@ -21,7 +21,7 @@ from app.plugins.isolation.restarts import RestartMetrics
 )
 def test_restarts_are_counted_by_cause(exit_reason: str, cause: str) -> None:
     registry = CollectorRegistry()
-    lost = RestartMetrics(registry).count_restart
+    lost = RestartMetrics(registry).count
     for _ in range(2):
         lost(ModelSource(name="ships", version="3", folder=Path("ships")), exit_reason)
     line = f'charioteer_model_restarts_total{{cause="{cause}",model="ships",version="3"}} 2.0'

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy import Connection, func, select
 
-from app.plugins.feedback.truths.truth_store import TruthStore
 from app.plugins.recording.stores.tables import inferences, truths
 
 _MAX_TRUTHS = 1000
@@ -21,68 +20,48 @@ Verdicts = Mapping[tuple[str, str], Mapping[str, int]]
 """The number of right and wrong answers, by model and version."""
 
 
-class TruthGauges:
-    """Count the verdicts of the newest inferences that have a truth.
+@asynccontextmanager
+async def accuracy_gauges(registry: CollectorRegistry, read: Callable[[], Awaitable[Verdicts]]) -> AsyncGenerator[None]:
+    """While entered, read verdicts each minute, and show them as gauges."""
+    labels = ["model", "version"]
+    accuracy = Gauge(
+        "charioteer_truth_accuracy",
+        f"Share of right answers among the last {_MAX_TRUTHS} sampled inferences with a truth.",
+        labels,
+        registry=registry,
+    )
+    labelled = Gauge(
+        "charioteer_truth_labelled",
+        f"Number of these inferences, at most {_MAX_TRUTHS} in all.",
+        labels,
+        registry=registry,
+    )
 
-    Only the random sample counts: rules select inferences whose answers are wrong more often than others.
-    """
+    async def update() -> None:
+        while True:
+            try:
+                verdicts = await read()
+                accuracy.clear()
+                labelled.clear()
+                for model, counts in verdicts.items():
+                    accuracy.labels(*model).set(counts.get("right", 0) / sum(counts.values()))
+                    labelled.labels(*model).set(sum(counts.values()))
+            except Exception as error:  # noqa: BLE001  the store may work again later
+                _logger.warning("the accuracy cannot be read", extra={"reason": str(error)})
+            await asyncio.sleep(_SECONDS)
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ["model", "version"]
-        self._accuracy = Gauge(
-            "charioteer_truth_accuracy",
-            f"Share of right answers among the last {_MAX_TRUTHS} sampled inferences with a truth.",
-            labels,
-            registry=registry,
-        )
-        self._labelled = Gauge(
-            "charioteer_truth_labelled",
-            f"Number of these inferences, at most {_MAX_TRUTHS} in all.",
-            labels,
-            registry=registry,
-        )
-
-    @staticmethod
-    def read(store: TruthStore) -> Verdicts:
-        """Return the verdicts in a store.
-
-        Raises:
-            InferenceError: when it cannot be read.
-        """
-        return store.run(count_verdicts)
-
-    def show(self, verdicts: Verdicts) -> None:
-        """Set the gauges."""
-        self._accuracy.clear()
-        self._labelled.clear()
-        for model, counts in verdicts.items():
-            total = sum(counts.values())
-            self._accuracy.labels(*model).set(counts.get("right", 0) / total)
-            self._labelled.labels(*model).set(total)
-
-    @asynccontextmanager
-    async def updating(
-        self, read: Callable[[], Awaitable[Verdicts]], seconds: float = _SECONDS
-    ) -> AsyncGenerator[None]:
-        """While entered, read verdicts and set the gauges, at once and every `seconds`."""
-
-        async def update() -> None:
-            while True:
-                try:
-                    self.show(await read())
-                except Exception as error:  # noqa: BLE001  the store may work again later
-                    _logger.warning("the accuracy cannot be read", extra={"reason": str(error)})
-                await asyncio.sleep(seconds)
-
-        task = asyncio.create_task(update())
-        try:
-            yield
-        finally:
-            task.cancel()
+    task = asyncio.create_task(update())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def count_verdicts(connection: Connection) -> Verdicts:
-    """Count the verdicts of the newest sampled inferences with a truth, by model and version."""
+    """Count the verdicts of the newest sampled inferences with a truth, by model and version.
+
+    Only the random sample counts: rules select inferences whose answers are wrong more often than others.
+    """
     newest = (
         select(inferences.c.model, inferences.c.version, truths.c.verdict)
         .join(truths, truths.c.number == inferences.c.number)

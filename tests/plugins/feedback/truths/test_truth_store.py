@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.plugins.feedback.truths.gauges import TruthGauges
+from app.plugins.feedback.truths.gauges import count_verdicts
 from app.plugins.feedback.truths.right_answer import RightAnswer, make_truth, records_by_kind
 from app.plugins.feedback.truths.routes import add_lines
 from app.plugins.feedback.truths.truth_store import TruthStore
@@ -129,7 +129,7 @@ def test_gauges_count_verdicts_of_the_random_sample(store: Store, url: str) -> N
     ]
     store.write([to_rows(row) for row in rows])
     truths = TruthStore(parse_dsn(url))
-    assert TruthGauges.read(truths) == {("detector", "1"): {"right": 1, "wrong": 1}, ("detector", "2"): {"wrong": 1}}
+    assert truths.run(count_verdicts) == {("detector", "1"): {"right": 1, "wrong": 1}, ("detector", "2"): {"wrong": 1}}
     truths.close()
 
 
