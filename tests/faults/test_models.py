@@ -1,10 +1,8 @@
 """Check that the server keeps answering when models fail or lose their files."""
 
-import json
 import os
 import resource
 import shutil
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_reque
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.models.model_folders import write_model
-from tests.support.servers.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -158,33 +156,6 @@ def test_model_out_of_memory_fails_one_request_and_answers_next(tmp_path: Path) 
 def gated(tmp_path: Path) -> Generator[Gated]:
     with gated_model(tmp_path / "gated") as folder:
         yield folder
-
-
-def test_requests_waiting_for_a_model_do_not_block_others(gated: Gated) -> None:
-    """Send more calls through the page than the pool for short tasks has threads; gzip and GRPS use it too."""
-    calls = 40
-    with run_server(*gated.arguments, "--page") as server, httpx.Client(base_url=server.address, timeout=60) as client:
-        path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
-        element = {"name": "image", "datatype": "BYTES", "shape": [1]}
-        content = {"bytes_contents": [image_input()["data"][0]]}
-        body = json.dumps({"model_name": "gated", "inputs": [{**element, "contents": content}]})
-        threads = [
-            threading.Thread(target=_wait_for_response, args=(server, path, body), daemon=True) for _ in range(calls)
-        ]
-        for thread in threads:
-            thread.start()
-        gated.wait_for_call()
-        assert client.get("/grps/v1/metadata/server").status_code == 200
-        assert client.get("/ready").status_code == 200
-        gated.release(calls)
-        for thread in threads:
-            thread.join(180)
-            assert not thread.is_alive()
-
-
-def _wait_for_response(server: ServerProcess, path: str, body: str) -> None:
-    with open_request(server.address, path, body) as connection:
-        assert connection.getresponse().status == 200
 
 
 def test_cancelled_grpc_calls_leave_no_errors(gated: Gated) -> None:

@@ -1,6 +1,5 @@
 """A server process with mutual TLS on all ports, and renewal of its certificate."""
 
-import json
 import socket
 import ssl
 import subprocess
@@ -95,13 +94,10 @@ def test_grpc_without_tls_is_refused(server: ServerProcess) -> None:
     assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_page_proxy_reaches_grpc_and_tensorflow_serving_over_tls(
+def test_page_proxy_reaches_tensorflow_serving_over_tls(
     server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     with http_client(server, authority.context(client)) as http:
-        path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
-        response = http.post(path, content=json.dumps({"model_name": "absent"}), headers={"Content-Type": "text/plain"})
-        assert "NOT_FOUND" in response.json()["error"]
         assert http.get("/page/tensorflow-serving/v1/models/half_plus_two").status_code == 200
 
 

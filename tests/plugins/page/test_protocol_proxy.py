@@ -9,7 +9,6 @@ import pytest
 from tests.support.data.chariot import IMAGE
 from tests.support.servers.server_process import run_server
 
-GRPC = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
 TENSORFLOW_SERVING = "/page/tensorflow-serving"
 
 pytestmark = pytest.mark.slow
@@ -65,43 +64,6 @@ def test_long_proxied_responses_are_gzipped_once(client: httpx.Client) -> None:
     assert response.json()["predictions"][:3] == [2.0, 2.5, 3.0]
 
 
-def test_grpc_proxy_makes_the_call(client: httpx.Client) -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 2]}}
-    response = client.post(GRPC, json={"model_name": "half_plus_two", "inputs": [tensor]})
-    assert response.json() == {
-        "model_name": "half_plus_two",
-        "model_version": "1",
-        "outputs": [{"name": "y", "datatype": "FP32", "shape": ["2"], "contents": {"fp32_contents": [2.5, 3.0]}}],
-    }
-    assert 'protocol="kserve-v2-grpc"' in client.get("/metrics").text
-
-
-@pytest.mark.parametrize(
-    ("body", "error_text"),
-    [
-        (b"", "Expected a ModelInferRequest"),
-        (b"[]", "Expected a ModelInferRequest"),
-        (b'"a"', "Expected a ModelInferRequest"),
-        (b"\xff", "Expected a ModelInferRequest"),
-        (b'{"inputs": 3}', "Expected a ModelInferRequest"),
-        (b'{"who": 3}', "Expected a ModelInferRequest"),
-        (b'{"\\ud800": 3}', "Expected a ModelInferRequest"),
-        (b'{"model_name": ' + b"[" * 100_000, "Expected a ModelInferRequest"),
-        (b'{"model_name": "none"}', "NOT_FOUND: Model 'none' is not known"),
-        (b'{"model_name": "half_plus_two"}', "INVALID_ARGUMENT"),
-    ],
-)
-def test_invalid_body_for_the_grpc_proxy_is_400(client: httpx.Client, body: bytes, error_text: str) -> None:
-    response = client.post(GRPC, content=body)
-    assert response.status_code == 400
-    assert error_text in response.json()["error"]
-
-
-@pytest.mark.parametrize("path", ["/page/grpc/inference.GRPCInferenceService/ModelStreamInfer", "/page/grpc", GRPC])
-def test_other_grpc_methods_are_not_proxied(client: httpx.Client, path: str) -> None:
-    assert client.get(path).status_code in (404, 405)
-
-
 @pytest.mark.parametrize("path", ["/page/models.json", "/inferences", f"{TENSORFLOW_SERVING}/v1/models/half_plus_two"])
 def test_foreign_host_header_is_403(client: httpx.Client, path: str) -> None:
     assert client.get(path, headers={"Host": "evil.example"}).status_code == 403
@@ -111,5 +73,4 @@ def test_disabled_listeners_are_not_proxied() -> None:
     arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
     with run_server(*arguments) as server:
         assert httpx.get(f"{server.address}/page/models.json", timeout=60).json()["ports"] == {}
-        assert httpx.post(f"{server.address}{GRPC}", json={}, timeout=60).status_code == 404
         assert httpx.get(f"{server.address}{TENSORFLOW_SERVING}/v1/models/half_plus_two", timeout=60).status_code == 404

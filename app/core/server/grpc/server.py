@@ -1,9 +1,8 @@
 """Run the gRPC server: the services of all protocols, health, reflection and limits."""
 
 import asyncio
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any, cast
 
 import grpc
@@ -14,14 +13,12 @@ from app.core.server.auth.grpc_access import with_audit
 from app.core.server.grpc.calls_in_flight import CallsInFlight
 from app.core.server.grpc.interceptors import DrainInterceptor
 from app.core.server.grpc.own_services import HEALTH, Health, MessageParser, Reflection
-from app.core.server.listen import ListenError, connectable_host, open_listen_socket
+from app.core.server.listen import ListenError, open_listen_socket
 from app.core.server.tls import Certificates
 from app.core.settings.network import TransportSettings
 from app.core.settings.server import ServerSettings
 
 _DEFAULT_PORT = 8081
-_MAX_SOCKET_BYTES = 107
-"""Maximum bytes of the path of a socket (unix(7))."""
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 """A vanished client is detected after this time; the default would be two hours."""
@@ -75,19 +72,9 @@ class GrpcServer:
         self._drain_interceptor = DrainInterceptor()
         self._calls = CallsInFlight()
         self._certificates = certificates
-        self._private_folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Event | None = None
         self._stopped: asyncio.Future[None] | None = None
-
-    @property
-    def internal_address(self) -> str:
-        """Return the address for calls from this process, which needs no certificate."""
-        return (
-            f"{connectable_host(self._settings.host)}:{self.port}"
-            if self._private_folder is None
-            else f"unix:{self._private_folder.name}/grpc"
-        )
 
     @property
     def ports(self) -> Sequence[int]:
@@ -145,8 +132,6 @@ class GrpcServer:
         self.start_shutdown()
         if self._stopped is not None:
             await self._stopped
-        if self._private_folder is not None:
-            self._private_folder.cleanup()
 
     def start_shutdown(self) -> None:
         """Start the stop without waiting for it, so that other parts can stop in parallel."""
@@ -168,9 +153,6 @@ class GrpcServer:
         await stopped
 
     def _bind(self, server: grpc.aio.Server) -> None:
-        if self._certificates is not None:
-            with suppress(OSError):
-                self._private_folder = _bind_private_socket(server)
         self.port = self._bind_port(server, self.port)
         for name, port in self.more_ports.items():
             self.more_ports[name] = self._bind_port(server, port)
@@ -184,19 +166,6 @@ class GrpcServer:
         except RuntimeError:
             self.failure = ListenError(self._settings.host, port, "gRPC cannot use the address")
             raise self.failure from None
-
-
-def _bind_private_socket(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
-    """Bind a socket in a private folder; return None if its path is too long for a socket.
-
-    Without a folder that can be written, it raises an OSError, and the page has no gRPC.
-    """
-    folder = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
-    if len(f"{folder.name}/grpc".encode()) > _MAX_SOCKET_BYTES:
-        folder.cleanup()
-        return None
-    server.add_insecure_port(f"unix:{folder.name}/grpc")
-    return folder
 
 
 def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:

@@ -46,9 +46,9 @@ export function extend(container, { tools, catalogue, model }) {
   const tag = TAGS[model.geometry ?? model.returns];
   if (!["image", "question"].includes(model.takes) || tag === undefined) return;
   const [address, config, command] = [
-    codeBlock("Address for Label Studio", "shell"),
+    codeBlock("Address for Label Studio"),
     codeBlock("Labelling configuration"),
-    codeBlock("Command for CVAT", "shell"),
+    codeBlock("Command for CVAT"),
   ];
   address.show(new URL(`label-studio/${encodeURIComponent(model.name)}`, tools.root).href);
   config.show(labelConfig(model, tag), model.labels.length || tag === "TextArea" ? "" : "Add labels of the model.");

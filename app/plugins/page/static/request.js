@@ -1,12 +1,11 @@
-// The view Use in code: one inference as Python and curl, and its request and response, in each protocol.
+// The view Use in code: one inference as Python and curl, and its response, in each protocol that fits.
 
 import { NO_MODELS, chooseModel, fetchCatalogue, notReady, readyModels } from "./catalogue.js";
 import { codeBlock } from "./code_block.js";
 import { button, choice, field, make, notice, setText, switcher } from "./dom.js";
-import { bytes, count } from "./format.js";
-import { bodyOf, sendRequest } from "./inference.js";
+import { count } from "./format.js";
+import { sendRequest } from "./inference.js";
 import { PROTOCOLS } from "./protocols.js";
-import { addressOf, bodyText } from "./request_parts.js";
 import { loadSample, sampleFor } from "./samples.js";
 import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
@@ -14,10 +13,7 @@ import { EXAMPLE_QUESTION, EXAMPLE_TEXT, exampleTensors, readTensors } from "./t
 
 const MAX_CHARACTERS = 40_000;
 const MAX_IMAGES = 4;
-const NOTES = {
-  grpc: "Shown as protobuf JSON, with bytes in base64. curl does not support gRPC.",
-  proxied: "This page sends the request through the main port. The answer is the same.",
-};
+const PROXIED = "This page sends the request through the main port. The answer is the same.";
 
 export function open(main, tools) {
   const message = notice();
@@ -31,22 +27,18 @@ export function open(main, tools) {
   const note = make("p.hint");
   const send = button("Send", onsend, "primary");
   const status = make("p.hint", { role: "status" }, "Not sent yet.");
-  const request = codeBlock("Request");
   const response = codeBlock("Response");
-  const decoded = codeBlock("Decoded response");
-  const command = codeBlock("curl", "shell");
-  const program = codeBlock("Python", "python");
+  const command = codeBlock("curl");
+  const program = codeBlock("Python");
   const folderHint = make("p.hint");
   const panel = (name, ...parts) => make("section.panel", { "aria-label": name }, make("h2", name), ...parts);
-  const body = make(
-    "div.request-panels",
-    { hidden: "" },
-    panel("Python", program.element),
+  // Browsers and curl do not speak gRPC.
+  const overHttp = [
     panel("curl", command.element, folderHint),
-    panel("Request", request.element, note, make("div.row", send)),
-    panel("Response", status, response.element, decoded.element),
-  );
-  const added = make("div.request-panels");
+    panel("Response", make("div.row", send, status), note, response.element),
+  ];
+  const body = make("div.request-panels", { hidden: "" }, panel("Python", program.element), ...overHttp);
+  const added = make("div");
   main.append(
     make("div.toolbar", make("h1", "Use in code"), make("div.model-select", field("Model", select))),
     tabs.element,
@@ -113,7 +105,7 @@ export function open(main, tools) {
     if (selected.takes === "tensor")
       return [readTensors((session.model === selected.name && session.tensors) || exampleTensors(selected), selected)];
     if (session.images.length) return session.images.slice(0, MAX_IMAGES);
-    const sample = sampleFor(catalogue, selected.task_type);
+    const sample = sampleFor(catalogue, selected);
     if (sample === undefined) throw new Error("Add an image first.");
     session.images = [await loadSample(tools.root, sample)];
     return session.images;
@@ -128,35 +120,17 @@ export function open(main, tools) {
     const written = PROTOCOLS[protocol].write(exchange());
     body.hidden = false;
     const inputs = data.map((datum) => datum.name ?? shortText(datum)).join(", ");
-    setText(about, `The request and response for ${inputs} with the model ${model.name}.`);
-    const notes = [written.note, written.port === "grpc" ? NOTES.grpc : "", written.port ? NOTES.proxied : ""];
-    setText(note, notes.filter(Boolean).join(" "));
-    showRequest(written);
-    const images = data.filter((datum) => datum.blob).map((datum) => datum.name);
-    command.element.parentElement.hidden = protocol === "grpc";
-    command.show(protocol === "grpc" ? "" : curl(written, exchange()));
-    setText(folderHint, images.length ? `Run it in the folder that contains ${images.join(", ")}.` : "");
+    setText(about, `The code for ${inputs} with the model ${model.name}.`);
     const { code, needs } = python(PROTOCOLS[protocol], written, exchange());
     program.show(code, `pip install ${needs}`);
+    for (const element of overHttp) element.hidden = protocol === "grpc";
+    if (protocol === "grpc") return;
+    setText(note, [written.note, written.port ? PROXIED : ""].filter(Boolean).join(" "));
+    const images = data.filter((datum) => datum.blob).map((datum) => datum.name);
+    command.show(curl(written, exchange()));
+    setText(folderHint, images.length ? `Run it in the folder that contains ${images.join(", ")}.` : "");
     setText(status, "Not sent yet.");
     response.show("");
-    decoded.show("");
-  }
-
-  function showRequest(written) {
-    const address = addressOf(written, tools.root, catalogue);
-    const first = written.port === "grpc" ? `${address} ${written.path}` : `POST ${address}`;
-    const headers = Object.entries(written.headers).map(([name, value]) => `${name}: ${value}`);
-    const size = (index) => fileSize(data[index].blob.size);
-    let content;
-    if (written.raw !== null) content = `(${data[written.raw].name}, ${size(written.raw)}, unencoded)`;
-    else {
-      const placeholder = (index) => `… ${fileSize(Math.ceil(data[index].blob.size / 3) * 4)} of base64 …`;
-      const lines = written.body.lines ?? [written.body];
-      content = lines.map((line) => indentJson(bodyText(line, placeholder))).join("\n");
-    }
-    request.show([first, ...headers, "", content].join("\n"), "", () => bodyOf(written, data));
-    request.allowCopy(written.raw === null);
   }
 
   async function onsend() {
@@ -169,13 +143,11 @@ export function open(main, tools) {
       setText(status, `Status ${result.response.status}, ${count(result.milliseconds)} ms`);
       const headers = Object.entries(result.response.headers).map(([name, value]) => `${name}: ${value}`);
       const answer = result.response.text;
-      response.show([...headers, "", indentJson(answer)].join("\n"), "", async () => answer);
-      decoded.show(protocol === "grpc" ? decodeElements(answer) : "");
+      response.show([...headers, "", indentJson(answer)].join("\n"), "", answer);
     } catch (error) {
       if (error.name === "AbortError") return;
       setText(status, "Not sent yet.");
       response.show("");
-      decoded.show("");
       message.showError(error);
     }
   }
@@ -211,10 +183,6 @@ function shortText(value) {
   return value.length > 40 ? `“${value.slice(0, 40)}…”` : `“${value}”`;
 }
 
-function fileSize(size) {
-  return size < 2 ** 20 ? `${count(Math.ceil(size / 1024))} kB` : bytes(size);
-}
-
 // Indent JSON, but keep lists of numbers on one line.
 function indentJson(value) {
   let formatted;
@@ -225,26 +193,4 @@ function indentJson(value) {
   }
   formatted = formatted.replace(/\[\s+([-\d.eE+,\s]+?)\s+\]/g, (_, numbers) => `[${numbers.replace(/\s+/g, " ")}]`);
   return formatted.length > MAX_CHARACTERS ? `${formatted.slice(0, MAX_CHARACTERS)}\n…` : formatted;
-}
-
-// Decode the BYTES elements of a gRPC answer: typed, or raw with a 4-byte little-endian length before each.
-function decodeElements(answer) {
-  const result = [];
-  try {
-    const { outputs, raw_output_contents: raw } = JSON.parse(answer);
-    const bytes = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-    outputs.forEach(({ datatype, contents }, index) => {
-      if (datatype !== "BYTES") return;
-      result.push(...(contents?.bytes_contents ?? []).map((element) => new TextDecoder().decode(bytes(element))));
-      if (!raw) return;
-      const all = bytes(raw[index]);
-      const view = new DataView(all.buffer);
-      for (let offset = 0; offset + 4 <= all.length; offset += 4 + view.getUint32(offset, true)) {
-        result.push(new TextDecoder().decode(all.subarray(offset + 4, offset + 4 + view.getUint32(offset, true))));
-      }
-    });
-  } catch {
-    return "";
-  }
-  return result.map(indentJson).join("\n");
 }

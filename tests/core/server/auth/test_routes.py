@@ -60,7 +60,6 @@ ADMIN = {
 }
 INFER = {
     "POST /page/preview",
-    "POST /page/grpc/inference.GRPCInferenceService/ModelInfer",
     # The proxy to another port requires the same permissions as that port.
     "ANY /page/tensorflow-serving",
 }

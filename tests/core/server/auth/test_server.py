@@ -64,17 +64,6 @@ def test_every_http_port_requires_permission(client: httpx.Client, server: Serve
     assert statuses(client, "GET", "/health") == [200, 200, 200, 200]
 
 
-def test_grpc_through_the_page_proxy_requires_infer(client: httpx.Client) -> None:
-    path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
-    contents = {"fp32_contents": [2.0]}
-    body = {
-        "model_name": MODEL,
-        "inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "contents": contents}],
-    }
-    assert statuses(client, "POST", path, json=body) == [401, 401, 403, 200]
-    assert client.post(path, json=body, auth=("anybody", INFER_KEY)).status_code == 200
-
-
 def test_grpc_port_requires_permission(server: ServerProcess) -> None:
     address = server.grpc_address.replace("0.0.0.0", "127.0.0.1")
     with grpc.insecure_channel(address) as opened:
