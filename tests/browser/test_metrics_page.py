@@ -3,16 +3,14 @@
 import re
 import shutil
 import socket
-import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, open_page
+from tests.browser.looking import DESKTOP, Scheme, Size, open_page
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, run_server
@@ -99,17 +97,17 @@ def test_page_shows_that_the_server_is_offline(browser: Browser, used_server: st
         expect(page.get_by_text(notice)).to_be_hidden()
 
 
-def test_figures_update_while_the_page_is_open(browser: Browser, tmp_path: Path) -> None:
+def test_figures_update_while_the_page_is_open(browser: Browser) -> None:
     with (
         run_server("--model", str(MODELS / "classifier")) as server,
         open_live_page(browser, f"{server.address}{HOUR}") as page,
     ):
         expect(page.locator("[data-tile=rate]")).to_contain_text("0 in 60 min")
         expect(page.get_by_text("No requests yet")).to_be_visible()
-        command = page.locator("pre").inner_text()
-        shutil.copy(SCENE, tmp_path / "image.jpg")
-        answer = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-        assert '"outputs"' in answer
+        expect(page.get_by_role("link", name="Use in code shows how")).to_have_attribute("href", "#request")
+        image = image_input(encode_base64(SCENE.read_bytes()))
+        body = {"inputs": [image]}
+        httpx.post(f"{server.address}/v2/models/classifier/infer", json=body, timeout=60).raise_for_status()
         expect(page.locator("[data-tile=rate]")).to_contain_text("1 in 60 min")
         expect(page.get_by_text("No requests yet")).to_be_hidden()
         assert cells(page, "classifier")["Errors"] == "0.0 %"
@@ -151,7 +149,6 @@ def test_details_show_the_chosen_model(browser: Browser, used_server: str) -> No
         expect(percentiles.get_by_role("row")).to_have_count(9)
         expect(percentiles).to_contain_text("p99.99")
         expect(page.get_by_role("table", name="Batch sizes").get_by_role("row")).to_have_text(["15"])
-        expect(page.get_by_role("img", name=re.compile("Latency distribution: half of the requests"))).to_be_visible()
         errors = page.get_by_role("img", name=re.compile("^Errors, last 60 minutes: 37.5 % now"))
         expect(errors).to_be_visible()
 
@@ -173,26 +170,6 @@ def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -
         expect(chart.locator(".axis-end")).to_have_text("now")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"])
-def test_metrics_page_is_readable_on_every_screen(
-    browser: Browser, used_server: str, scheme: Scheme, size: Size
-) -> None:
-    with open_live_page(browser, f"{used_server}{HOUR}", size=size, scheme=scheme) as page:
-        expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        result = page.evaluate(CONTRAST)
-        assert result["checked"] > 50
-        assert result["poor"] == []
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        red = int(re.findall(r"\d+", ground)[0])
-        assert red < 50 if scheme == "dark" else red > 200
-        for button in page.get_by_role("button").all():
-            box = button.bounding_box()
-            assert box is not None
-            # WCAG 2.2, 2.5.8: 24 pixels, or that much space around it; rows of the table are higher than their buttons.
-            assert box["height"] >= (32 if size == PHONE else 18), button.inner_text()
-
-
 def test_every_element_has_an_accessible_name(browser: Browser, used_server: str) -> None:
     with open_live_page(browser, f"{used_server}{HOUR}") as page:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
@@ -205,7 +182,7 @@ def test_every_element_has_an_accessible_name(browser: Browser, used_server: str
         assert page.locator("svg:not([aria-hidden]):not([role=img][aria-label])").count() == 0
         assert page.locator("thead th:not([scope=col]), tbody th:not([scope=row])").count() == 0
         assert all(button.inner_text() for button in page.get_by_role("button").all())
-        assert page.get_by_role("img").count() == 8
+        assert page.get_by_role("img").count() == 7
         assert page.locator("[aria-live]").count() == 0
         assert page.locator("html").get_attribute("lang") == "en"
 

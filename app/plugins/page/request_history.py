@@ -29,7 +29,6 @@ BUCKETS = math.ceil(math.log(_LONGEST / _SHORTEST) / _GROWTH) + 1
 # The value in each bucket with the smallest relative error, in nanoseconds.
 _MIDDLES = _SHORTEST * np.exp(_GROWTH * np.arange(BUCKETS)) * (1 - RELATIVE_ERROR)
 _MIDDLES[0] = _SHORTEST
-_ENDS = _SHORTEST * np.exp(_GROWTH * np.arange(BUCKETS))
 
 Counts = npt.NDArray[np.unsignedinteger]
 
@@ -209,13 +208,6 @@ def quantiles(counts: Counts, fractions: Sequence[float]) -> npt.NDArray[np.floa
     ranks = np.maximum(np.ceil(total * np.asarray(fractions) - 1e-9 * np.maximum(total, 1)), 1)
     buckets = (running[..., None, :] < ranks[..., :, None]).sum(axis=-1)
     return np.where(total > 0, _MIDDLES[np.minimum(buckets, BUCKETS - 1)], np.nan)
-
-
-def cumulative(counts: Counts) -> Sequence[tuple[float, float]]:
-    """Return the cumulative distribution as pairs of nanoseconds and a fraction, without empty buckets."""
-    (filled,) = np.nonzero(counts)
-    running = counts.cumsum()
-    return [(float(_ENDS[index]), float(running[index] / running[-1])) for index in filled]
 
 
 def _covered(resolution: Resolution, last: int) -> npt.NDArray[np.int64]:

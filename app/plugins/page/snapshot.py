@@ -11,7 +11,7 @@ import numpy.typing as npt
 from app import __version__
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import ModelState, Registration
-from app.plugins.page.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, cumulative, quantiles
+from app.plugins.page.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, quantiles
 from app.plugins.page.trends import Trends
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9, 99.99)
@@ -75,7 +75,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
         p50: this and the following: latency percentiles of each interval, in milliseconds.
         batch: mean number of images or texts in a successful request.
         batches: pairs of a range of sizes, such as 3-4, and the number of successful requests.
-        cdf: pairs of a latency in milliseconds and the share of successful requests up to it.
     """
 
     name: str
@@ -86,7 +85,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     p99: Sequence[Number]
     batch: Sequence[Number]
     batches: Sequence[tuple[str, int]]
-    cdf: Sequence[tuple[Number, Number]]
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +190,6 @@ def _summary(name: str, versions: Sequence[Registration], window: HistoryWindow)
 def _detail(name: str, window: HistoryWindow) -> Detail:
     successes = window.requests - window.failures
     latency_quantiles = np.minimum(quantiles(window.latencies, _CHART_QUANTILES), window.slowest[:, None]) / 1e6
-    slowest = float(window.slowest.max()) / 1e6
     batches = [(size, int(count)) for size, count in zip(BATCH_SIZES, window.batches.sum(axis=0), strict=True)]
     return Detail(
         name=name,
@@ -203,10 +200,6 @@ def _detail(name: str, window: HistoryWindow) -> Detail:
         p99=_numbers(latency_quantiles[:, 2]),
         batch=_numbers(ratio(window.items, successes)),
         batches=[(size, count) for size, count in batches if count],
-        cdf=[
-            (_number(min(nanoseconds / 1e6, slowest)), round(share, 6))
-            for nanoseconds, share in cumulative(window.latencies.sum(axis=0))
-        ],
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.plugins.page.request_history import BUCKETS, RELATIVE_ERROR, Counts, bucket_of, cumulative, quantiles
+from app.plugins.page.request_history import BUCKETS, RELATIVE_ERROR, Counts, bucket_of, quantiles
 
 FRACTIONS = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)
 
@@ -63,17 +63,3 @@ def test_quantiles_of_stacked_histograms() -> None:
     assert estimated[0].tolist() == quantiles(one, [0.5, 0.99]).tolist()
     assert estimated[1].tolist() == quantiles(other, [0.5, 0.99]).tolist()
     assert np.isnan(estimated[2]).all()
-
-
-@given(LATENCIES)
-def test_cumulative_fractions_equal_those_of_the_latencies(latencies: list[int]) -> None:
-    points = cumulative(counts_of(latencies))
-    assert points[-1][1] == 1.0
-    assert points == sorted(points)
-    for end, share in points:
-        exact = np.mean(np.array(latencies, np.float64) <= end * (1 + 1e-9))
-        assert share == pytest.approx(exact)
-
-
-def test_cumulative_of_no_latencies_is_empty() -> None:
-    assert cumulative(np.zeros(BUCKETS, np.uint64)) == []

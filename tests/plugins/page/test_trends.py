@@ -61,7 +61,6 @@ def test_snapshot_has_the_figures_of_the_window(engine: Engine, clock: Clock, tr
     assert snapshot.detail.p50[50] == pytest.approx(50, rel=0.03)
     assert snapshot.detail.p99[50] == pytest.approx(99, rel=0.03)
     assert snapshot.detail.batches == [("2", 100)]
-    assert snapshot.detail.cdf[-1] == (100, 1.0)
     assert snapshot.process["cpu"][50:52] == [0.25, None]
     assert (snapshot.now.cpu, snapshot.now.memory, snapshot.now.in_flight) == (0.25, 5_000_000, 0)
 
@@ -86,7 +85,6 @@ def test_percentile_is_never_above_the_slowest_request(engine: Engine, clock: Cl
     assert max(percentile for percentile in snapshot.total.percentiles if percentile is not None) <= 10.6
     assert snapshot.detail.p99[-1] is not None
     assert snapshot.detail.p99[-1] <= 10.6
-    assert snapshot.detail.cdf == [(10.6, 1.0)]
 
 
 def test_snapshot_has_the_reason_why_the_server_is_not_ready(engine: Engine, trends: Trends) -> None:

@@ -6,9 +6,6 @@ import { trimmed } from "./format.js";
 const WIDTH = 600;
 const HEIGHT = 120;
 const ROUND_STEPS = [1, 2, 2.5, 5, 10];
-const TICK_STEPS = [1, 2, 5];
-
-export const noDataLabel = (title, over) => `${title}, ${over}: no data`;
 
 // The smallest round number that is at least `value`.
 function roundUp(value) {
@@ -137,7 +134,7 @@ export function trendChart({ title, lines = { value: "" }, format, min = 0, roun
       const [now, low, high] = [series[name].at(-1), Math.min(...knownValues), Math.max(...knownValues)].map(format);
       return [`${`${title} ${label}`.trim()}, ${over}: ${now} now, between ${low} and ${high}`];
     });
-    return descriptions.join("; ") || noDataLabel(title, over);
+    return descriptions.join("; ") || `${title}, ${over}: no data`;
   }
 
   function movePointer(event) {
@@ -151,69 +148,14 @@ export function trendChart({ title, lines = { value: "" }, format, min = 0, roun
   return { element, show };
 }
 
-// The cumulative share of requests by latency, on a logarithmic axis.
-export function distributionChart({ title, format }) {
-  const svg = canvas();
-  grid(svg);
-  const fill = makeSvg("path", { class: "area tone-1" });
-  const path = makeSvg("path", { class: "line tone-1" });
-  svg.append(fill, path);
-  const axis = make("div.axis.ticks", { "aria-hidden": "true" });
-  const element = make(
-    "figure.chart",
-    make("figcaption", make("h3", title)),
-    make("div.plot", svg, make("span.axis-max", "100 %"), make("span.axis-middle", "50 %")),
-    axis,
-  );
-
-  function show(points, label) {
-    svg.setAttribute("aria-label", label);
-    axis.replaceChildren();
-    path.setAttribute("d", "");
-    fill.setAttribute("d", "");
-    if (!points.length) {
-      axis.append(make("span", "no data"));
-      return;
-    }
-    const low = Math.log10(points[0][0] / 1.25);
-    const high = Math.log10(points.at(-1)[0] * 1.25);
-    const x = (value) => (Math.log10(value) - low) / (high - low);
-    let steps = `M0 ${HEIGHT}`;
-    for (const [value, share] of points)
-      steps += `H${(x(value) * WIDTH).toFixed(1)}V${(HEIGHT * (1 - share)).toFixed(1)}`;
-    steps += `H${WIDTH}`;
-    path.setAttribute("d", steps);
-    fill.setAttribute("d", `${steps}V${HEIGHT}Z`);
-    for (const value of ticks(low, high)) {
-      const tick = make("span", trimmed(format(value)));
-      tick.style.left = `${(100 * x(value)).toFixed(2)}%`;
-      axis.append(tick);
-    }
-  }
-
-  return { element, show };
-}
-
-// Round numbers between two powers of ten: 1, 2 and 5 of each power, or only 1 if space is short.
-function ticks(low, high) {
-  const result = [];
-  for (let power = Math.floor(low); power <= high; power += 1) {
-    for (const step of high - low > 1.6 ? [1] : TICK_STEPS) {
-      const value = step * 10 ** power;
-      const share = (Math.log10(value) - low) / (high - low);
-      if (share > 0.04 && share < 0.96) result.push(value);
-    }
-  }
-  return result;
-}
-
 // A table of names and figures. It keeps its rows while the names stay the same.
 export function figureTable(title, noFigures) {
   const body = make("tbody");
+  const table = make("table.text-table.figures-table", { "aria-label": title }, body);
   const none = make("p.hint", noFigures);
   let names = "";
   return {
-    element: make("div", make("h3", title), make("table.figures", { "aria-label": title }, body), none),
+    element: make("div", make("h3", title), table, none),
     show(pairs) {
       none.hidden = pairs.length > 0;
       const newNames = pairs.map(([name]) => name).join();

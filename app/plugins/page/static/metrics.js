@@ -1,8 +1,7 @@
 // The Metrics view: all requests, every model, and charts of the selected model.
 
-import { distributionChart, figureTable, noDataLabel, roundBytes, sparkline, trendChart } from "./charts.js";
+import { figureTable, roundBytes, sparkline, trendChart } from "./charts.js";
 import { subscribe } from "./connection.js";
-import { curlExample } from "./curl_example.js";
 import { make, setText, switcher, tableHead } from "./dom.js";
 import { aligned, bytes, cores, count, duration, milliseconds, percent, rate } from "./format.js";
 
@@ -31,7 +30,6 @@ const FIGURES = {
 };
 // Of models that are not ready.
 const STATES = { LOADING: "loading", UNAVAILABLE: "not ready" };
-const DISTRIBUTION = "Latency distribution";
 
 export function open(main, tools) {
   const selected = { window: "60s", model: "" };
@@ -124,14 +122,14 @@ function tiles() {
 }
 
 function firstRequest(tools) {
-  const command = curlExample(tools.root);
-  const title = make("h2", "No requests yet");
-  const element = make("section.panel.empty", { hidden: "" }, title, command.element);
+  const link = tools.has("request")
+    ? make("a", { href: "#request" }, "Use in code shows how to send the first one.")
+    : make("a", { href: new URL("docs", tools.root) }, "The API shows how to send the first one.");
+  const element = make("section.panel", { hidden: "" }, make("h2", "No requests yet"), link);
   return {
     element,
-    show({ total_requests, models: known }) {
+    show({ total_requests }) {
       element.hidden = total_requests > 0;
-      if (!element.hidden) command.show(known);
     },
   };
 }
@@ -142,7 +140,7 @@ function models(choose) {
   const rows = new Map();
 
   function createRow(name) {
-    const button = make("button", { type: "button", "aria-controls": "detail" }, name || "All models");
+    const button = make("button.link", { type: "button", "aria-controls": "detail" }, name || "All models");
     const note = make("span.note");
     const trend = sparkline();
     const cells = Object.fromEntries(Object.keys(FIGURES).map((key) => [key, make("td", { class: `col-${key}` })]));
@@ -206,7 +204,6 @@ function details() {
     errors: trendChart({ title: "Errors", format: percent, min: 1 }),
     batch: trendChart({ title: "Images or texts per request", format: rate, min: 1 }),
   };
-  const distribution = distributionChart({ title: DISTRIBUTION, format: milliseconds });
   const percentiles = figureTable("Latency percentiles", "");
   const batches = figureTable("Batch sizes", "No successful requests");
   const element = make(
@@ -216,7 +213,6 @@ function details() {
     make(
       "div.charts",
       ...Object.values(charts).map((chart) => chart.element),
-      distribution.element,
       make("div.lists", percentiles.element, batches.element),
     ),
   );
@@ -234,11 +230,6 @@ function details() {
       charts.latency.show({ p50: detail.p50, p90: detail.p90, p99: detail.p99 }, interval, over);
       charts.errors.show({ value: detail.errors }, interval, over);
       charts.batch.show({ value: detail.batch }, interval, over);
-      const [median, p99] = [summary.percentiles[0], summary.percentiles[4]].map(milliseconds);
-      const label = detail.cdf.length
-        ? `${DISTRIBUTION}: half of the requests took at most ${median}, 99 % at most ${p99}`
-        : noDataLabel(DISTRIBUTION, over);
-      distribution.show(detail.cdf, label);
       percentiles.show([
         ["mean", milliseconds(summary.mean)],
         ...ranks.map((rank, index) => [`p${rank}`, milliseconds(summary.percentiles[index])]),
