@@ -17,5 +17,6 @@ def test_plugin_adds_a_view_and_a_part_of_another_view(browser: Browser) -> None
         open_page(browser, server.address) as page,
     ):
         expect(page.get_by_text("detector answers with greetings")).to_be_visible()
+        expect(page.get_by_role("combobox", name="Model").get_by_text("half_plus_two")).to_have_count(0)
         page.get_by_role("link", name="Acme").click()
         expect(page.get_by_role("status").filter(has_text="Ahoy")).to_be_visible()

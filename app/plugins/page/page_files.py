@@ -34,13 +34,13 @@ _FOLDER = Path(__file__).parent / "static"
 _SHELL = "index.html"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
-_SAMPLE_GEOMETRIES: Mapping[str, Sequence[Geometry | None]] = {
-    "scene.jpg": ("box", "contour"),
-    "shape.jpg": (None, "box", "contour"),
-    "oriented.jpg": ("oriented",),
-    "photo.jpg": ("box", "contour", None, "oriented"),
+_SAMPLES: Mapping[str, tuple[Sequence[Geometry | None], Sequence[str]]] = {
+    "scene.jpg": (("box", "contour"), ("circle", "square", "star")),
+    "shape.jpg": ((None, "box", "contour"), ("star",)),
+    "oriented.jpg": (("oriented",), ("arrow", "bar", "ellipse")),
+    "photo.jpg": (("box", "contour", None, "oriented"), ("cat",)),
 }
-"""The geometries of the image tasks that each sample suits. The page opens with the first that suits the model."""
+"""The geometries of the image tasks that each sample suits, and what it shows."""
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,24 +140,30 @@ class PageSample(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         task_types: task types that this image suits.
+        shows: words of the labels that a model finds in it.
     """
 
     name: str
     task_types: Sequence[TaskType]
+    shows: Sequence[str]
 
 
 def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
     """Return the available samples."""
     of_images = [task_type for task_type in TaskType if task_type.takes in ("image", "question")]
     return [
-        PageSample(name=name, task_types=[task_type for task_type in of_images if task_type.geometry in geometries])
-        for name, geometries in _SAMPLE_GEOMETRIES.items()
+        PageSample(
+            name=name,
+            task_types=[task_type for task_type in of_images if task_type.geometry in geometries],
+            shows=shows,
+        )
+        for name, (geometries, shows) in _SAMPLES.items()
         if (folder / name).is_file()
     ]
 
 
 def read_sample(name: str, folder: Path = DEMO_IMAGES) -> PageFile | None:
     """Return the sample image called `name`, or None if it does not exist."""
-    if name not in _SAMPLE_GEOMETRIES or not (folder / name).is_file():
+    if name not in _SAMPLES or not (folder / name).is_file():
         return None
     return _read(folder / name)

@@ -115,7 +115,11 @@ def test_models_json_has_protocol_ports_models_and_samples(client: Any) -> None:
     assert page_data["chariot_protocol"] == "chariot-v2"
     assert page_data["ports"] == {}
     assert [model["name"] for model in page_data["models"]] == ["detector"]
-    assert page_data["samples"][0] == {"name": "scene.jpg", "task_types": ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"]}
+    assert page_data["samples"][0] == {
+        "name": "scene.jpg",
+        "task_types": ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"],
+        "shows": ["circle", "square", "star"],
+    }
     assert [sample["name"] for sample in page_data["samples"] if "IMAGE_CLASSIFICATION" in sample["task_types"]] == [
         "shape.jpg",
         "photo.jpg",

@@ -1,4 +1,4 @@
-// Sample images: which suit a task, their thumbnails, and loading them.
+// Sample images: which suit a model, their thumbnails, and loading them.
 
 import { request } from "./connection.js";
 import { make } from "./dom.js";
@@ -6,18 +6,20 @@ import { newImage } from "./images.js";
 
 const THUMBNAIL_SIZE = 56;
 
-// The samples that suit a task, the best first.
-function samplesFor(catalogue, task) {
-  return catalogue.samples.filter((sample) => sample.task_types.includes(task));
+// The samples that suit a model, the best first: those of its task that show something that it knows.
+function samplesFor(catalogue, { task_type: task, labels }) {
+  const words = new Set(labels.flatMap((label) => label.toLowerCase().split(/\W+/)));
+  const isKnown = ({ shows }) => !labels.length || shows.some((word) => words.has(word));
+  return catalogue.samples.filter((sample) => sample.task_types.includes(task) && isKnown(sample));
 }
 
-export function sampleFor(catalogue, task) {
-  return samplesFor(catalogue, task)[0]?.name;
+export function sampleFor(catalogue, model) {
+  return samplesFor(catalogue, model)[0]?.name;
 }
 
-// Whether a sample may be shown to a model of this task; unknown images belong to the user and suit every task.
-export function suits(catalogue, name, task) {
-  return name === undefined || samplesFor(catalogue, task).some((sample) => sample.name === name);
+// Whether a sample may be shown to a model; unknown images belong to the user and suit every model.
+export function suits(catalogue, name, model) {
+  return name === undefined || samplesFor(catalogue, model).some((sample) => sample.name === name);
 }
 
 function sampleUrl(root, name) {
@@ -30,21 +32,17 @@ export async function loadSample(root, name) {
   return { ...newImage(await response.blob(), name), sample: name };
 }
 
-// Thumbnails of the samples that suit a task: { element, show(task) }.
-export function sampleThumbnails({ root, catalogue, onchoose }) {
-  const element = make("div.samples", { role: "group", "aria-label": "Samples" });
-  return {
-    element,
-    show(task) {
-      const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
-      const buttons = samplesFor(catalogue, task).map(({ name }) => {
-        const image = make("img", { src: sampleUrl(root, name), alt: "", ...side });
-        const button = make("button", { type: "button", title: name, "aria-label": `Sample ${name}` }, image);
-        button.addEventListener("click", () => onchoose(name));
-        return button;
-      });
-      element.hidden = !buttons.length;
-      element.replaceChildren(make("span.hint", "Samples"), ...buttons);
-    },
-  };
+// Thumbnails of the samples that suit a model.
+export function sampleThumbnails({ root, catalogue, model, onchoose }) {
+  const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
+  const buttons = samplesFor(catalogue, model).map(({ name }) => {
+    const image = make("img", { src: sampleUrl(root, name), alt: "", ...side });
+    const button = make("button", { type: "button", title: name, "aria-label": `Sample ${name}` }, image);
+    button.addEventListener("click", () => onchoose(name));
+    return button;
+  });
+  const attributes = { role: "group", "aria-label": "Samples" };
+  const element = make("div.samples", attributes, make("span.hint", "Samples"), ...buttons);
+  element.hidden = !buttons.length;
+  return element;
 }
