@@ -13,7 +13,8 @@ from tests.support.servers.server_process import ROOT, run_server
 # Address of each view, and a text that it shows once it is loaded.
 VIEWS = {
     "try": ("#try?model=detector&second=segmenter", "Drop or paste images here"),
-    "request": ("#request?model=detector&sample=scene.jpg", "Request"),
+    "ask": ("#try?model=vlm&sample=shape.jpg", "Drop or paste images here"),
+    "request": ("#request?model=detector&sample=scene.jpg", "Response"),
     "recorded": ("#recorded", "Filters"),
     "models": ("#models?model=detector", "Detected properties"),
     "metrics": ("#metrics", "This process"),
@@ -40,7 +41,7 @@ def test_view_is_accessible(browser: Browser, server: str, view: str, size: Size
         assert violations(page) == []
         assert_fits(page, size)
         current = page.get_by_role("navigation").locator("[aria-current=page]")
-        expect(current).to_have_attribute("href", f"#{view}")
+        expect(current).to_have_attribute("href", address.partition("?")[0])
         assert not [button for button in page.locator("button").all() if button.is_visible() and height(button) < 24]
 
 
@@ -72,9 +73,9 @@ def test_page_weighs_little(browser: Browser, server: str) -> None:
         page.wait_for_load_state("networkidle")
         number, first, _ = page.evaluate(WEIGHT)
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        for view in VIEWS:
-            page.get_by_role("navigation").locator(f"[href='#{view}']").click()
-            expect(page.locator("main")).to_have_attribute("data-view", view)
+        for link in page.get_by_role("navigation").get_by_role("link").all():
+            link.click()
+            expect(link).to_have_attribute("aria-current", "page")
             expect(page.get_by_role("heading", level=1)).to_be_visible()
         _, sent, unpacked = page.evaluate(WEIGHT)
         sys.stdout.write(

@@ -74,7 +74,7 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Pat
                 f"{window['similarity']:.3f}",
             ]
             assert len(cells) == 3 + len(window["tests"])
-        assert page.get_by_role("img").count() == 2
+        assert page.get_by_role("img").count() == 1
         expect(page.get_by_role("region", name="Recorded inferences")).to_have_count(0)
         for size in (DESKTOP, PHONE):
             page.set_viewport_size({"width": size[0], "height": size[1]})

@@ -1,5 +1,6 @@
 """The page's recorded view: search, details, and its absence without recording."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -186,9 +187,18 @@ def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
         assert httpx.get(f"{process.address}/page/drift.json", timeout=60).status_code == 404
 
 
-def test_page_records_no_request_of_its_own(browser: Browser, server: str) -> None:
-    with open_page(browser, server) as page:
-        expect(page.get_by_role("button", name="Sample scene.jpg")).to_be_visible()
+# The last test here: it is recorded.
+def test_page_sends_nothing_of_its_own_and_requests_only_what_it_shows(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.wait_for_load_state("networkidle")
-        expect(page.get_by_role("region", name="Results").get_by_role("listitem")).to_have_count(0)
+        results = page.get_by_role("region", name="Results").locator("ol.records li")
+        expect(results).to_have_count(0)
+        sent: list[str] = []
+        page.on("request", lambda request: sent.append(request.post_data or "") if request.method == "POST" else None)
+        page.get_by_role("button", name="Sample scene.jpg").click()
+        expect(results).to_have_count(5)
+        page.get_by_role("slider", name="Confidence threshold").fill("0.96")
+        expect(page.get_by_text("3 results")).to_be_visible()
+        first, second = (json.loads(body).get("parameters", {}) for body in sent)
+        assert (first, second) == ({}, {"score_threshold": 0.96})

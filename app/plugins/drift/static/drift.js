@@ -54,20 +54,14 @@ function createPanel(name) {
     format: (value) => (value === null ? "–" : value.toFixed(2)),
     min: 1,
   });
-  const pValues = trendChart({
-    title: "Lowest p-value of the tests",
-    lines: { p_value: "lowest p", alpha: "level" },
-    format: formatP,
-    min: 0.1,
-  });
   const label = `Windows of ${name}`;
-  const table = make("table.text-table.drift-windows", { "aria-label": label });
+  const table = make("table.text-table.figures-table", { "aria-label": label });
   return {
     element: make(
       "section",
       { "aria-label": name },
       make("div.card-header", make("h3", name), state),
-      make("div.charts", similarity.element, pValues.element),
+      make("div.charts", similarity.element),
       make("div.scrollable", { tabindex: "0", role: "group", "aria-label": label }, table),
     ),
     show(summaries) {
@@ -81,8 +75,6 @@ function createPanel(name) {
       const over = `last ${counted(windows.length, "window")}`;
       const column = (key) => windows.map((window) => window[key]);
       similarity.show({ similarity: column("similarity"), baseline: column("baseline_similarity") }, "windows", over);
-      const lowest = windows.map((window) => Math.min(1, ...Object.values(window.tests)));
-      pValues.show({ p_value: lowest, alpha: column("alpha") }, "windows", over);
       const tests = Object.keys(last.tests);
       const rows = windows.slice(-MAX_ROWS).reverse();
       const body = make("tbody", ...rows.map((window) => createRow(window, tests)));

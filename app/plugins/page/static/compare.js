@@ -2,7 +2,7 @@
 
 import { imageModels, notImageModel } from "./catalogue.js";
 import { button, choice, field, make, setText, slider, tableHead } from "./dom.js";
-import { filterShapes, overlap, resultsOf } from "./drawing.js";
+import { filterResults, overlap, resultsOf } from "./drawing.js";
 import { count, isolated, percent } from "./format.js";
 import { requestImage } from "./inference.js";
 import { swatch } from "./palette.js";
@@ -24,10 +24,17 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     models.map(({ name }) => [name, name]),
     () => set(select.value),
   );
-  const score = slider({ label: "Confidence threshold", min: MIN_SCORE, value: 0.5, oninput: onchange });
+  const exact = tools.observed;
+  const onscore = (value) => {
+    threshold = value;
+    if (exact) update(image);
+  };
+  const label = "Confidence threshold";
+  const score = slider({ label, min: MIN_SCORE, value: 0.5, oninput: onchange, onchange: onscore });
   const status = make("p.hint", { role: "status" });
   const body = make("tbody");
-  const table = make("table.text-table.comparison", tableHead(["Label", "First", "Second", "Difference", "IoU"]), body);
+  const head = tableHead(["Label", "First", "Second", "Difference", "IoU"]);
+  const table = make("table.text-table.figures-table.comparison", head, body);
   const controls = make("div.row", field("Second model", select), score.element, button("Remove", () => remove()));
   const differences = make(
     "section.panel",
@@ -39,6 +46,8 @@ export function comparison({ tools, catalogue, model: first, images, message, on
   const element = make("div", { hidden: "" });
   const addButton = button("Add a second model", () => set(otherModel().name));
   let [view, image, request, records, pending] = [null, null, "", null, new AbortController()];
+  // The one of the last request, where it asks for what is shown.
+  let threshold = 0;
 
   images.onchange((shown) => view !== null && update(shown));
 
@@ -48,12 +57,13 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     return others.find((model) => model.labels.some((label) => first.labels.includes(label))) ?? first;
   }
 
-  function set(name, threshold = null) {
+  function set(name, chosen = null) {
     select.value = name;
     if (view === null) open();
     const own = Math.max(MIN_SCORE, find(name).parameters.score_threshold?.default || 0.5);
     // Two equal models with equal thresholds would show no difference.
-    score.set(threshold ?? (name === first.name ? Math.min(0.95, own + 0.3) : own));
+    score.set(chosen ?? (name === first.name ? Math.min(0.95, own + 0.3) : own));
+    threshold = score.value();
     onchange();
   }
 
@@ -89,6 +99,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
   async function update(shown) {
     const model = find(select.value);
     const known = Object.entries(images.ownParameters()).filter(([name]) => name in model.parameters);
+    if (exact) known.push(["score_threshold", threshold]);
     const parameters = Object.fromEntries(known);
     const next = JSON.stringify([model.name, parameters]);
     setText(view.name, model.name);
@@ -103,7 +114,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     show();
     if (shown === null) return;
     try {
-      const answer = await requestImage({ root: tools.root, catalogue, model, image, parameters, signal });
+      const answer = await requestImage({ root: tools.root, catalogue, model, image, parameters, exact, signal });
       if (signal.aborted) return;
       records = answer.records;
       show();
@@ -114,7 +125,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
 
   function show() {
     const model = find(select.value);
-    const own = records === null ? [] : filterShapes(resultsOf(model, records, image), { score: score.value() });
+    const own = records === null ? [] : filterResults(resultsOf(model, records, image), { score: score.value() });
     view.shapes(hasShapes(model) && image?.width ? own : []);
     const comparable = hasShapes(model) === hasShapes(first);
     const pairs = records !== null && comparable ? matchResults(images.results(), own, hasShapes(first)) : [];
@@ -168,10 +179,10 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     address: () => (view === null ? {} : { second: select.value, second_score: score.value() }),
     change(parameters) {
       const name = parameters.get("second");
-      const threshold = Number.parseFloat(parameters.get("second_score"));
+      const chosen = Number.parseFloat(parameters.get("second_score"));
       if (name === null && view !== null) remove();
       else if (name !== null && !find(name)) message.showError(notImageModel(name));
-      else if (name !== null) set(name, threshold >= MIN_SCORE && threshold <= 1 ? threshold : null);
+      else if (name !== null) set(name, chosen >= MIN_SCORE && chosen <= 1 ? chosen : null);
     },
     close,
   };

@@ -94,7 +94,7 @@ export async function checkConnection() {
   }
 }
 
-// The stream of metrics snapshots: call `onsnapshot` with every snapshot, and `onstate` with connecting, live or paused.
+// The stream of metrics snapshots: call `onsnapshot` with each, and `onstate` with connecting, live or paused.
 // Return a function that stops. After a lost connection the view subscribes again.
 export function subscribe(url, onsnapshot, onstate) {
   let source = null;

@@ -67,20 +67,10 @@ function boundsOf(rings) {
   return bounds;
 }
 
-// Filter shapes like the server: by score, then NMS within a label or across all, then at most `max`, best first.
-export function filterShapes(shapes, { score, iou = 1, agnostic = false, max = Infinity }) {
-  const selected = [];
-  const byLabel = new Map();
-  for (const shape of [...shapes].sort((one, other) => other.score - one.score)) {
-    if (shape.score < score) continue;
-    const group = agnostic ? "" : shape.label;
-    const rivals = byLabel.get(group) ?? [];
-    if (iou < 1 && rivals.some((rival) => overlap(rival, shape) > iou)) continue;
-    byLabel.set(group, [...rivals, shape]);
-    selected.push(shape);
-    if (selected.length >= max) break;
-  }
-  return selected;
+// Filter results like the server: by score, then at most `max`, best first.
+export function filterResults(results, { score, max = Infinity }) {
+  const selected = results.filter((result) => result.score >= score);
+  return selected.sort((one, other) => other.score - one.score).slice(0, max);
 }
 
 // Intersection over union: exact for oriented boxes, of the bounding boxes for contours.

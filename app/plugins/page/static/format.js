@@ -47,15 +47,10 @@ export function cores(value) {
 
 export function bytes(value) {
   if (value === null) return NONE;
-  const gib = value / 2 ** 30;
-  return gib >= 1 ? `${gib.toFixed(gib < 10 ? 2 : 1)} GiB` : `${count(value / 2 ** 20)} MiB`;
-}
-
-// For amounts that may be below a few MiB.
-export function smallBytes(value) {
-  const mib = value === null ? 0 : value / 2 ** 20;
-  if (value === null || mib >= 10) return bytes(value);
-  return mib < 0.1 ? "< 0.1 MiB" : `${mib.toFixed(1)} MiB`;
+  const [mib, gib] = [value / 2 ** 20, value / 2 ** 30];
+  if (gib >= 1) return `${gib.toFixed(gib < 10 ? 2 : 1)} GiB`;
+  if (mib < 0.1) return "< 0.1 MiB";
+  return `${mib < 10 ? mib.toFixed(1) : count(mib)} MiB`;
 }
 
 // For axes, which have round numbers.

@@ -64,6 +64,7 @@ skip.addEventListener("click", (event) => {
 const tools = {
   // Whether the server stores or monitors requests, so that the page must send none of its own.
   observed: ENABLED.some(({ observes }) => observes),
+  has: (id) => ENABLED.some((view) => view.id === id),
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {

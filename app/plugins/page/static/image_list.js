@@ -9,11 +9,12 @@ import { session } from "./session.js";
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images, note)` receives added images and what was
 // left out.
-export function imageList({ root, area, catalogue, task, onshow, onnew, onsample, message }) {
+export function imageList({ root, area, catalogue, model, onshow, onnew, onsample, message }) {
   const dialog = make("dialog", { "aria-label": "Camera" });
   const samples = sampleThumbnails({
     root,
     catalogue,
+    model,
     onchoose(name) {
       const previous = location.hash;
       onsample(name);
@@ -21,15 +22,13 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
       if (location.hash === previous) api.sample(name);
     },
   });
-  samples.show(task);
-  const hint = make("span.hint.drop-hint", "Drop or paste images here");
+  const hint = make("span.hint", { title: "Images are sent only to this server." }, "Drop or paste images here");
   const folder = { multiple: "", webkitdirectory: "" };
   const files = [...fileButton("Choose files", add), ...fileButton("Choose a folder", add, folder)];
   const sources = make("div.sources", hint, ...files);
   // Browsers allow the camera only over HTTPS or on a loopback address.
   if (navigator.mediaDevices?.getUserMedia) sources.append(button("Camera", takePhoto));
-  const intro = "Images are sent only to this server. You can select several, or a folder.";
-  sources.append(samples.element, make("p.hint.intro", intro));
+  sources.append(samples);
   const position = make("span.position", { role: "status" });
   const steps = make(
     "div.row.steps",

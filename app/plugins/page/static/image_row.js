@@ -13,7 +13,7 @@ export function createRow(image, onopen) {
   const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
   const thumbnail = make("canvas.thumbnail", { ...side, "aria-hidden": "true" });
   const button = make("button.link", { type: "button" }, name);
-  const [labels, score, found, time] = ["label", "score", "found", "time"].map((key) =>
+  const [labels, score, found, time] = ["label", "score", "found", "duration"].map((key) =>
     make("td", { class: `col-${key}` }),
   );
   const heading = make("th.col-name", { scope: "row" }, button);
@@ -27,7 +27,8 @@ export function createRow(image, onopen) {
     score: null,
     found: null,
     milliseconds: null,
-    key: (key) => ({ name, label: row.label || null, score: row.score, found: row.found, time: row.milliseconds })[key],
+    key: (key) =>
+      ({ name, label: row.label || null, score: row.score, found: row.found, duration: row.milliseconds })[key],
     searchText: () => `${name} ${row.label} ${row.error}`.toLowerCase(),
     // `answer` is undefined while the image waits, and `records` are those of it that are shown.
     show(answer, task, records) {

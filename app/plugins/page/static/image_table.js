@@ -3,10 +3,10 @@
 import { button, choice, field, make, setText } from "./dom.js";
 import { count } from "./format.js";
 
-const COLUMNS = { name: "File", label: "Labels", score: "Score", found: "Results", time: "Time" };
+const COLUMNS = { name: "File", label: "Labels", score: "Score", found: "Results", duration: "Time" };
 const FILTERS = { all: "All", found: "With results", empty: "Without results", failed: "Failed" };
 const PAGE_SIZE = 100;
-const NUMERIC_COLUMNS = new Set(["score", "found", "time"]);
+const NUMERIC_COLUMNS = new Set(["score", "found", "duration"]);
 
 // Return { element, show(rows, status), reset() }. Rows are those of image_row.js; `onstop` stops their requests.
 export function imageTable({ onstop }) {

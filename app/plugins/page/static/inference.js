@@ -36,7 +36,7 @@ function encode(image) {
 }
 
 // The request body: text, or the image file itself.
-export async function bodyOf(written, data) {
+async function bodyOf(written, data) {
   if (written.raw !== null) return data[written.raw].blob;
   const images = await Promise.all(data.map((datum) => (datum?.blob ? encode(datum) : "")));
   const write = (body) => bodyText(body, (index) => images[index]);
@@ -102,12 +102,16 @@ export async function infer(exchange) {
 
 export const maxDetectionsOf = ({ geometry }) => MAX_DETECTIONS[geometry] ?? DEFAULT_MAX_DETECTIONS;
 
-// The answer of a model to one image: { records, milliseconds }. A busy server answers 429: wait, then send it again.
-export async function requestImage({ root, catalogue, model, image, parameters, signal }) {
+// The answer of a model to one image: { records, milliseconds }. `exact` requests what is shown instead of low scores
+// too, for servers that record it. A busy server answers 429: wait, then send it again.
+export async function requestImage({ root, catalogue, model, image, parameters, exact, signal }) {
   const hasShapes = model.geometry !== null;
-  const { top_k, ...own } = parameters;
-  own.score_threshold = hasShapes ? Math.min(MIN_SCORE, model.parameters.score_threshold.default) : 0;
-  if (hasShapes) own.top_k = maxDetectionsOf(model);
+  const own = { ...parameters };
+  if (!exact) {
+    own.score_threshold = hasShapes ? Math.min(MIN_SCORE, model.parameters.score_threshold.default) : 0;
+    if (hasShapes) own.top_k = maxDetectionsOf(model);
+    else delete own.top_k;
+  }
   for (let attempt = 1; ; attempt += 1) {
     try {
       const data = [image];

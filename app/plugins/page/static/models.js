@@ -3,7 +3,7 @@
 import { fetchCatalogue, taskName } from "./catalogue.js";
 import { poll, requestJson } from "./connection.js";
 import { button, make, notice, setText, tableHead } from "./dom.js";
-import { bytes, count, counted, duration, milliseconds, smallBytes } from "./format.js";
+import { bytes, count, counted, duration, milliseconds } from "./format.js";
 import { STATES, modelDetails } from "./model_details.js";
 
 const POLL_MS = 4000;
@@ -166,7 +166,7 @@ function createEntry(name, { tools, change, select }) {
     },
     show(model, admin) {
       const { usage, memory, ...described } = model;
-      setText(figures.memory, smallBytes(memory));
+      setText(figures.memory, bytes(memory));
       setText(figures.latency, milliseconds(usage.latency));
       setText(figures.requests, count(usage.requests));
       const used = usage.last_used;

@@ -21,8 +21,7 @@ const NAMED = {
   gray: [128, 128, 128],
 };
 const NAME = new RegExp(`\\b(${Object.keys(NAMED).join("|")})\\b`, "i");
-// In OKLab, where 0.02 is just visible.
-const MIN_DISTANCE = 0.05;
+const MIN_DISTANCE = 25;
 const NEARBY = 24;
 
 // The colours to choose from: vivid ones for every label, greys only for labels that name one.
@@ -32,7 +31,7 @@ const VIVID = [0.5, 0.38, 0.62, 0.74].flatMap((lightness) =>
   ),
 );
 const GREYS = [26, 60, 94, 128, 162, 204, 245].map((level) => [level, level, level]);
-const COLOURS = [...VIVID, ...GREYS].map((rgb) => ({ rgb, lab: oklab(rgb) }));
+const COLOURS = [...VIVID, ...GREYS];
 const assigned = new Map();
 
 // Assign a colour to every label of the models of a catalogue. A label keeps its first colour.
@@ -43,14 +42,14 @@ export function assignColours(models) {
 function assignLabels(labels) {
   // How far each colour is from those of this model.
   const room = COLOURS.map(() => Infinity);
-  const take = ({ lab }) => {
-    COLOURS.forEach((colour, index) => (room[index] = Math.min(room[index], distance(colour.lab, lab))));
+  const take = (taken) => {
+    COLOURS.forEach((colour, index) => (room[index] = Math.min(room[index], distance(colour, taken))));
   };
   for (const label of labels) if (assigned.has(label)) take(assigned.get(label));
   labels.forEach((label, index) => {
     if (assigned.has(label)) return;
     const name = String(label).match(NAME)?.[0].toLowerCase();
-    const best = name === undefined ? farthest(room, index) : nearest(room, oklab(NAMED[name]));
+    const best = name === undefined ? farthest(room, index) : nearest(room, NAMED[name]);
     assigned.set(label, best);
     take(best);
   });
@@ -62,8 +61,8 @@ function farthest(room, index) {
   return COLOURS[widest > 0 ? room.indexOf(widest) : index % VIVID.length];
 }
 
-function nearest(room, lab) {
-  const near = COLOURS.map((colour, index) => ({ colour, room: room[index], off: distance(colour.lab, lab) }))
+function nearest(room, named) {
+  const near = COLOURS.map((colour, index) => ({ colour, room: room[index], off: distance(colour, named) }))
     .sort((one, other) => one.off - other.off)
     .slice(0, NEARBY);
   const free = near.find((candidate) => candidate.room >= MIN_DISTANCE);
@@ -89,7 +88,7 @@ export function inkOn(label) {
 
 // Labels that no model declares get a colour derived from their text. The golden angle separates neighbouring hashes.
 function channelsOf(label) {
-  if (assigned.has(label)) return assigned.get(label).rgb;
+  if (assigned.has(label)) return assigned.get(label);
   let hash = 2166136261;
   for (const character of String(label)) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
   return hslToRgb(((hash % 3600) * 137.508) % 360, 0.85, 0.46 + 0.06 * ((hash >>> 16) % 3));
@@ -108,21 +107,8 @@ function linear(channel) {
   return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
 }
 
-// Björn Ottosson, A perceptual color space for image processing, 2020.
-function oklab(rgb) {
-  const [red, green, blue] = rgb.map(linear);
-  const [long, medium, short] = [
-    0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue,
-    0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue,
-    0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue,
-  ].map(Math.cbrt);
-  return [
-    0.2104542553 * long + 0.793617785 * medium - 0.0040720468 * short,
-    1.9779984951 * long - 2.428592205 * medium + 0.4505937099 * short,
-    0.0259040371 * long + 0.7827717662 * medium - 0.808675766 * short,
-  ];
-}
-
+// How different two colours look: the eye sees green best, and blue least.
 function distance(one, other) {
-  return Math.hypot(...one.map((value, axis) => value - other[axis]));
+  const [red, green, blue] = one.map((value, channel) => value - other[channel]);
+  return Math.hypot(1.5 * red, 2 * green, 1.2 * blue) / 2;
 }

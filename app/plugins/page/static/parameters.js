@@ -22,8 +22,8 @@ const NAMES = {
 // Parameters with their own controls elsewhere, or without meaning for users of the page.
 const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "messages", "prompts"]);
 
-// `onfilter`: filter the received answer. `onrequest`: send a new request. `onslide`: the IoU slider is moving.
-export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }) {
+// `onfilter`: filter the received answer. `onrequest`: send a new request. `onscore`: the score slider was released.
+export function parameterForm(model, { onfilter, onrequest, onscore }) {
   const schema = model.parameters;
   const { returns, geometry } = model;
   const filters = returns !== "texts" && "score_threshold" in schema;
@@ -31,23 +31,18 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
   const maxLabel = geometry === null ? "Max results" : "Max detections";
   const readers = new Map();
   let score = null;
-  let iou = null;
-  let [iouChanged, iouSliding] = [false, false];
 
   if (filters) {
-    score = slider({ label: "Confidence threshold", value: schema.score_threshold.default, oninput: onfilter });
+    const { default: value } = schema.score_threshold;
+    score = slider({ label: "Confidence threshold", value, oninput: onfilter, onchange: onscore });
     fields.push(score.element);
   }
   if ("iou_threshold" in schema) {
-    const oninput = () => {
-      [iouChanged, iouSliding] = [true, true];
-      onslide();
-    };
-    const onchange = () => {
-      iouSliding = false;
-      onrequest();
-    };
-    iou = slider({ label: "NMS IoU threshold", max: 0.95, value: schema.iou_threshold.default, oninput, onchange });
+    let isChanged = false;
+    const { default: value } = schema.iou_threshold;
+    const oninput = () => (isChanged = true);
+    const iou = slider({ label: "NMS IoU threshold", max: 0.95, value, oninput, onchange: onrequest });
+    readers.set("iou_threshold", () => (isChanged ? iou.value() : undefined));
     fields.push(iou.element);
   }
   for (const [name, parameter] of Object.entries(schema)) {
@@ -70,14 +65,10 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
   };
   return {
     element: make("div.form", ...fields),
-    // `iou` is 1 (no filter) unless its slider is moving, because the server has already applied NMS.
     filter: () => ({
       score: score?.value() ?? 0,
-      iou: iouSliding ? iou.value() : 1,
-      agnostic: ownParameters().agnostic ?? schema.agnostic?.default ?? false,
       max: filters && ownParameters().top_k >= 1 ? Math.floor(ownParameters().top_k) : Infinity,
     }),
-    isSliding: () => iouSliding,
     // The confidence threshold; null for models without one.
     score: () => score?.value() ?? null,
     setScore(value) {
@@ -86,14 +77,13 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
       onfilter();
     },
     ownParameters,
-    iouParameter: () => (iouChanged ? { iou_threshold: iou.value() } : {}),
     // The parameters of a request for exactly what is shown.
     requested() {
       const parameters = ownParameters();
       if (score !== null && score.value() !== schema.score_threshold.default) {
         parameters.score_threshold = score.value();
       }
-      return iouChanged ? { ...parameters, iou_threshold: iou.value() } : parameters;
+      return parameters;
     },
   };
 }

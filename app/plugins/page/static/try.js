@@ -9,6 +9,10 @@ import { createImageTry } from "./try_image.js";
 import { createQuestionTry, createTensorTry, createTextTry } from "./try_text.js";
 
 const PURPOSE = "See what a model finds in an image, then call it from your own code.";
+// Whether the user has done something on this page.
+let hasActed = false;
+for (const type of ["pointerdown", "keydown"]) document.addEventListener(type, () => (hasActed = true), true);
+
 const CREATORS = { image: createImageTry, question: createQuestionTry, text: createTextTry, tensor: createTensorTry };
 
 export function open(main, tools) {
@@ -61,7 +65,7 @@ export function open(main, tools) {
     }
     content.change?.(parameters);
     // Where requests are recorded, none is sent before the user does something.
-    const mayRun = !tools.observed || navigator.userActivation.hasBeenActive;
+    const mayRun = !tools.observed || hasActed;
     const sample = mayRun ? (parameters.get("sample") ?? missingSample(model)) : "";
     if (sample && session.images[0]?.sample !== sample) content.sample?.(sample);
     else content.restore?.();
@@ -71,8 +75,8 @@ export function open(main, tools) {
   function missingSample(model) {
     const images = session.images;
     const isSuitable =
-      images.length > 1 || (images.length === 1 && suits(catalogue, images[0].sample, model.task_type));
-    return isSuitable || tools.observed ? "" : sampleFor(catalogue, model.task_type);
+      images.length > 1 || (images.length === 1 && suits(catalogue, images[0].sample, model));
+    return isSuitable || tools.observed ? "" : sampleFor(catalogue, model);
   }
 
   return {

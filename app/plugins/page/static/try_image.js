@@ -1,26 +1,24 @@
 // Try a model that returns classes or shapes for images.
 //
-// Each image is requested once with a low threshold, and the confidence slider filters the answer. While the IoU slider
-// moves, the page filters an answer without NMS. When it stops, a new request is sent, because only the server has the
-// boxes before clipping.
+// Each image is requested once with a low threshold, and the confidence slider filters the answer. If the server
+// records or monitors requests, they ask for exactly what is shown.
 
 import { comparison } from "./compare.js";
-import { button, make, save, setText } from "./dom.js";
-import { filterShapes, resultsOf, toPng } from "./drawing.js";
+import { button, make, setText } from "./dom.js";
+import { downloadButtons } from "./downloads.js";
+import { filterResults, resultsOf } from "./drawing.js";
 import { count, counted, isolated } from "./format.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { createRow } from "./image_row.js";
 import { imageTable } from "./image_table.js";
-import { ImageError, sleep, wake } from "./images.js";
+import { ImageError } from "./images.js";
 import { maxDetectionsOf, requestImage } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
 import { viewer } from "./viewer.js";
 
-const MAX_IOU = 0.95;
 const MAX_CONCURRENT = 4;
-const CSV_COLUMNS = ["file", "labels", "best_score", "found", "milliseconds", "error"];
 
 export function createImageTry({ tools, root, go, catalogue, model, message, area }) {
   const imageViewer = viewer({ label: "Images" });
@@ -34,7 +32,8 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     for (const image of session.images) showRow(image);
     showTable();
   };
-  const form = parameterForm(model, { onfilter, onrequest, onslide: slide });
+  const exact = tools.observed;
+  const form = parameterForm(model, { onfilter, onrequest, onscore: () => exact && onrequest() });
   const status = make("p.hint", { role: "status" });
   const legend = make("div.legend", { role: "group", "aria-label": "Labels" });
   const table = imageTable({ onstop: () => pending.abort() });
@@ -42,7 +41,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     root,
     area,
     catalogue,
-    task: model.task_type,
+    model,
     message,
     onshow: display,
     onnew,
@@ -53,9 +52,6 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
   // The answer of each image: { records, milliseconds } or { error }.
   let answers = new Map();
   let rows = new Map();
-  // Answers without NMS, of images that were shown while the IoU slider moved.
-  const unsuppressed = new Map();
-  let unsuppressedParameters = "";
   let hidden = new Set();
   let pending = new AbortController();
   let [tableStatus, skipped] = ["", ""];
@@ -84,9 +80,6 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     const started = performance.now();
     // With new parameters, keep the old answers visible until new ones arrive.
     if (!keepAnswers) answers = new Map();
-    const ownParameters = JSON.stringify(form.ownParameters());
-    if (ownParameters !== unsuppressedParameters) unsuppressed.clear();
-    unsuppressedParameters = ownParameters;
     [isRunning, tableStatus] = [true, `Sending ${counted(images.length, "image")} …`];
     onfilter();
     const queue = [...images];
@@ -107,15 +100,11 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     showTable();
   }
 
-  function requestAnswer(image, extra, signal) {
-    const parameters = { ...form.ownParameters(), ...extra };
-    return requestImage({ root, catalogue, model, image, parameters, signal });
-  }
-
   async function requestOne(image, signal) {
     let answer;
     try {
-      answer = await requestAnswer(image, form.iouParameter(), signal);
+      const parameters = exact ? form.requested() : form.ownParameters();
+      answer = await requestImage({ root, catalogue, model, image, parameters, exact, signal });
     } catch (error) {
       if (error.name === "AbortError") return;
       const isLost = error.name === "ConnectionLost";
@@ -126,15 +115,6 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     showRow(image);
     if (image === imageInputs.shown()) refresh();
     showTable();
-  }
-
-  async function slide() {
-    const image = imageInputs.shown();
-    if (image !== null && !unsuppressed.has(image)) {
-      unsuppressed.set(image, null);
-      unsuppressed.set(image, await requestAnswer(image, { iou_threshold: MAX_IOU }).catch(() => null));
-    }
-    refresh();
   }
 
   // The address has no place for the user's own images.
@@ -148,16 +128,13 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     };
   }
 
-  const answerFor = (image) => (form.isSliding() && unsuppressed.get(image)) || answers.get(image);
-
   // The filtered answer of an image: shapes, or records with their index.
   function filtered(image) {
-    const records = answerFor(image)?.records;
+    const records = answers.get(image)?.records;
     if (!records) return [];
-    const filter = form.filter();
-    const iou = image === imageInputs.shown() ? filter.iou : 1;
-    const candidates = filterShapes(resultsOf(model, records, image), { ...filter, iou, max: Infinity });
-    return candidates.filter((result) => !hidden.has(result.label)).slice(0, filter.max);
+    const { score, max } = form.filter();
+    const candidates = filterResults(resultsOf(model, records, image), { score });
+    return candidates.filter((result) => !hidden.has(result.label)).slice(0, max);
   }
 
   function showRow(image) {
@@ -172,11 +149,11 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     session.parameters = form.requested();
     const image = imageInputs.shown();
     if (image !== null) tools.save(address());
-    const answer = image === null ? undefined : answerFor(image);
+    const answer = image === null ? undefined : answers.get(image);
     const shown = image === null ? [] : filtered(image);
     imageViewer.shapes(hasShapes && image?.width ? shown : []);
     list.show(shown);
-    downloads.hidden = !answer?.records;
+    downloads.show(answer?.records);
     const best = shown.length ? 0 : Math.max(0, ...(answer?.records ?? []).map((record) => record.score));
     // The slider has two decimals.
     bestScore = Math.floor(100 * best) / 100;
@@ -207,7 +184,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
   // A button for each label with several results, which hides them.
   function showLegend(answer) {
     const counts = new Map();
-    for (const { label } of filterShapes(answer?.records ?? [], { ...form.filter(), iou: 1 }))
+    for (const { label } of filterResults(answer?.records ?? [], form.filter()))
       counts.set(label, (counts.get(label) ?? 0) + 1);
     for (const label of hidden) counts.set(label, counts.get(label) ?? 0);
     const names = [...counts.keys()].filter((label) => hidden.has(label) || counts.get(label) > 1).sort();
@@ -238,59 +215,13 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     refresh();
   }
 
-  // The answers of all images, for a file. Boxes and contours need the size of their image.
-  async function exported(withSizes = false) {
-    const all = [];
-    for (const image of session.images) {
-      const { error } = answers.get(image) ?? {};
-      const isAsleep = image.bitmap === null;
-      if (withSizes && !error && !image.width) await wake(image).catch(() => {});
-      if (isAsleep) sleep(image);
-      const shapes = filtered(image);
-      const records = answers.get(image)?.records && shapes.map(({ index }) => answers.get(image).records[index]);
-      all.push({ image, shapes, records, error });
-    }
-    return all;
-  }
-
-  const stem = () => imageInputs.shown().name.replace(/\.[^.]*$/, "");
-  const saveCsv = async () => {
-    const { csvOf } = await import("./export.js");
-    const known = [...rows.values()].map((row) => [
-      row.name,
-      row.label,
-      row.score ?? "",
-      row.found ?? "",
-      row.milliseconds?.toFixed(1) ?? "",
-      row.error,
-    ]);
-    save(new Blob([csvOf([CSV_COLUMNS, ...known])], { type: "text/csv" }), "images.csv");
-  };
-  const csvButton = button("CSV", saveCsv);
-  const downloads = make(
-    "div.row",
-    { role: "group", "aria-label": "Download", hidden: "" },
-    make("span.hint", "Download"),
-    button("JSON", async () => {
-      const { jsonFile } = await import("./export.js");
-      save(jsonFile(model, form.requested(), await exported()), `${stem()}.json`);
-    }),
-    csvButton,
-  );
-  listeners.push(() => (csvButton.hidden = rows.size === 0));
-  if (hasShapes) {
-    downloads.append(
-      button("PNG", async () => {
-        const image = imageInputs.shown();
-        save(await toPng(image, filtered(image)), `${stem()}.found.png`);
-      }),
-      button("COCO", async () => {
-        const { coco } = await import("./export.js");
-        const answered = (await exported(true)).filter(({ image, records }) => records && image.width);
-        save(coco(model, answered), `${stem()}.coco.json`);
-      }),
-    );
-  }
+  const downloads = downloadButtons(model, {
+    shown: imageInputs.shown,
+    results: filtered,
+    answers: () => answers,
+    rows: () => [...rows.values()],
+    parameters: form.requested,
+  });
   const codeButton = button("Use in code", () => {
     const score = form.score();
     go("request", { model: model.name, ...(score === null ? {} : { score }) });
@@ -316,7 +247,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     bestButton,
     legend,
     list.element,
-    downloads,
+    downloads.element,
     make("div.row", codeButton, compared.button),
   );
   const stop = () => {

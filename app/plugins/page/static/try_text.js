@@ -13,8 +13,8 @@ import { viewer } from "./viewer.js";
 export const EXAMPLE_QUESTION = "What is in the picture?";
 export const EXAMPLE_TEXT = "Ada Lovelace wrote the first program in London.";
 
-// A text area with a button, which becomes Stop while `onrun(value, signal)` runs. After an error, `onclear` removes the
-// old answer. `onsave(value)` keeps what the user typed.
+// A text area with a button, which becomes Stop while `onrun(value, signal)` runs. After an error, `onclear` removes
+// the old answer. `onsave(value)` keeps what the user typed.
 function promptForm({ label, value, hint, run, onrun, onclear = () => {}, onsave, message, rows, isSubmit }) {
   const input = make("textarea", { rows, spellcheck: "false" });
   input.value = value;
@@ -86,7 +86,7 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
     root,
     area,
     catalogue,
-    task: model.task_type,
+    model,
     message,
     onnew() {},
     onshow(image) {
@@ -133,7 +133,7 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
   return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => prompt.stop() });
 }
 
-export function createTextTry({ root, go, catalogue, model, message }) {
+export function createTextTry({ tools, root, go, catalogue, model, message }) {
   const output = make("section.panel.sidebar", { "aria-label": "Results" });
   const status = make("p.hint", { role: "status" });
   const conversation = dialogue("Questions and answers");
@@ -167,8 +167,8 @@ export function createTextTry({ root, go, catalogue, model, message }) {
         return;
       }
       setText(status, "Running …");
-      const parameters = { ...form.ownParameters(), score_threshold: 0 };
-      delete parameters.top_k;
+      const { top_k, ...low } = { ...form.ownParameters(), score_threshold: 0 };
+      const parameters = tools.observed ? form.requested() : low;
       const found = await infer({ root, catalogue, model, data: [value], parameters, signal });
       answer = { value, records: found.outputs[0] };
       setText(status, answeredIn(found.milliseconds));

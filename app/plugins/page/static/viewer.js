@@ -10,9 +10,6 @@ const MAX_SCALE = 40;
 const HIT_DISTANCE = 6;
 // Above this number of screen pixels per image pixel, pixels are shown as squares.
 const MIN_SQUARE_PIXELS = 3;
-// With more points than this, move the painted shapes during a gesture, and repaint when it stops.
-const MAX_LIVE_POINTS = 3000;
-const REPAINT_DELAY_MS = 100;
 
 export function viewer({ label }) {
   let image = null;
@@ -44,7 +41,6 @@ export function viewer({ label }) {
   let guideLines = [];
   let transform = { scale: 1, x: 0, y: 0 };
   let [fitted, stale, scheduled] = [true, {}, false];
-  let [isHeavy, paintedTransform, repaintTimer] = [false, transform, 0];
   const self = { element, show, shapes: setShapes, overlay, guides, choose, restore, fit, close };
   self.onhover = () => {};
   self.ontransform = () => {};
@@ -63,8 +59,7 @@ export function viewer({ label }) {
       scheduled = false;
       if (stale.image) drawImageLayer();
       if (stale.shapes) drawShapes();
-      else if (stale.moved) moveShapes();
-      if (stale.highlight || stale.moved) drawHighlight();
+      if (stale.highlight) drawHighlight();
       stale = {};
     });
   }
@@ -104,27 +99,12 @@ export function viewer({ label }) {
   }
 
   function drawShapes() {
-    clearTimeout(repaintTimer);
     const [context, ratio] = cleared(shapeLayer);
-    shapeLayer.style.transform = "";
-    paintedTransform = transform;
     if (image === null) return;
     const [left, top] = [-transform.x / transform.scale, -transform.y / transform.scale];
     const [right, bottom] = [left + stage.clientWidth / transform.scale, top + stage.clientHeight / transform.scale];
     const visible = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= top && t <= bottom);
     paint(context, visible, { scale: transform.scale * ratio, unit: ratio, width: image.width });
-  }
-
-  function moveShapes() {
-    if (!isHeavy) {
-      drawShapes();
-      return;
-    }
-    const factor = transform.scale / paintedTransform.scale;
-    const [x, y] = [transform.x - paintedTransform.x * factor, transform.y - paintedTransform.y * factor];
-    shapeLayer.style.transform = `translate(${x}px, ${y}px) scale(${factor})`;
-    clearTimeout(repaintTimer);
-    repaintTimer = setTimeout(() => redraw("shapes"), REPAINT_DELAY_MS);
   }
 
   function drawHighlight() {
@@ -171,9 +151,7 @@ export function viewer({ label }) {
 
   function setShapes(next) {
     shapes = next;
-    const points = shapes.map(({ rings }) => rings.reduce((sum, ring) => sum + ring.length, 10));
     switches.show(shapes);
-    isHeavy = points.reduce((sum, count) => sum + count, 0) > MAX_LIVE_POINTS;
     redraw("shapes", "highlight");
   }
 
@@ -199,7 +177,7 @@ export function viewer({ label }) {
     transform = next;
     stage.classList.toggle("fitted", fitted);
     setText(zoom, `${Math.round(100 * transform.scale)} %`);
-    redraw("image", "moved");
+    redraw("image", "shapes", "highlight");
     if (notify) self.ontransform({ ...transform });
   }
 
@@ -264,7 +242,6 @@ export function viewer({ label }) {
 
   function close() {
     release();
-    clearTimeout(repaintTimer);
     observer.disconnect();
     switches.close();
   }

@@ -53,11 +53,11 @@ export function extend(container, { main, tools }) {
     return field(label, inputs[key]);
   };
   const form = make(
-    "form.filters",
+    "form.form",
     { role: "search" },
     ...Object.entries(TEXT_FILTERS).map(fieldOf),
     ...Object.entries(CHOICES).map(choiceOf),
-    ...Object.entries(WIDE_FILTERS).map((filter) => make("div.wide", fieldOf(filter))),
+    ...Object.entries(WIDE_FILTERS).map(fieldOf),
     make(
       "div.actions",
       make("button.primary", { type: "submit" }, "Search"),
