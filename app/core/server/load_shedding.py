@@ -17,7 +17,6 @@ _MAX_PAUSE_SECONDS = 2.0
 
 _MIN_PAUSE_SECONDS = 0.02
 _REPORT_SECONDS = 0.5
-_MAX_KEYS = 64
 
 OVERLOADED = "The server has reached its limit of requests in flight; try again later"
 """Message for clients before authentication: it must not reveal anything about models."""
@@ -35,12 +34,10 @@ class RefusalCounts(Generic[KeyT]):
         self._report = report
         self._counts: dict[KeyT, tuple[str, int]] = {}
 
-    def add(self, key: KeyT, request_id: str, fallback_key: KeyT | None = None) -> None:
-        """Count one rejection for `key`, or for `fallback_key` if there are too many keys, which clients can invent."""
+    def add(self, key: KeyT, request_id: str) -> None:
+        """Count one rejection. Clients must not be able to invent keys."""
         if not self._counts:
             asyncio.get_running_loop().call_later(_REPORT_SECONDS, self._flush)
-        if fallback_key is not None and key not in self._counts and len(self._counts) >= _MAX_KEYS:
-            key = fallback_key
         first_request_id, count = self._counts.get(key, (request_id, 0))
         self._counts[key] = (first_request_id, count + 1)
 

@@ -19,7 +19,7 @@ from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import HttpRequest
 from app.core.server.auth.http_access import HttpAccess, requires
-from app.core.server.http.asgi import UNCOMPRESSED
+from app.core.server.http.compression import UNCOMPRESSED
 from app.core.server.process_setup import running
 from app.plugins.page.admin_api import AdminApi
 from app.plugins.page.catalogue import make_catalogue

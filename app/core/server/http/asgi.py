@@ -9,13 +9,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from litestar import Litestar, Response, get, route
-from litestar.config.compression import CompressionConfig
 from litestar.config.cors import CORSConfig
-from litestar.datastructures import Headers
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
-from litestar.middleware.compression import CompressionMiddleware
 from litestar.routes import HTTPRoute
-from litestar.types import ASGIApp, Message, Scope, Send
+from litestar.types import ASGIApp, Message, Send
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.engine import Engine
@@ -26,17 +23,15 @@ from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.http.bodies import Bodies
+from app.core.server.http.compression import COMPRESSION
 from app.core.server.http.cors import cors_config
 from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
 from app.core.server.http.dispatch import VERBS, create_handlers
 from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern, refusal_body_builder
 from app.core.server.http.framing import refuse_bad_framing
-from app.core.server.http.inference_app import GZIP_REFUSED, MIN_COMPRESSED_BYTES, InferenceApp
+from app.core.server.http.inference_app import InferenceApp
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-UNCOMPRESSED = "uncompressed"
-"""Key in `opt` of a route whose responses are not compressed, such as a stream of events."""
-
 _STATUSES_WITH_ALLOW = (204, 405)
 """Status codes of responses with the header Allow."""
 
@@ -173,26 +168,12 @@ def _application(
             exception_handlers=errors,
             before_send=[audit_response, add_id_headers],
             cors_config=cors,
-            compression_config=CompressionConfig(
-                backend="gzip",
-                minimum_size=MIN_COMPRESSED_BYTES,
-                gzip_compress_level=1,
-                middleware_class=_Compression,
-                exclude_opt_key=UNCOMPRESSED,
-            ),
+            compression_config=COMPRESSION,
             request_max_body_size=max_request_bytes,
             lifespan=list(lifespan),
             openapi_config=None,
             logging_config=None,
         )
-
-
-class _Compression(CompressionMiddleware):
-    """Compress responses, unless the client refuses gzip with a weight of zero, which Litestar does not read."""
-
-    def create_compression_send_wrapper(self, send: Send, compression_encoding: str, scope: Scope) -> Send:
-        is_refused = GZIP_REFUSED.search(Headers.from_scope(scope).get("accept-encoding", ""))
-        return send if is_refused else super().create_compression_send_wrapper(send, compression_encoding, scope)
 
 
 @contextmanager
@@ -230,7 +211,7 @@ class Application(Litestar):
             state_changing_paths=find_state_changing_paths(protocols, engine),
             hosts=entry.hosts,
             origins=entry.origins,
-            refusal=refusal_body_builder(protocols, engine),
+            refusal=refusal_body_builder(protocols, inferences.routes),
         )
         self._entry = refuse_bad_framing(guarded)
 

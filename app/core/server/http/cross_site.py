@@ -25,8 +25,8 @@ ANY_ORIGIN = "*"
 
 Headers = Mapping[bytes, bytes]
 
-RefusalBody = Callable[[str, str], bytes]
-"""Builds the body of an error response from a path and a message."""
+RefusalBody = Callable[[HTTPScope, str], bytes]
+"""Builds the body of an error response from a request and a message."""
 
 
 def reject_cross_site(
@@ -54,7 +54,7 @@ def reject_cross_site(
         hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
         origins: origins whose pages may send requests, as browsers write them, or ``*`` for any; never with a stored
             password.
-        refusal: builds the body of an error response for a path.
+        refusal: builds the body of an error response for a request.
     """
     listed_origins, any_origin = {origin.encode() for origin in origins}, ANY_ORIGIN in origins
     # Parsing a host takes as long as the rest of these rules.
@@ -71,7 +71,7 @@ def reject_cross_site(
                 if not is_listed_origin or has_basic_credentials(headers):
                     message = _CROSS_SITE_MESSAGE
             if message is not None:
-                response = ASGIResponse(body=refusal(scope["path"], message), status_code=403)
+                response = ASGIResponse(body=refusal(scope, message), status_code=403)
                 await response(scope, receive, send)
                 return
         await app(scope, receive, send)

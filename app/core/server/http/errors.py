@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+from litestar.types import HTTPScope
 
-from app.core.engine.engine import Engine
 from app.core.protocols.protocol import HttpProtocol
 from app.core.protocols.status import http_status
+from app.core.server.http.route_table import RouteTable
 from tasks.inference.error import ErrorKind, InferenceError
 
 AnyRequest = Request[Any, Any, Any]
@@ -46,21 +47,18 @@ def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandle
     return {HTTPException: http_error, InferenceError: inference_error, Exception: unexpected}
 
 
-def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> Callable[[str, str], bytes]:
-    """Return a builder for bodies of 403 from a path and a message, in the shape of the path's protocol."""
-    endpoints = [(protocol, endpoint) for protocol in protocols for endpoint in protocol.endpoints(engine)]
-    # Use the order of the dispatcher: endpoints that claim some targets come first.
-    endpoints.sort(key=lambda pair: pair[1].accepts_target is None)
-    patterns = [(protocol, endpoint.accepts_target, path_pattern(endpoint.path)) for protocol, endpoint in endpoints]
+def refusal_body_builder(protocols: Sequence[HttpProtocol], routes: RouteTable) -> Callable[[HTTPScope, str], bytes]:
+    """Return a builder for bodies of 403 from a request and a message, in the shape of the path's protocol."""
 
-    def body(path: str, message: str) -> bytes:
-        path = "/" + "/".join(filter(None, path.split("/")))
+    def body(scope: HTTPScope, message: str) -> bytes:
+        path = "/" + "/".join(filter(None, scope["path"].split("/")))
         if (error := _owner_error(protocols, path, 403, message)) is not None:
             return error
-        for protocol, accepts_target, pattern in patterns:
-            match = pattern.fullmatch(path)
-            if match is not None and (accepts_target is None or accepts_target(match.groupdict().get("target", ""))):
-                return protocol.error_body(InferenceError(ErrorKind.PERMISSION_DENIED, message))
+        found = routes.find(scope)
+        # A protocol with a port of its own has all its paths.
+        owners = protocols if found is None else [found[0].protocol]
+        if len(owners) == 1:
+            return owners[0].error_body(InferenceError(ErrorKind.PERMISSION_DENIED, message))
         return msgspec.json.encode({"error": message})
 
     return body

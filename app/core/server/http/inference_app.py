@@ -1,46 +1,31 @@
 """Answer the inferences of the HTTP protocols of one port, as one ASGI application before the framework."""
 
 import asyncio
-import gzip
 import logging
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from inspect import iscoroutine
 from typing import Any
 
-import msgspec
 from litestar.config.cors import CORSConfig
-from litestar.types import ASGIApp, HTTPScope, Receive, Send
+from litestar.types import ASGIApp, Receive, Send
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import decompress_body
 from app.core.protocols.inference_call import HandledCall, HttpResponse, InferenceCall, RequestHead, Stream
 from app.core.protocols.protocol import HttpProtocol, report_refusals
-from app.core.protocols.request_info import (
-    BASE_ID_HEADER,
-    CLIENT,
-    REQUEST_ID_HEADER,
-    address_of,
-    new_context,
-    pending_headers,
-)
+from app.core.protocols.request_info import CLIENT, address_of, new_context
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.bodies import Bodies, Body, BodyError, DisconnectedError
+from app.core.server.http.compression import with_gzip
 from app.core.server.http.cors import cors_headers
+from app.core.server.http.reply import Reply, with_charset
 from app.core.server.http.route_table import Route, RouteTable
 from app.core.server.load_shedding import OVERLOADED, ReadPauses, RefusalCounts
 from tasks.inference.error import ErrorKind, InferenceError
 
-MIN_COMPRESSED_BYTES = 1000
-"""Shorter responses are not compressed."""
-
-GZIP_REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
-"""Part of Accept-Encoding in which a client refuses gzip (RFC 9110, 12.4.2)."""
-
-_COMPRESSION_LEVEL = 1
 _MAX_DROPPED_BYTES, _MAX_DROP_SECONDS = 1024 * 1024, 2.0
 """How much of a refused body is dropped before its connection is closed. Beyond that, closing is cheaper."""
 
@@ -61,6 +46,9 @@ class InferenceApp:
         bodies: limits of bodies.
         cors: which pages of other origins may read answers; None for no page.
         write_timeout: seconds that a client may leave a part of a stream unread.
+
+    Attributes:
+        routes: the inferences of the port.
     """
 
     def __init__(
@@ -73,8 +61,8 @@ class InferenceApp:
         cors: CORSConfig | None = None,
         write_timeout: float | None = None,
     ) -> None:
+        self.routes = RouteTable(engine, protocols)
         self._engine = engine
-        self._routes = RouteTable(engine, protocols)
         self._other = other
         self._access = access
         self._bodies = bodies
@@ -86,7 +74,7 @@ class InferenceApp:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
         scope.setdefault("state", {})
-        found = self._routes.find(scope) if scope["method"] == "POST" else None
+        found = self.routes.find(scope) if scope["method"] == "POST" else None
         body = Body(self._bodies, receive)
         try:
             if found is None:
@@ -103,7 +91,7 @@ class InferenceApp:
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1")
         context = new_context(headers, route.protocol.name, address_of(scope))
-        reply = _Reply(context, scope, send, cors_headers(self._cors, headers))
+        reply = Reply(context, scope, send, cors_headers(self._cors, headers))
         head = RequestHead(
             target=parameters.get("target", ""),
             version=parameters.get("version"),
@@ -170,17 +158,15 @@ class InferenceApp:
 
     async def _run(self, call: InferenceCall | HandledCall, context: RequestContext, encodings: str) -> HttpResponse:
         """Return the answer of a call, which a worker also compresses."""
-        encode: Callable[..., HttpResponse] = call.encode
-        if "gzip" in encodings and GZIP_REFUSED.search(encodings) is None:
-            encode = partial(_compressed, encode)
+        encode = with_gzip(call.encode, encodings)
         handle = partial(call.handle, self._engine) if isinstance(call, HandledCall) else self._engine.handle
         return await handle(context, call.model_name, call.decode, encode)
 
-    async def _stream(self, stream: Stream, reply: "_Reply") -> None:
+    async def _stream(self, stream: Stream, reply: Reply) -> None:
         """Send the parts of an answer. An error before the first one is raised, a later one is the last part."""
         async with aclosing(stream.outputs) as outputs:
             part = await anext(outputs)
-            head = HttpResponse(content=b"", media_type=_with_charset(stream.media_type), headers=_UNBUFFERED)
+            head = HttpResponse(content=b"", media_type=with_charset(stream.media_type), headers=_UNBUFFERED)
             await reply.start(head, streamed=True)
             # A client that does not read must not keep a worker.
             with suppress(TimeoutError):
@@ -194,7 +180,7 @@ class InferenceApp:
                 await self._send_part(reply, end)
                 await reply.end()
 
-    async def _send_part(self, reply: "_Reply", part: bytes) -> None:
+    async def _send_part(self, reply: Reply, part: bytes) -> None:
         if part:
             async with asyncio.timeout(self._write_timeout):
                 await reply.body(part)
@@ -211,8 +197,8 @@ class InferenceApp:
             return None
         if secured:
             error = InferenceError(error.kind, OVERLOADED, retry_after=error.retry_after)
-        key = (route.protocol.name, model_name or "", error.message)
-        self._refusals.add(key, context.request_id, (route.protocol.name, "", error.message))
+        known_name = engine.registry.known_name(model_name or "")
+        self._refusals.add((route.protocol.name, known_name, error.message), context.request_id)
         return error
 
     def _report_refusals(self, key: tuple[str, str, str], request_id: str, count: int) -> None:
@@ -220,7 +206,7 @@ class InferenceApp:
         context = RequestContext(protocol=protocol, request_id=request_id, model_name=model_name, count=count)
         self._engine.report_refused_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
 
-    async def _shed(self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: "_Reply") -> None:
+    async def _shed(self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: Reply) -> None:
         """Reject a request at once, and read nothing more of its connection for a while."""
         length = _length_of(headers)
         if length is None or length > _MAX_DROPPED_BYTES or "expect" in headers:
@@ -233,9 +219,7 @@ class InferenceApp:
             await asyncio.sleep(self._pauses.next())
         await reply.end()
 
-    async def _send_and_close(
-        self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: "_Reply"
-    ) -> None:
+    async def _send_and_close(self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: Reply) -> None:
         """Send an answer without waiting for the body, drop some of that, and close the connection."""
         await reply.start(answer, close=True)
         await reply.body(answer.content)
@@ -245,70 +229,9 @@ class InferenceApp:
         await reply.end()
 
 
-class _Reply:
-    """The response to one request."""
-
-    def __init__(self, context: RequestContext, scope: HTTPScope, send: Send, cors: Sequence[tuple[str, str]]) -> None:
-        self._context = context
-        self._scope = scope
-        self._send: Callable[[Any], Any] = send
-        self._cors = cors
-
-    @property
-    def closes(self) -> bool:
-        """Return whether the client wants the connection to be closed after the response."""
-        return self._scope["http_version"] == "1.0" or any(
-            name == b"connection" and b"close" in value.lower() for name, value in self._scope["headers"]
-        )
-
-    async def send(self, answer: HttpResponse) -> None:
-        """Send a complete answer."""
-        await self.start(answer)
-        await self._send({"type": "http.response.body", "body": answer.content, "more_body": False})
-
-    async def start(self, answer: HttpResponse, *, close: bool = False, streamed: bool = False) -> None:
-        """Send status and headers. The length of a streamed answer is not known yet."""
-        context = self._context
-        headers = [
-            (b"content-type", answer.media_type.encode()),
-            (REQUEST_ID_HEADER.encode(), context.request_id.encode("latin-1")),
-        ]
-        if not streamed:
-            headers.append((b"content-length", b"%d" % len(answer.content)))
-        fields = {**dict(answer.headers), **pending_headers(self._scope), **context.response_headers}
-        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
-        headers += [(name.encode(), value.encode("latin-1")) for name, value in self._cors]
-        if context.base_id is not None:
-            headers.append((BASE_ID_HEADER.encode(), context.base_id.encode("latin-1")))
-        if close and "connection" not in fields:
-            headers.append((b"connection", b"close"))
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-
-    async def body(self, part: bytes) -> None:
-        """Send a part of the content."""
-        await self._send({"type": "http.response.body", "body": part, "more_body": True})
-
-    async def end(self) -> None:
-        """End the response."""
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
 def _length_of(headers: Mapping[str, str]) -> int | None:
     """Return the length of a body, None if it is not known before its end."""
     if "transfer-encoding" in headers:
         return None
     length = headers.get("content-length", "0")
     return int(length) if length.isdecimal() else None
-
-
-def _with_charset(media_type: str) -> str:
-    return f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type
-
-
-def _compressed(encode: Callable[..., HttpResponse], *arguments: Any) -> HttpResponse:
-    answer = encode(*arguments)
-    if len(answer.content) < MIN_COMPRESSED_BYTES:
-        return answer
-    headers = (*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding"))
-    content = gzip.compress(answer.content, _COMPRESSION_LEVEL)
-    return msgspec.structs.replace(answer, content=content, headers=headers)
