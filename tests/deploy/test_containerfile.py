@@ -2,6 +2,7 @@
 
 import re
 
+from app import __version__
 from app.plugins.configuration.command import environment_schema
 from tests.deploy.containerfile import FILE, arguments_of, copied_paths, environment, only_argument, stages
 from tests.support.servers.server_process import ROOT
@@ -41,6 +42,10 @@ def test_image_exposes_the_ports_that_are_open_by_default() -> None:
         str(PROPERTIES["CHARIOTEER_HTTP_PORT"]["default"]),
         default[1],
     ]
+
+
+def test_image_has_the_version_of_the_package() -> None:
+    assert f"VERSION={__version__}" in arguments_of(IMAGE, "ARG")
 
 
 def test_health_check_reads_all_port_variables() -> None:

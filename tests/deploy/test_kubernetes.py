@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.core.settings.server import DEMO_MODELS
 from app.plugins.configuration.command import environment_schema
 from tests.deploy.containerfile import arguments_of, environment, only_argument, stages
 from tests.deploy.kustomize import (
@@ -124,7 +125,10 @@ def test_compose_publishes_the_ports_of_the_image_on_this_machine_only() -> None
         assert (address, outside) == ("127.0.0.1", inside)
         assert inside in exposed
     assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-    assert service["volumes"] == [f"../models:{environment(IMAGE)['MODEL_DIR']}:ro"]
+    # A fresh clone has models, so that the first `up` serves some.
+    (volume,) = service["volumes"]
+    assert volume == f"${{MODELS:-../fixtures/models}}:{environment(IMAGE)['MODEL_DIR']}:ro"
+    assert (ROOT / "deploy" / "../fixtures/models").resolve() == DEMO_MODELS
     assert int(service["stop_grace_period"].removesuffix("s")) > DRAIN
 
 
