@@ -292,8 +292,3 @@ def test_an_onnx_file_beside_the_weights_is_preferred(changed: Callable[..., Pat
         load(found)
     declared = msgspec.structs.replace(found, settings=ModelSettings(runtime="transformers"))
     assert load(declared).description.platform == "transformers"
-
-
-@pytest.mark.parametrize("name", TransformersSettings.__struct_fields__)
-def test_every_setting_is_documented(name: str) -> None:
-    assert f"| `{name}` |" in (Path(__file__).parents[3] / "docs" / "transformers_models.md").read_text()
