@@ -15,9 +15,6 @@ plugin = Plugin(
             help="Run a model on many images, and write its answers as Parquet.",
         ),
     ),
-    extends={
-        "drift.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES"),
-        "evaluation.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES"),
-    },
+    extends={"recording.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES")},
     public={"ray_map": "app.plugins.bulk_run.ray_map"},
 )

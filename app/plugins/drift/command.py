@@ -195,7 +195,7 @@ def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSou
 
 def _name_of(source: str) -> str:
     """Return the name of a source for reports, without the user and password of a store."""
-    return "recordings" if "://" in source else Path(source).name
+    return "recordings" if source.startswith(("postgres", "sqlite:")) and "://" in source else Path(source).name
 
 
 def _print(comparison: "DriftComparison") -> None:

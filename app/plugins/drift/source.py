@@ -3,22 +3,21 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from app.core.cli.inputs import list_images, predict_records
 from app.core.cli.terminal import Bar, counted, progress
-from app.core.plugins import registry
 from app.core.settings.model import ModelSource
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
-from metadata.request import MetadataEntry
+from app.plugins.recording.sources import open_source
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.header import image_size
@@ -76,19 +75,6 @@ def measure_source(
             raise DriftError("; ".join([str(error), *reasons])) from None
 
 
-class ImageFile(Protocol):
-    """An image of a source of another plugin. `digest` is that of its name; `read` may raise `OSError`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def metadata(self) -> Sequence[MetadataEntry]: ...
-
-    def read(self) -> bytes: ...
-
-
 class _File(msgspec.Struct, frozen=True):
     name: str
     digest: str
@@ -98,7 +84,7 @@ class _File(msgspec.Struct, frozen=True):
 
 def has_images(source: str) -> bool:
     """Return whether a source has images, and no recordings."""
-    return _is_image_folder(source) or _other_images(source) is not None
+    return _is_image_folder(source) or open_source(source) is not None
 
 
 def _is_image_folder(source: str) -> bool:
@@ -107,14 +93,8 @@ def _is_image_folder(source: str) -> bool:
     return Path(source).is_dir() and not is_folder_of_parts(source)
 
 
-def _other_images(source: str) -> Iterable[ImageFile] | None:
-    """Return the images of a source that another plugin reads (``drift.sources``); None if none does."""
-    opened = (open_images(source) for open_images in registry().extensions("drift.sources"))
-    return next((images for images in opened if images is not None), None)
-
-
 def _files(source: str) -> Iterator[_File]:
-    if (images := _other_images(source)) is not None:
+    if (images := open_source(source)) is not None:
         for image in images:
             yield _File(image.name, image.digest, image.read, metadata_texts(image.metadata))
         return

@@ -18,6 +18,7 @@ from app.plugins.drift.service import load_embedder
 from app.plugins.recording.export.parquet import write_parquet
 from app.plugins.recording.inference import RecordedImage, RecordedInference
 from tests.support.data.drift_samples import sample
+from tests.support.data.recorded_rows import recorded_inference
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"
@@ -115,17 +116,10 @@ def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: 
 
 
 def recorded(number: int, model: str, task_type: str, *, has_image: bool = True) -> RecordedInference:
-    return RecordedInference(
-        id=str(number),
-        protocol="kserve-v2",
-        model=model,
-        version="1",
-        task_type=task_type,
-        started=number,
-        duration=1,
-        records=[{"label": "cat", "score": number / 50}],
-        image=RecordedImage(digest="0" * 64, width=8, height=8, size=1) if has_image else None,
-    )
+    image = RecordedImage(digest="0" * 64, width=8, height=8, size=1) if has_image else None
+    records = [{"label": "cat", "score": number / 50}]
+    fields: dict[str, Any] = {"model": model, "task_type": task_type, "image": image, "records": records}
+    return recorded_inference(str(number), started=number, **fields)
 
 
 def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from app.plugins.recording.inference import RecordedImage, RecordedInference
 from metadata.request import MetadataEntry
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import write_image
+from tests.support.data.recorded_rows import recorded_inference
 
 CAT: Sequence[Mapping[str, object]] = [{"label": "cat", "score": 0.9}]
 DOG: Sequence[Mapping[str, object]] = [{"label": "dog", "score": 0.8}]
@@ -29,18 +30,10 @@ def dataset(folder: Path) -> Dataset:
 
 def recorded(records: Any, *, image: Path | None = None, name: str | None = None, **changes: Any) -> RecordedInference:
     digest = hashlib.sha256(image.read_bytes()).hexdigest() if image else "0" * 64
-    values: dict[str, Any] = {
-        "id": "1",
-        "protocol": "kserve-v2",
-        "model": "classifier",
-        "version": "1",
-        "started": 1,
-        "duration": 1,
-        "records": records,
-        "image": RecordedImage(digest=digest, width=8, height=8, size=1),
-        "metadata": [MetadataEntry("file_name", "str", name)] if name else [],
-    }
-    return RecordedInference(**{**values, **changes})
+    metadata = [MetadataEntry("file_name", "str", name)] if name else []
+    image_of = RecordedImage(digest=digest, width=8, height=8, size=1)
+    values: dict[str, Any] = {"model": "classifier", "records": records, "image": image_of, "metadata": metadata}
+    return recorded_inference(**{**values, **changes})
 
 
 def test_recordings_match_by_digest_and_by_name(tmp_path: Path) -> None:

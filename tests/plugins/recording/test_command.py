@@ -77,16 +77,8 @@ def test_filters_select_inferences(store: str, capsys: pytest.CaptureFixture[str
 
 
 def test_options_are_parsed_into_a_query(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        "--where",
-        'camera = "north"',
-        "--where",
-        "longitude < 12",
-        "--box",
-        "-49,-11,49,12",
-        "--min-score",
-        "0.9",
-    ]
+    options = ["--where", 'camera = "north"', "--where", "longitude < 12", "--box", "-49,-11,49,12"]
+    options += ["--min-score", "0.9"]
     with pytest.raises(SystemExit) as exited:
         command_line()(["inferences", store, *options, "--model-version", "1", "--json"])
     assert exited.value.code == 0
@@ -171,8 +163,8 @@ def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
 def test_serving_without_recordings_imports_no_database() -> None:
     program = """
 import sys
+import app.core.assembly.service
 from app.plugins.recording.service import recording_routes
-from app.plugins.recording.inferences import Inferences
 from app.core.plugins import registry
 recording_routes(registry().settings())
 print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])

@@ -1,8 +1,6 @@
 """Recording settings, and combinations that are rejected."""
 
 import sqlite3
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from app.core.settings.server import SettingsError
 from app.plugins.recording.service import open_recorder
 from app.plugins.recording.settings import RecordingSettings
 from tests.support.data.inference_events import detection_event
-from tests.support.servers.server_process import ROOT
 
 
 @pytest.fixture
@@ -77,10 +74,3 @@ def test_best_effort_recording_starts_without_a_store(settings: RecordingSetting
     (tmp_path / "later").mkdir()
     recorder.close(10)
     assert metrics.get_sample_value("charioteer_recording_recorded_total") == 1
-
-
-def test_server_without_recording_imports_no_database() -> None:
-    databases = ("sqlalchemy", "asyncpg")
-    program = f"import sys, app.core.assembly.service; print([name for name in {databases!r} if name in sys.modules])"
-    completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert completed.stdout.strip() == "[]"

@@ -16,6 +16,7 @@ from app.plugins.recording.stores.rows import to_rows
 from app.plugins.recording.stores.store import Store
 from tasks.inference.error import InferenceError
 from tests.plugins.recording.contents import contents
+from tests.support.data.recorded_rows import recorded_inference
 
 BOX: dict[str, object] = {"label": "car", "xmin": 1.0, "ymin": 2.0, "xmax": 30.0, "ymax": 40.0}
 RIGHT = Truth(verdict="right", records=[BOX], complete=True, source="coco", author="ann", comment="clear", time=5)
@@ -24,18 +25,8 @@ WRONG = Truth(verdict="wrong", revision=3)
 
 def inference(number: int, **fields: Any) -> RecordedInference:
     image = RecordedImage(digest=f"{number:064x}", width=64, height=48, size=10)
-    values: dict[str, Any] = {
-        "id": f"{number}-0-0",
-        "protocol": "kserve-v2",
-        "model": "detector",
-        "task_type": "OBJECT_DETECTION",
-        "started": number,
-        "duration": 1,
-        "metadata": [],
-        "image": image,
-        "records": [{**BOX, "score": 0.5, "label": "dog"}],
-    }
-    return RecordedInference(**values | fields)
+    records = [{**BOX, "score": 0.5, "label": "dog"}]
+    return recorded_inference(f"{number}-0-0", started=number, image=image, records=records, **fields)
 
 
 RECORDED = [
@@ -81,13 +72,6 @@ def test_withdrawn_and_replaced_truths_do_not_count(store: Store, filled: str) -
 def test_truth_is_deleted_with_its_inference(store: Store, filled: str) -> None:
     assert store.delete_before(2, 100) == 1
     assert [row["number"] for row in contents(filled, "inference_truths")] == [2]
-
-
-@pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
-def test_exports_keep_truth_reason_and_probability(tmp_path: Path, file_format: Format) -> None:
-    path = tmp_path / f"found.{file_format}"
-    export([RECORDED], path, file_format)
-    assert open_recordings(str(path)).page(InferenceQuery(), 10).inferences == RECORDED
 
 
 def test_parquet_of_an_earlier_version_is_read(tmp_path: Path) -> None:

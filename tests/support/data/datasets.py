@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.plugins.evaluation.dataset import EvaluationError
+from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
 from tests.support.data.evaluation_samples import write_image
+
+
+def check_rejected(path: Path, message: str, **options: Any) -> None:
+    """Check that a dataset cannot be read, for a reason that matches a pattern."""
+    with pytest.raises(EvaluationError, match=message):
+        read_dataset(path, DatasetOptions(**options))
 
 
 def write_coco_dataset(folder: Path, annotations: Sequence[Mapping[str, Any]], **changes: Any) -> Path:

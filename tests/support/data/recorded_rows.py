@@ -1,6 +1,7 @@
 """Create recorded inferences without a model, and query them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,15 @@ def metadata_entry(key: str, value: Value) -> MetadataEntry:
     return MetadataEntry(key, _TYPES[type(value)], value)
 
 
+def recorded_inference(name: str = "1-0-0", **fields: Any) -> RecordedInference:
+    """Return an inference of a detector without objects; other fields have arbitrary values."""
+    values: dict[str, Any] = {
+        "protocol": "kserve-v2", "model": "detector", "version": "1", "task_type": "OBJECT_DETECTION",
+        "started": SECOND, "duration": 2500, "metadata": [], "records": [],
+    }  # fmt: skip
+    return RecordedInference(id=name, **values | fields)
+
+
 def recorded_rows(
     inference_id: str,
     metadata: Mapping[str, Value] | Sequence[MetadataEntry] = (),
@@ -31,19 +41,8 @@ def recorded_rows(
 ) -> Rows:
     """Return the rows of an inference with id `inference_id`; other columns have arbitrary values."""
     entries = [metadata_entry(*pair) for pair in metadata.items()] if isinstance(metadata, Mapping) else list(metadata)
-    inference = RecordedInference(
-        id=inference_id,
-        request_id=f"request {inference_id}",
-        protocol="kserve-v2",
-        model="detector",
-        version="1",
-        task_type="OBJECT_DETECTION",
-        started=1_000_000,
-        duration=2500,
-        metadata=entries,
-        records=records,
-    )
-    rows = to_rows(inference)
+    request_id = f"request {inference_id}"
+    rows = to_rows(recorded_inference(inference_id, request_id=request_id, metadata=entries, records=records))
     return msgspec.structs.replace(rows, inference={**rows.inference, **columns})
 
 

@@ -20,7 +20,7 @@ from app.plugins.evaluation.datasets.files import (
     scalar_values,
     sidecar_row,
 )
-from app.plugins.evaluation.datasets.source import open_source, read_source
+from app.plugins.evaluation.datasets.source import open_images, read_source
 from app.plugins.evaluation.datasets.yolo import find_yolo_file, read_yolo
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
@@ -37,7 +37,7 @@ def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions())
         EvaluationError: when it is missing, empty, or has invalid labels; lists the file and line of each.
     """
     path, errors = Path(source), LabelErrors(lenient=options.skip_bad)
-    if (images := open_source(str(source), options)) is not None:
+    if (images := open_images(str(source), options)) is not None:
         dataset = read_source(str(source), images, errors)
     elif path.exists():
         dataset_format = options.format or _detect_format(path)

@@ -3,43 +3,23 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
-from app.core.plugins import registry
 from app.plugins.evaluation.dataset import Dataset, Item, LabelErrors
 from app.plugins.evaluation.datasets.files import DatasetOptions, read_item
-from metadata.request import MetadataEntry
+from app.plugins.recording.sources import SourceImage, open_source
 from tasks.task import TaskType
 
 _LABELS = ("label", "class", "cls")
 """Names of the column or, in WebDataset, the ending of the file with the class."""
 
 
-class SourceImage(Protocol):
-    """An image of a source. `digest` is that of its name, `location` its path or URL; `read` may raise `OSError`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def location(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def metadata(self) -> Sequence[MetadataEntry]: ...
-
-    def read(self) -> bytes: ...
-
-
-def open_source(dataset: str, options: DatasetOptions) -> Iterable[SourceImage] | None:
-    """Return the images of a dataset that another plugin reads (``evaluation.sources``); None for other datasets."""
-    if options.format is not None or _has_questions(Path(dataset)):
-        return None
-    opened = (open_images(dataset) for open_images in registry().extensions("evaluation.sources"))
-    return next((images for images in opened if images is not None), None)
+def open_images(dataset: str, options: DatasetOptions) -> Iterable[SourceImage] | None:
+    """Return the images of a dataset that another plugin reads; None for other datasets."""
+    return None if options.format or _has_questions(Path(dataset)) else open_source(dataset)
 
 
 def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors) -> Dataset:

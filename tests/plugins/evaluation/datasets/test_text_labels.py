@@ -13,6 +13,7 @@ from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
 from tasks.task import TaskType
 from tests.support.data.datasets import (
+    check_rejected,
     write_coco_dataset,
     write_dota_dataset,
     write_image_folder,
@@ -50,10 +51,7 @@ def test_yolo_dataset_without_objects_fits_every_task(tmp_path: Path) -> None:
     assert (dataset.labels, len(dataset.items)) == ((), 1)
     assert dataset.tasks == tuple(task for task in TaskType if task.geometry)
     write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.2 0.2"}, "val: images/val\nnames: {}")
-    with pytest.raises(
-        EvaluationError, match=r"a\.txt:1: Expected a class of data.yaml, whose names are empty, got '0'"
-    ):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, r"a\.txt:1: Expected a class of data.yaml, whose names are empty, got '0'")
 
 
 def test_yolo_images_without_label_file_are_noted(tmp_path: Path) -> None:
@@ -94,8 +92,7 @@ def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
 )
 def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
     write_yolo_dataset(tmp_path, {"a": lines})
-    with pytest.raises(EvaluationError, match=message):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, message)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +113,7 @@ def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str)
 )
 def test_invalid_yolo_description_is_rejected(tmp_path: Path, description: str, message: str) -> None:
     write_yolo_dataset(tmp_path, {"a": ""}, description)
-    with pytest.raises(EvaluationError, match=message):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, message)
 
 
 def test_yolo_split_is_selected(tmp_path: Path) -> None:
@@ -138,8 +134,7 @@ def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "labels" / "val" / "classes.txt").write_text("cat\ndog\n")
     assert len(read_dataset(path).items) == 2
     (tmp_path / "images" / "val" / "b.jpg").unlink()
-    with pytest.raises(EvaluationError, match=r"labels/val/b\.txt: there is no image of that name"):
-        read_dataset(path)
+    check_rejected(path, r"labels/val/b\.txt: there is no image of that name")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +174,7 @@ def test_dota_labels_are_read(tmp_path: Path) -> None:
 )
 def test_invalid_dota_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
     write_dota_dataset(tmp_path, {"a": lines})
-    with pytest.raises(EvaluationError, match=message):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, message)
 
 
 def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
@@ -223,8 +217,7 @@ def test_images_with_less_common_endings_are_read(tmp_path: Path, ending: str) -
 def test_heic_image_is_refused_by_name(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    with pytest.raises(EvaluationError, match=r"phone\.HEIC: HEIC and HEIF images are not decoded"):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, r"phone\.HEIC: HEIC and HEIF images are not decoded")
 
 
 def test_row_numbers_of_pandas_are_no_metadata(tmp_path: Path) -> None:
@@ -258,24 +251,21 @@ def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
 def test_invalid_metadata_is_rejected(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
     write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(EvaluationError, match=message):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, message)
 
 
 def test_unreadable_images_are_rejected_or_skipped(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "broken.jpg").write_bytes(b"no picture")
     (tmp_path / "cat" / "empty.png").write_bytes(b"")
-    with pytest.raises(EvaluationError, match=r"broken\.jpg: Expected an encoded image.*\n.*empty\.png"):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, r"broken\.jpg: Expected an encoded image.*\n.*empty\.png")
     assert len(read_dataset(tmp_path, DatasetOptions(skip_bad=True)).items) == 1
 
 
 def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / os.fsdecode(b"cat\xe9.jpg"))
-    with pytest.raises(EvaluationError, match=r"cat.udce9\.jpg: Expected a name in UTF-8"):
-        read_dataset(tmp_path, DatasetOptions(format="image-folder"))
+    check_rejected(tmp_path, r"cat.udce9\.jpg: Expected a name in UTF-8", format="image-folder")
 
 
 def test_large_image_causes_no_warning(tmp_path: Path) -> None:
@@ -329,8 +319,7 @@ def test_questions_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_question_is_rejected(tmp_path: Path, line: Any, message: str) -> None:
-    with pytest.raises(EvaluationError, match=message):
-        read_dataset(write_questions(tmp_path, [line]))
+    check_rejected(write_questions(tmp_path, [line]), message)
 
 
 def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
@@ -342,8 +331,9 @@ def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
 
 def test_repeated_question_id_is_rejected(tmp_path: Path) -> None:
     line = {"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}
-    with pytest.raises(EvaluationError, match=r"questions\.jsonl:2: id: Expected each id once, got '1' again"):
-        read_dataset(write_questions(tmp_path, [line, line]))
+    check_rejected(
+        write_questions(tmp_path, [line, line]), r"questions\.jsonl:2: id: Expected each id once, got '1' again"
+    )
 
 
 def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
@@ -352,24 +342,19 @@ def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
             path.write_text("hello")
         with pytest.raises(EvaluationError, match="got none of them"):
             read_dataset(path)
-    with pytest.raises(EvaluationError, match="there is no such file or folder"):
-        read_dataset(tmp_path / "nowhere")
-    with pytest.raises(EvaluationError, match="as coco it cannot be read"):
-        read_dataset(tmp_path, DatasetOptions(format="coco"))
-    with pytest.raises(EvaluationError, match="as dota it cannot be read"):
-        read_dataset(tmp_path / "README.md", DatasetOptions(format="dota"))
+    check_rejected(tmp_path / "nowhere", "there is no such file or folder")
+    check_rejected(tmp_path, "as coco it cannot be read", format="coco")
+    check_rejected(tmp_path / "README.md", "as dota it cannot be read", format="dota")
 
 
 def test_several_label_files_are_rejected(tmp_path: Path) -> None:
     path = write_coco_dataset(tmp_path, [])
     path.with_name("other.json").write_bytes(path.read_bytes())
-    with pytest.raises(
-        EvaluationError, match=r"got annotations/instances\.json, annotations/other\.json; name the one"
-    ):
-        read_dataset(tmp_path)
+    check_rejected(tmp_path, r"got annotations/instances\.json, annotations/other\.json; name the one")
 
 
 def test_task_without_matching_labels_is_rejected(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1})
-    with pytest.raises(EvaluationError, match="Expected labels of OBJECT_DETECTION, got image-folder labels"):
-        read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))
+    check_rejected(
+        tmp_path, "Expected labels of OBJECT_DETECTION, got image-folder labels", task=TaskType.OBJECT_DETECTION
+    )

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from app.plugins.recording.inference import Exported, RecordedImage, RecordedInf
 from metadata.request import MetadataEntry
 from tasks.task import TaskType
 from tasks.vision.contours import contours_of_mask
+from tests.support.data.recorded_rows import recorded_inference
 
 # Its type stubs omit fields that it reads, such as scores.
 COCO: Any = import_module("pycocotools.coco").COCO
@@ -32,15 +32,7 @@ IMAGE = RecordedImage(digest="ab" * 32, width=200, height=100, size=1000)
 
 
 def inference(name: str = "a-0-0", **fields: Any) -> RecordedInference:
-    defaults: dict[str, Any] = {
-        "protocol": "kserve-v2",
-        "model": "m",
-        "started": 1_500_000,
-        "duration": 2500,
-        "records": [],
-        "metadata": [],
-    }
-    return RecordedInference(id=name, **(defaults | fields))
+    return recorded_inference(name, **{"started": 1_500_000, "task_type": "", **fields})
 
 
 def detected(task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
@@ -62,16 +54,6 @@ def test_format_follows_file_extension(name: str, expected: str) -> None:
 def test_unknown_extension_is_rejected() -> None:
     with pytest.raises(SettingsError, match=r"Expected a file that ends in \.parquet, \.json"):
         format_of(Path("a.txt"))
-
-
-def test_jsonl_round_trips_all_fields(tmp_path: Path) -> None:
-    inferences = [
-        inference("x", metadata=[MetadataEntry("i", "int", 2**70), MetadataEntry("d", "dict", {"a": [1.5]})]),
-        inference("y", records=None, error="model_failed", message='a "b"\n', parameters={"top_k": 3}),
-    ]
-    assert write(tmp_path / "a.jsonl", inferences[:1], inferences[1:]) == Exported(written=2)
-    lines = (tmp_path / "a.jsonl").read_bytes().splitlines()
-    assert [msgspec.json.decode(line, type=RecordedInference) for line in lines] == inferences
 
 
 def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:

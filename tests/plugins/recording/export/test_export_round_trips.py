@@ -16,14 +16,15 @@ from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
 from app.plugins.recording.export.writing import Format, export
 from app.plugins.recording.images import ImageFile, ImageFolder, image_path
-from app.plugins.recording.inference import Exported, RecordedImage, RecordedInference
+from app.plugins.recording.inference import Exported, RecordedImage, RecordedInference, Truth
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
 from metadata.request import MetadataEntry
 from tasks.task import TaskType
-from tests.support.data.recorded_rows import inference_ids
+from tests.support.data.recorded_rows import inference_ids, recorded_inference
 
 WIDTH, HEIGHT = 200, 100
+WRONG = Truth(verdict="wrong", records=[{"label": "cat"}], source="coco", author="ann", comment="clear", revision=3)
 BOX: dict[str, object] = {"label": "car", "score": 0.5, "xmin": 10.0, "ymin": 20.0, "xmax": 30.0, "ymax": 60.0}
 
 
@@ -46,18 +47,8 @@ def digest(number: int) -> str:
 
 def inference(number: int, task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
     image = RecordedImage(digest=digest(number), width=WIDTH, height=HEIGHT, size=len(png(number)), kept=True)
-    values: dict[str, Any] = {
-        "id": f"{number}-0-0",
-        "metadata": [],
-        "protocol": "kserve-v2",
-        "model": "m",
-        "started": number,
-        "duration": 1,
-        "image": image,
-        "task_type": task_type.value,
-        "records": list(records),
-    }
-    return RecordedInference(**(values | fields))
+    values: dict[str, Any] = {"name": f"{number}-0-0", "started": number, "image": image, "records": list(records)}
+    return recorded_inference(**{**values, "task_type": task_type.value, **fields})
 
 
 def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:
@@ -121,7 +112,7 @@ def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Pa
     missing = RecordedImage(digest="ab" * 32, width=1, height=1, size=1, kept=True)
     inferences = [
         inference(0, TaskType.OBJECT_DETECTION, BOX),
-        inference(0, TaskType.OBJECT_DETECTION, id="older-0-0"),
+        inference(0, TaskType.OBJECT_DETECTION, name="older-0-0"),
         inference(1, TaskType.IMAGE_SEGMENTATION, {"label": "a", "score": 1.0, "contour": []}),
         inference(2, TaskType.OBJECT_DETECTION, BOX, image=missing),
         inference(2, TaskType.OBJECT_DETECTION, BOX, image=None),
@@ -192,11 +183,9 @@ def test_complete_export_is_read_back_as_a_store(tmp_path: Path, images: Path, f
     ]
     inferences = [
         inference(2, TaskType.OBJECT_DETECTION, BOX, metadata=entries),
-        inference(1, TaskType.OBJECT_DETECTION, parameters={"top_k": 3}, image=None),
+        inference(1, TaskType.OBJECT_DETECTION, parameters={"top_k": 3}, image=None, reason="unsure", truth=WRONG),
+        recorded_inference("x", started=0, records=None, error="internal", message='a "b"\n', probability=0.25),
     ]
-    inferences.append(
-        RecordedInference(id="x", protocol="p", model="m", started=0, duration=0, error="internal", metadata=[])
-    )
     file = tmp_path / f"found.{file_format}"
     export([inferences], file, file_format)
     reader = open_recordings(str(file), images)

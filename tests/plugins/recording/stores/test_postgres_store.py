@@ -28,75 +28,73 @@ def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
         yield proxy
 
 
-def store_behind(
-    proxy: InterruptibleProxy, url: str, postgres: PostgresServer, write_timeout: float = 5
-) -> PostgresStore:
-    """Return a store that connects through the proxy."""
-    return PostgresStore(parse_dsn(url.replace(f":{postgres.port}/", f":{proxy.port}/")), write_timeout)
+@pytest.fixture
+def write_timeout() -> float:
+    return 5
+
+
+@pytest.fixture
+def behind(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer, write_timeout: float
+) -> Iterator[PostgresStore]:
+    """Open a store that connects through the proxy."""
+    store = PostgresStore(parse_dsn(postgres_url.replace(f":{postgres.port}/", f":{proxy.port}/")), write_timeout)
+    store.open()
+    yield store
+    store.close()
 
 
 def test_lost_connection_is_reopened_silently(
-    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str
 ) -> None:
-    store = store_behind(proxy, postgres_url, postgres)
-    store.open()
-    store.write(rows(2))
+    behind.write(rows(2))
     proxy.cut()
     proxy.restore()
-    store.write(rows(2))
+    behind.write(rows(2))
     assert len(contents(postgres_url)) == 4
-    store.close()
 
 
 def test_lost_connection_to_closed_server_is_reported_and_recovers(
-    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str
 ) -> None:
-    store = store_behind(proxy, postgres_url, postgres)
-    store.open()
     proxy.cut()
     written = rows(2)
     with pytest.raises(StoreError) as raised:
-        store.write(written)
+        behind.write(written)
     assert raised.value.fault is StoreFault.UNREACHABLE
     assert "secret" not in str(raised.value)
     proxy.restore()
-    store.write(written)
+    behind.write(written)
     assert len(contents(postgres_url)) == 2
-    store.close()
 
 
 def test_commit_without_reply_is_not_repeated(
-    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer
+    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str
 ) -> None:
-    store = store_behind(proxy, postgres_url, postgres)
-    store.open()
     proxy.cut_before_reply_to(b"COMMIT")
     written = rows(3)
-    store.write(written)
+    behind.write(written)
     stored = contents(postgres_url)
     assert [row["id"] for row in stored] == [row.inference["id"] for row in written]
     assert proxy.cuts == 1
     numbers = {row["number"] for row in stored}
     assert {row["number"] for row in contents(postgres_url, "inference_labels")} == numbers
-    store.close()
 
 
+@pytest.mark.parametrize("write_timeout", [0.2])
 def test_server_that_does_not_respond_is_unreachable(
-    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = store_behind(proxy, postgres_url, postgres, write_timeout=0.2)
-    store.open()
     proxy.silence()
     written = rows(2)
     with pytest.raises(StoreError) as raised:
-        store.write(written)
+        behind.write(written)
     assert raised.value.fault is StoreFault.UNREACHABLE
     assert caplog.messages == []
     proxy.cut()
     proxy.restore()
-    store.write(written)
+    behind.write(written)
     assert len(contents(postgres_url)) == 2
-    store.close()
 
 
 def test_connection_terminated_by_server_is_reopened(store: PostgresStore, postgres_url: str) -> None:
