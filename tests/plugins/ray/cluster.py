@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from tests.plugins.bulk_run.cluster import bulk
 from tests.support.polling import wait_until
 
 ray: Any = importlib.import_module("ray")
@@ -107,6 +108,7 @@ def kill(deployment: str) -> int:
 
 
 _COMMANDS: dict[str, Callable[..., object]] = {
+    "bulk": bulk,
     "deploy": deploy,
     "processes": processes,
     "running": running,

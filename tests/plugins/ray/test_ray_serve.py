@@ -16,6 +16,7 @@ from app.plugins.drift.baseline import Baseline, write_baseline
 from app.plugins.in_process.model import InProcessModel
 from tasks.vision.image import decode_image
 from tests.plugins.acme.process import python_model
+from tests.plugins.bulk_run.test_command import answers, run, write_images
 from tests.plugins.ray.driver import SCENE, Ray, body, start_ray, traffic
 from tests.support.data.drift_samples import sample
 from tests.support.models.colliding_packages import make_project
@@ -59,6 +60,19 @@ def test_application_runs_on_ray(tmp_path: Path) -> None:
         check_killed_replica_loses_no_request_and_no_record(ray, tmp_path)
         check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
         check_plugin_of_a_third_party(ray, tmp_path)
+        check_lost_worker_changes_no_result_of_a_run(ray, tmp_path)
+
+
+def check_lost_worker_changes_no_result_of_a_run(ray: Ray, folder: Path) -> None:
+    model, images = MODELS / "detector", write_images(folder / "images", 130)
+    report = ray.run_command("bulk", model=str(model), images=str(images), output=str(folder / "out"))
+    assert (report["status"], report["killed"]) == (0, 1)
+    assert run(images, folder / "local")[0] == 0
+    assert answers(folder / "out") == answers(folder / "local")
+    # The pipeline with `ray_map` reads one of two folders.
+    assert len(report["rows"]) == 66
+    assert report["rows"][0] == ["000.jpg", ["yellow circle", "purple star"], None]
+    assert report["rows"][-1] == ["bad.jpg", None, "invalid_request"]
 
 
 def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
