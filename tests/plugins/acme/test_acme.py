@@ -120,8 +120,9 @@ def test_server_has_the_route_the_option_and_the_metric_of_a_plugin() -> None:
         assert "green circle" in answer.text.splitlines()
         assert client.post("/acme/models/none", content=scene).status_code == 404
         assert "green circle" in client.get("/v1/models/detector/labels").json()
-        with grpc.insecure_channel(server.grpc_address) as channel:
-            labels: Any = channel.unary_unary("/inference.GRPCInferenceService/AcmeLabels")
+        channel: Any = grpc.insecure_channel(server.grpc_address)
+        with channel:
+            labels = channel.unary_unary("/inference.GRPCInferenceService/AcmeLabels")
             assert b"green circle" in labels(b"detector").splitlines()
         event = {"action": "ANNOTATION_CREATED", "task": {"id": 7}, "project": {"label_config": CONFIG}}
         answer = client.post("/label-studio/detector/webhook", json=event)
