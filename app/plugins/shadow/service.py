@@ -26,7 +26,7 @@ from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.runner import Records
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.recording.service import recording_routes, store_at
+from app.plugins.recording.service import recording_routes, redacted_keys, store_at
 from app.plugins.recording.settings import RecordingSettings
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue
@@ -66,8 +66,7 @@ def start(host: Host) -> Parts:
         return Parts()
     keep = None if settings.record_keep is None else settings.record_keep * _SECONDS_A_DAY
     writer = ShadowWriter(store_at(parse_dsn(settings.record)), keep)
-    keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
-    shadows = Shadows(host.engine, writer, Redaction(keys), host.metrics)
+    shadows = Shadows(host.engine, writer, Redaction(redacted_keys(settings)), host.metrics)
     # The view shows answers, as the view of recordings does.
     is_shown = champions and recording_routes(host.settings).is_available
     views = {"shadow": shadows.differing} if is_shown else {}
