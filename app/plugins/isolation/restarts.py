@@ -28,19 +28,19 @@ class RestartMetrics:
         self._restarts.labels(source.name, source.version, reason).inc()
 
 
-_metrics: "WeakSet[RestartMetrics]" = WeakSet()
+watchers: "WeakSet[RestartMetrics]" = WeakSet()
 """Those of the servers in this process, usually one."""
 
 
 def start(host: Host) -> Parts:
     """Count restarts until the server ends."""
     metrics = RestartMetrics(host.metrics)
-    _metrics.add(metrics)
+    watchers.add(metrics)
     # The parts keep the metrics alive.
-    return Parts(close=lambda _: _metrics.discard(metrics))
+    return Parts(close=lambda _: watchers.discard(metrics))
 
 
 def count_restart(source: ModelSource, reason: str) -> None:
     """Count a process that ended unexpectedly or was killed, in all servers of this process."""
-    for metrics in tuple(_metrics):
-        metrics.count(source, reason)
+    for watcher in tuple(watchers):
+        watcher.count(source, reason)

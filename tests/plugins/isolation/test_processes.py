@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 from app.core.assembly.models import describe, load
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.core.engine.models.registry import ModelState, Registry
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.isolation.restarts import watchers
+from app.plugins.isolation.restarts import RestartMetrics, watchers
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -61,17 +62,18 @@ SEGV, EXIT, KILL, ALLOCATE, HANG, HOLD_GIL, SPAWN = range(1, 8)
 pytestmark = pytest.mark.slow
 
 
-class IsolatedModel:
+class IsolatedModel(RestartMetrics):
     """Hold a model that crashes on request, and record why its processes ended."""
 
     def __init__(self, source: ModelSource) -> None:
+        super().__init__(CollectorRegistry())
         self.exit_reasons: list[str] = []
         self.registry = Registry([source])
         self._folder = source.folder
         watchers.add(self)
         self.registration = self.registry.load(source, load)
 
-    def count_restart(self, source: ModelSource, reason: str) -> None:
+    def count(self, source: ModelSource, reason: str) -> None:
         """Record why a process of this model ended."""
         if source.folder == self._folder:
             self.exit_reasons.append(reason)
