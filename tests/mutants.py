@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant("if field.name != name and field.name in self.stored_dtypes", "if False", _V2),
     Mutant("if len(value_keys) != 1", "if not value_keys", _V1),
     Mutant("    if unknown is not None:\n        message", "    if False:\n        message", _V1),
-    Mutant("            if name not in row", "            if False", _V1),
+    Mutant("if missing is not None:\n        raise invalid(f\"Expected a value for the input", "if False:\n        raise invalid(f\"Expected a value for the input", _V1),
     Mutant("if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _V1),
     Mutant("id=wire.id or request_id", "id=request_id", "core/protocols/chariot"),
     Mutant("if not lines:\n            raise invalid", "if False:\n            raise invalid", "conformance/test_wire.py"),
@@ -123,8 +123,9 @@ def main() -> int:
             shutil.copytree(ROOT / name, copy / name, ignore=ignored)
         for name in ("fixtures", "docs", "deploy", "Makefile", "pyproject.toml", "README.md", "CHANGELOG.md"):
             (copy / name).symlink_to(ROOT / name)
-        if _status(sorted({path for mutant in mutants for path in mutant.tests.split()}), copy) != 0:
-            sys.stdout.write("The tests fail without a mutant\n")
+        status, output = _run_tests(sorted({path for mutant in mutants for path in mutant.tests.split()}), copy)
+        if status != 0:
+            sys.stdout.write(f"{output[-3000:]}\nThe tests fail without a mutant\n")
             return 1
         for mutant in mutants:
             result = _run(mutant, copy / files[mutant], copy)
@@ -138,19 +139,20 @@ def main() -> int:
 def _run(mutant: Mutant, file: Path, copy: Path) -> str:
     original = file.read_text()
     file.write_text(original.replace(mutant.before, mutant.after))
-    status = _status(mutant.tests.split(), copy)
+    status, _ = _run_tests(mutant.tests.split(), copy, _TIMEOUT_SECONDS)
     file.write_text(original)
     return "killed" if status == 1 else "SURVIVED" if status == 0 else f"STATUS {status}"
 
 
-def _status(tests: Sequence[str], copy: Path) -> int:
-    """Return pytest's exit status; tests that hang have failed."""
+def _run_tests(tests: Sequence[str], copy: Path, timeout: float | None = None) -> tuple[int, str]:
+    """Return pytest's exit status and output; tests that exceed the timeout have failed."""
     paths = [f"tests/{path}" for path in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *paths]
     try:
-        return subprocess.run(command, cwd=copy, capture_output=True, timeout=_TIMEOUT_SECONDS).returncode
+        process = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
-        return 1
+        return 1, ""
+    return process.returncode, process.stdout
 
 
 if __name__ == "__main__":
