@@ -12,7 +12,7 @@ from tests.deploy.kustomize import KSERVE, Document, build, faults, identity, of
 OVERLAYS = [path.name for path in overlays(KSERVE)]
 IMAGE = stages()[-1]
 PROPERTIES = environment_schema()["properties"]
-HTTP, GRPC = (PROPERTIES[name]["default"] for name in ("CHARIOTEER_HTTP_PORT", "CHARIOTEER_GRPC_PORT"))
+HTTP, GRPC = map(int, only_argument(IMAGE, "EXPOSE").split()[:2])
 STANDARD = ["standard", "v1", "grpc", "namespaced"]
 
 

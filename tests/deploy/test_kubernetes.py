@@ -28,7 +28,7 @@ from tests.support.servers.server_process import ROOT
 
 IMAGE = stages()[-1]
 PROPERTIES: dict[str, Any] = environment_schema()["properties"]
-HTTP, GRPC = (PROPERTIES[name]["default"] for name in ("CHARIOTEER_HTTP_PORT", "CHARIOTEER_GRPC_PORT"))
+HTTP, GRPC = map(int, arguments_of(IMAGE, "EXPOSE")[0].split()[:2])
 DRAIN = PROPERTIES["CHARIOTEER_DRAIN_TIMEOUT"]["default"]
 LABELS = {"app.kubernetes.io/name": "charioteer"}
 COMPOSE = read(ROOT / "deploy" / "compose.yaml")

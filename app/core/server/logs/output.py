@@ -2,8 +2,10 @@
 
 import logging
 import sys
+import threading
 from collections.abc import MutableMapping
 from functools import partial
+from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -49,6 +51,9 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
         own_processors = [structlog.processors.format_exc_info, _as_bytes]
         logger_factory = partial(_use_log_lines, lines)
+        # The readers of the log cannot read Python's own tracebacks.
+        sys.excepthook = _log_crash
+        threading.excepthook = lambda crash: _log_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
     handler = LogLinesHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -66,6 +71,13 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         cache_logger_on_first_use=True,
     )
     return resolved_format
+
+
+def _log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if kind is SystemExit:
+        # Python ends a thread silently.
+        return
+    logging.getLogger(__name__).critical("crashed", exc_info=(kind, error or kind(), trace))
 
 
 def _is_not_disconnect(record: logging.LogRecord) -> bool:

@@ -26,6 +26,26 @@ def test_grpc_error_of_a_disconnected_client_is_not_logged() -> None:
     assert "ValueError: kept" in json.loads(line)["exception"]
 
 
+CRASHES = """
+import threading
+from app.core.server.logs.output import configure_logging
+configure_logging("json")
+def fail():
+    raise ValueError("in a thread")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+raise ValueError("at the end")
+"""
+
+
+def test_crashes_are_lines_of_a_json_log() -> None:
+    completed = subprocess.run([sys.executable, "-c", CRASHES], cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in completed.stderr.splitlines()]
+    assert completed.returncode == 1
+    assert ["thread" in line["exception"] for line in lines] == [True, False]
+
+
 LINE_ENDS = """
 import logging, structlog
 from app.core.server.logs.output import configure_logging
