@@ -20,7 +20,7 @@ def load_image_processor(source: ModelSource) -> Any:
     Raises:
         ModelError: if it cannot be loaded from the files.
     """
-    return load_part("AutoImageProcessor", source, "image processor", backend="pil")
+    return load_part("AutoImageProcessor", source, "image processor in preprocessor_config.json", backend="pil")
 
 
 def load_processor(source: ModelSource, model_type: str) -> Any:
