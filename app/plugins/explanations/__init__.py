@@ -12,7 +12,7 @@ plugin = Plugin(
     requires=("drawing",),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},
-    start=Ref("app.plugins.explanations.start:start"),
+    start=Ref("app.plugins.explanations.lane:start"),
     commands=(
         Command(
             name="explain",

@@ -1,7 +1,9 @@
 """What explains the answers of a model."""
 
+from collections.abc import Mapping
 from typing import Literal
 
+from app.core.engine.models.registry import Registry
 from app.core.engine.models.servable import Servable, explanation_methods
 from app.plugins.explanations.rows import UNEXPLAINED_ROWS, explains_rows
 from tasks.inference.error import ErrorKind, InferenceError
@@ -17,6 +19,17 @@ def explainer_of(servable: Servable) -> Explainer | None:
     None if they cannot be explained.
     """
     return _explainer(servable)[0]
+
+
+def explainers(registry: Registry) -> Mapping[str, str]:
+    """Return what explains each ready model, by name: `pixels`, `words`, `numbers` or the `model` itself."""
+    explained: dict[str, str] = {}
+    for name in registry.names:
+        servables = [version.servable for version in registry.versions(name) if version.servable is not None]
+        # The latest version answers requests without one.
+        if servables and (explainer := explainer_of(servables[0])) is not None:
+            explained[name] = explainer
+    return explained
 
 
 def check_explained(servable: Servable, model_name: str) -> Explainer:

@@ -7,7 +7,10 @@ from app.core.engine.engine import Engine
 from app.core.engine.lane import Lane
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
+from app.core.hooks import Host, Parts
+from app.plugins.explanations.explainer import explainers
 from app.plugins.explanations.request import explain_request
+from app.plugins.explanations.settings import ExplanationSettings
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, InferenceResult
 
@@ -16,6 +19,12 @@ WireT = TypeVar("WireT")
 Explanations = Sequence[Sequence[Any]]
 """For each output of a response, for each of its samples: one explanation for each explained prediction or row, as the
 `explainer_of` the servable makes them; or the explanation of a model that explains itself."""
+
+
+def start(host: Host) -> Parts:
+    """Return the view of the page, which gets what explains each model."""
+    open_explanation_lane(host.engine, host.settings.of(ExplanationSettings).explain_workers)
+    return Parts(views={"explain": lambda: explainers(host.engine.registry)})
 
 
 def open_explanation_lane(engine: Engine, workers: int = 1) -> Lane:

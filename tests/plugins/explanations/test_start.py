@@ -5,7 +5,7 @@ from app.core.assembly.service import Service
 from app.core.engine.request_context import RequestContext
 from app.core.plugins import registry
 from app.core.settings.server import DEMO_MODELS
-from app.plugins.explanations.start import explainers
+from app.plugins.explanations.explainer import explainers
 from tests.support.servers.grpc_server import build_engine
 
 
