@@ -72,12 +72,11 @@ def inference_request(metadata: str) -> InferenceRequest:
 class RunningWatch:
     """A drift watch whose windows tests can wait for."""
 
-    def __init__(self, per_second: float = 1e6, size: int = 40) -> None:
+    def __init__(self, monitor: Monitor | None = None, per_second: float = 1e6, **options: Any) -> None:
         self.windows: queue.Queue[DriftWindow] = queue.Queue()
         self.registry = CollectorRegistry()
-        self.watch = DriftObserver(
-            {"m": new_monitor(usual_images(), size)}, DriftMetrics(self.registry), per_second, self.windows.put
-        )
+        monitors = {"m": monitor or new_monitor(usual_images())}
+        self.watch = DriftObserver(monitors, DriftMetrics(self.registry), per_second, self.windows.put, **options)
 
     @property
     def metrics(self) -> str:
@@ -125,7 +124,7 @@ def test_images_above_rate_limit_are_skipped_and_counted() -> None:
 
 
 def test_images_above_memory_limit_are_dropped_and_counted() -> None:
-    running = RunningWatch(size=10_000)
+    running = RunningWatch(new_monitor(usual_images(), 10_000))
     large = Image(np.zeros((8000, 8000, 3), np.uint8))
     for seed in range(20):
         running.watch.observe(event_of(result_of(large), seed))
@@ -156,8 +155,7 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         DriftInput(id=str(seed), image=image(seed), metadata={"camera": ("north", "west")[seed % 2]})
         for seed in range(60)
     ]
-    windows: queue.Queue[DriftWindow] = queue.Queue()
-    watch = DriftObserver({"m": new_monitor(seen)}, DriftMetrics(CollectorRegistry()), 1e6, windows.put)
+    running = RunningWatch(new_monitor(seen))
     for seed in range(100, 140):
         camera = ("north", "lobby")[seed % 2]
         entries = f'[{{"key": "camera", "type": "str", "value": "{camera}"}}, {{"key": "other", "value": "{seed}"}}]'
@@ -166,12 +164,12 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         outputs = [msgspec.structs.replace(output, parameters=request.parameters_of(0)) for output in result.outputs]
         result = msgspec.structs.replace(result, outputs=outputs)
         if annotated:
-            watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
+            running.watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
         else:
             metadata = [read_metadata(value) for value in metadata_values(request)]
-            watch.observe(event_of(result, seed, request=request, metadata=metadata))
-    window = windows.get(timeout=30)
-    watch.close()
+            running.watch.observe(event_of(result, seed, request=request, metadata=metadata))
+    window = running.windows.get(timeout=30)
+    running.watch.close()
     assert [(test.name, test.where) for test in window.tests if test.drifted] == [
         ("mix", "camera: new lobby; gone west")
     ]
@@ -190,43 +188,36 @@ def test_output_of_several_images_has_list_of_similarities() -> None:
 
 
 def test_unmeasurable_image_does_not_lose_the_window() -> None:
-    running = RunningWatch()
     nan = Classification(labels=["red"], scores=np.array([np.nan], np.float32))
     unmeasurable = result_of(image(1))
     unmeasurable = msgspec.structs.replace(
         unmeasurable, samples=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.samples]
     )
     seen = [DriftInput(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
-    monitor = new_monitor(seen, task_type="IMAGE_CLASSIFICATION")
-    watch = DriftObserver({"m": monitor}, DriftMetrics(registry := CollectorRegistry()), 1e6, running.windows.put)
-    watch.observe(event_of(unmeasurable, 0))
-    watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
+    running = RunningWatch(new_monitor(seen, task_type="IMAGE_CLASSIFICATION"))
+    running.watch.observe(event_of(unmeasurable, 0))
+    running.watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
     assert running.windows.get(timeout=30).images == 40
-    watch.close()
     running.watch.close()
-    assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in generate_latest(registry).decode()
+    assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in running.metrics
 
 
 def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
-    windows: queue.Queue[DriftWindow] = queue.Queue()
     changes: queue.Queue[dict[str, Monitor | None]] = queue.Queue()
-    registry = CollectorRegistry()
 
     def poll_changes() -> dict[str, Monitor | None]:
         return changes.get() if changes.qsize() else {}
 
     drifted = [image(seed, light=180) for seed in range(40)]
-    watch = DriftObserver(
-        {"m": new_monitor(usual_images())}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
-    )
-    watch.observe(event_of(result_of(*drifted), 1))
-    assert windows.get(timeout=30).drifted
+    running = RunningWatch(poll_monitors=poll_changes, poll_seconds=0.01)
+    running.watch.observe(event_of(result_of(*drifted), 1))
+    assert running.windows.get(timeout=30).drifted
     seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
     changes.put({"m": new_monitor(seen)})
-    wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in generate_latest(registry).decode())
-    watch.observe(event_of(result_of(*drifted), 2))
-    assert not windows.get(timeout=30).drifted
-    assert len(watch.windows()["m"]) == 2
+    wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in running.metrics)
+    running.watch.observe(event_of(result_of(*drifted), 2))
+    assert not running.windows.get(timeout=30).drifted
+    assert len(running.watch.windows()["m"]) == 2
     changes.put({"m": None})
-    wait_until(lambda: "charioteer_drift_detected{" not in generate_latest(registry).decode() and not watch.windows())
-    watch.close()
+    wait_until(lambda: "charioteer_drift_detected{" not in running.metrics and not running.watch.windows())
+    running.watch.close()
