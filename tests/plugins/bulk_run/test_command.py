@@ -170,8 +170,8 @@ def test_evaluate_and_inferences_read_the_results(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_that_is_killed_again_and_again_ends_with_the_result_of_an_undisturbed_one(tmp_path: Path) -> None:
-    images, out = write_images(tmp_path / "images", 250), tmp_path / "out"
-    command = [sys.executable, "-m", "charioteer", "run", images, "--model", DETECTOR, "--to", out, "--part-size", "10"]
+    images, out = write_images(tmp_path / "images", 120), tmp_path / "out"
+    command = [sys.executable, "-m", "charioteer", "run", images, "--model", DETECTOR, "--to", out, "--part-size", "5"]
 
     def parts() -> int:
         return len(list(out.glob("part-*")))
@@ -185,4 +185,4 @@ def test_run_that_is_killed_again_and_again_ends_with_the_result_of_an_undisturb
     assert run(images, out)[0] == 0
     assert run(images, tmp_path / "undisturbed")[0] == 0
     assert answers(out) == answers(tmp_path / "undisturbed")
-    assert len(answers(out)) == 251
+    assert len(answers(out)) == 121
