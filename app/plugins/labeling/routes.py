@@ -230,7 +230,7 @@ async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:
     writers = [find(engine) for find in registry().extensions("labeling.annotations")]
     write: AnnotationWriter | None = next((writer for writer in writers if writer is not None), None)
     if write is not None and event.action in _ANNOTATED:
-        plan = make_plan(registration, event.project.label_config, "project.label_config")
+        plan = await asyncio.to_thread(make_plan, registration, event.project.label_config, "project.label_config")
         task = {**event.task, "annotations": [with_labels_of_model(plan, event.annotation)]}
         known = {name for _, names in plan.controls for name in names}
         is_complete = known >= {*registration.ready_servable().description.labels}

@@ -13,6 +13,9 @@ from tasks.vision.tiles import Tile
 _CANDIDATES = 4
 """Classes that each pixel keeps until all its tiles have come. This bounds the memory for models with many classes."""
 
+_NEGLIGIBLE = 1e-3
+"""A lower score makes no class a candidate: most classes are that unlikely in most pixels."""
+
 
 class PixelMerger:
     """Collect the scores of the tiles of one image.
@@ -88,13 +91,11 @@ class PixelMerger:
 def _add(candidates: NDArray[np.uint16], sums: NDArray[np.float32], number: int, scores: NDArray[np.float32]) -> None:
     """Add the (h, w) scores of a class to the (k, h, w) sums of the candidates, in place of lower ones."""
     matches = candidates == number
-    sums += matches * scores
-    lowest = sums.argmin(axis=0)[np.newaxis]
-    low = np.take_along_axis(sums, lowest, 0)
-    replaced = ~matches.any(axis=0) & (scores > low)
-    np.put_along_axis(sums, lowest, np.where(replaced, scores, low), 0)
-    kept = np.take_along_axis(candidates, lowest, 0)
-    np.put_along_axis(candidates, lowest, np.where(replaced, np.uint16(number), kept), 0)
+    np.add(sums, scores, out=sums, where=matches)
+    rows, columns = np.nonzero(~matches.any(axis=0) & (scores > np.maximum(sums.min(axis=0), _NEGLIGIBLE)))
+    slots = sums[:, rows, columns].argmin(axis=0)
+    sums[slots, rows, columns] = scores[rows, columns]
+    candidates[slots, rows, columns] = number
 
 
 def _sum(totals: NDArray[np.number], counts: NDArray[np.number]) -> NDArray[np.number]:
