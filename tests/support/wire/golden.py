@@ -53,6 +53,7 @@ LONG_BODY = _tensor(metadata="m" * 2000)
 V2_BODY = _tensor()
 _V2, _V1 = "/v2/models/detector/infer", "/v1/models/detector:predict"
 _INSTANCES = json_body(instances=[{"image": {"b64": TEXT}}])
+_FEW_SAMPLES = json_body(instances=[{"image": {"b64": TEXT}}], parameters={"samples": 8})
 _GENERATE = json_body(text_input=QUESTION, image=TEXT)
 
 MAIN: Mapping[str, Case] = {
@@ -75,7 +76,7 @@ MAIN: Mapping[str, Case] = {
     "kserve v1 without a verb": _post("/v1/models/detector", _INSTANCES),
     "kserve v1 unknown verb": _post("/v1/models/detector:fly", _INSTANCES),
     "kserve v1 without a model": _post("/v1/models/:predict", _INSTANCES),
-    "explain of a text model": _post("/v1/models/vlm:explain", _INSTANCES),
+    "explain of a text model": _post("/v1/models/vlm:explain", _FEW_SAMPLES),
     "explain with an invalid body": _post("/v1/models/detector:explain", b"{"),
     "explain of an unknown model": _post("/v1/models/missing:explain", _INSTANCES),
     "grps": _post("/grps/v1/infer/predict?model=detector", IMAGE, "application/octet-stream"),
