@@ -32,12 +32,13 @@ SLOW = tuple(
 LONGEST = tuple(
     _TESTS / name
     for name in (
-        "plugins/ray/test_ray_serve.py", "installed/test_extras.py", "deploy/test_image.py",
-        "clients/test_foreign_clients.py", "browser/test_try_inputs.py", "browser/test_try_viewer.py",
-        "browser/test_try_view.py",
-        "faults/test_stopping.py", "plugins/conformance/test_deliberate_faults.py",
-        "browser/test_request_view.py", "browser/test_accessibility.py", "installed/test_readme.py",
-        "browser/test_models_view.py", "browser/test_metrics_page.py", "plugins/conformance/test_foreign_servers.py",
+        "plugins/ray/test_ray_serve.py", "clients/test_foreign_clients.py", "installed/test_extras.py",
+        "browser/test_request_view.py", "installed/test_readme.py", "plugins/recording/test_recording_server.py",
+        "test_distribution.py", "faults/test_stopping.py", "plugins/torch/test_timm.py",
+        "plugins/conformance/test_deliberate_faults.py", "deploy/test_image.py", "browser/test_drift_view.py",
+        "browser/test_models_view.py", "faults/test_surroundings.py", "browser/test_try_inputs.py",
+        "browser/test_try_viewer.py", "browser/test_try_view.py", "browser/test_connection.py",
+        "browser/test_accessibility.py", "plugins/conformance/test_foreign_servers.py",
     )
 )  # fmt: skip
 """Files that take longest, the longest first: at the end one worker would wait for another."""
