@@ -26,7 +26,7 @@ def test_page_opens_with_an_answer_of_the_detector(browser: Browser, server: str
         assert names.index("classifier") < names.index("vlm") < names.index("half_plus_two")
         expect(page.get_by_text("See what a model finds")).to_be_visible()
         expect(page.get_by_text("detect on drawn shapes. Knows red circle, ")).to_be_visible()
-        page.get_by_role("link", name="Docs").click()
+        page.get_by_role("link", name="API").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("Charioteer")
 
 

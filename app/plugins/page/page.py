@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from app.core.server.process_setup import running
 from app.plugins.page.admin_api import AdminApi
 from app.plugins.page.catalogue import make_catalogue
 from app.plugins.page.event_stream import EventStream
+from app.plugins.page.guide import guide_handler
 from app.plugins.page.page_files import (
     HEADERS,
     PageFile,
@@ -53,6 +55,7 @@ class WebPage:
         admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         full: False for only the metrics, under the paths of GRPS.
+        guide: folder of the built documentation; None without one.
         views: the views of other plugins by id, with the function that returns ``/page/<id>.json``, if there is one.
     """
 
@@ -65,6 +68,7 @@ class WebPage:
         proxy: ProtocolProxy | None = None,
         chariot_protocol: str = "chariot-v2-kserve",
         full: bool = True,
+        guide: Path | None = None,
         views: Mapping[str, Callable[[], object] | None] | None = None,
         access: HttpAccess | None = None,
     ) -> None:
@@ -74,6 +78,7 @@ class WebPage:
         self._trends = trends
         self._chariot_protocol = chariot_protocol
         self._full = full
+        self._guide = guide
         self._access = access or HttpAccess(None)
         self._admin_api = AdminApi(engine.repository, admin, access)
         self._pages = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
@@ -118,7 +123,9 @@ class WebPage:
     def _render_shell(self, root: str, initial_view: str) -> PageFile:
         requests = {protocol: file for page in self._pages for protocol, file in page.requests.items()}
         parts = [part for page in self._pages for part in page.parts.items()]
-        return render_shell(root, self._shown, requests, parts, initial_view=initial_view)
+        return render_shell(
+            root, self._shown, requests, parts, initial_view=initial_view, has_guide=self._guide is not None
+        )
 
     def _read_view(self, name: str) -> Callable[[], object] | None:
         """Return the function that returns a file with the data of a view, such as ``drift.json``."""
@@ -181,7 +188,8 @@ class WebPage:
                 raise NotFoundException
             return file_response(file, request)
 
-        return [show_catalogue, show_sample, preview_handler(self._engine)]
+        guide = [] if self._guide is None else [guide_handler(self._guide)]
+        return [show_catalogue, show_sample, preview_handler(self._engine), *guide]
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:

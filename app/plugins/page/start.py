@@ -2,6 +2,7 @@
 
 from app.core.hooks import Host, Parts
 from app.core.server.auth.bind_policy import is_loopback_host
+from app.plugins.page.guide import guide_folder
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.settings import PageSettings
@@ -22,6 +23,7 @@ def start(host: Host) -> Parts:
         chariot_protocol=host.settings.chariot_protocol,
         # On other addresses, only the metrics of GRPS are shown by default.
         full=is_local if settings.page is None else settings.page,
+        guide=guide_folder(),
         views=host.views,
         access=host.access,
     )
