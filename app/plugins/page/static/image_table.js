@@ -1,14 +1,17 @@
 // The table of several images in Try: sorting, search, filters and pages.
 
 import { button, choice, field, make, setText } from "./dom.js";
-import { count } from "./format.js";
+import { count, milliseconds, percent } from "./format.js";
+import { swatch } from "./palette.js";
+import { summaryOf } from "./results.js";
 
+const THUMBNAIL_SIZE = 64;
 const COLUMNS = { name: "File", label: "Labels", score: "Score", found: "Results", duration: "Time" };
 const FILTERS = { all: "All", found: "With results", empty: "Without results", failed: "Failed" };
 const PAGE_SIZE = 100;
 const NUMERIC_COLUMNS = new Set(["score", "found", "duration"]);
 
-// Return { element, show(rows, status), reset() }. Rows are those of image_row.js; `onstop` stops their requests.
+// Return { element, show(rows, status), reset() }. Rows are those of createRow; `onstop` stops their requests.
 export function imageTable({ onstop }) {
   let [rows, order, limit, timer] = [[], { key: "name", descending: false }, PAGE_SIZE, 0];
   const search = make("input", { type: "search", placeholder: "File, label or error" });
@@ -106,4 +109,66 @@ export function imageTable({ onstop }) {
       limit = PAGE_SIZE;
     },
   };
+}
+
+// The row of one image: its thumbnail, its results and its sort keys. `onopen(image)` is called when its name is
+// clicked.
+export function createRow(image, onopen) {
+  const { name } = image;
+  const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
+  const thumbnail = make("canvas.thumbnail", { ...side, "aria-hidden": "true" });
+  const button = make("button.link", { type: "button" }, name);
+  const [labels, score, found, time] = ["label", "score", "found", "duration"].map((key) =>
+    make("td", { class: `col-${key}` }),
+  );
+  const heading = make("th.col-name", { scope: "row" }, button);
+  const element = make("tr", make("td.col-image", thumbnail), heading, labels, score, found, time);
+  let isDrawn = false;
+  const row = {
+    name,
+    element,
+    error: "",
+    label: "",
+    score: null,
+    found: null,
+    milliseconds: null,
+    key: (key) =>
+      ({ name, label: row.label || null, score: row.score, found: row.found, duration: row.milliseconds })[key],
+    searchText: () => `${name} ${row.label} ${row.error}`.toLowerCase(),
+    // `answer` is undefined while the image waits, and `records` are those of it that are shown.
+    show(answer, task, records) {
+      const error = answer?.error ?? null;
+      const summary = summaryOf(task, records);
+      const isAnswered = Boolean(answer) && error === null;
+      row.error = error?.message.replace(`${name}: `, "") ?? "";
+      [row.label, row.score] = [summary.text, summary.score];
+      row.found = isAnswered ? records.length : null;
+      row.milliseconds = isAnswered ? answer.milliseconds : null;
+      element.classList.toggle("failed", error !== null);
+      setText(score, isAnswered ? (row.score === null ? "–" : percent(100 * row.score)) : "");
+      setText(found, isAnswered ? String(row.found) : "");
+      setText(time, isAnswered ? milliseconds(row.milliseconds) : "");
+      if (!isAnswered) setText(labels, error === null ? "waiting" : row.error);
+      else if (!records.length) labels.replaceChildren(make("span.hint", "no results"));
+      else {
+        const swatches = make("span.swatches", ...summary.labels.slice(0, 6).map(swatch));
+        labels.replaceChildren(swatches, make("span.truncated", summary.shown));
+      }
+    },
+    // Call it only for visible rows: a folder may hold thousands of images.
+    async drawThumbnail() {
+      if (isDrawn) return;
+      isDrawn = true;
+      const size = { resizeHeight: THUMBNAIL_SIZE, resizeQuality: "medium", imageOrientation: "from-image" };
+      const bitmap = await createImageBitmap(image.blob, size).catch(() => null);
+      if (bitmap === null) return;
+      const scale = Math.min(1, THUMBNAIL_SIZE / bitmap.width);
+      const [width, height] = [bitmap.width * scale, bitmap.height * scale];
+      const [left, top] = [(THUMBNAIL_SIZE - width) / 2, (THUMBNAIL_SIZE - height) / 2];
+      thumbnail.getContext("2d").drawImage(bitmap, left, top, width, height);
+      bitmap.close();
+    },
+  };
+  button.addEventListener("click", () => onopen(image));
+  return row;
 }
