@@ -33,5 +33,5 @@ def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path
         assert_fits(page, PHONE)
         assert violations(page) == []
         page.goto(f"{server.address}/#request?model=half_plus_two")
-        expect(page.get_by_text("for x with the model half_plus_two")).to_be_visible()
+        expect(page.get_by_role("group", name="Python")).to_contain_text("half_plus_two")
         expect(panel).to_have_count(0)

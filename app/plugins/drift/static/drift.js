@@ -15,8 +15,7 @@ export function extend(container, { tools }) {
   const none = make("p", { hidden: "" }, NONE);
   const list = make("div.cards");
   const panels = new Map();
-  const section = disclosure(make("h2", "Drift"), status, none, list);
-  container.append(section);
+  container.append(disclosure(make("h2", "Drift"), status, none, list));
 
   const polling = poll(async () => {
     try {
@@ -28,7 +27,6 @@ export function extend(container, { tools }) {
   }, POLL_MS);
 
   function show(models) {
-    const hasPanels = panels.size > 0;
     none.hidden = models.length > 0;
     const drifted = models.filter(([, windows]) => windows.at(-1).drifted).length;
     const verb = models.length === 1 ? "has" : "have";
@@ -40,7 +38,6 @@ export function extend(container, { tools }) {
       }
       panels.get(name).show(windows);
     }
-    if (drifted && !hasPanels) section.open = true;
   }
 
   return { close: polling.close };

@@ -49,17 +49,6 @@ function joinPaths(segments, kind) {
   return segments.map((path) => path[kind]).join("");
 }
 
-function canvas() {
-  return makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
-}
-
-function grid(svg) {
-  for (const share of [0, 0.5, 1]) {
-    const y = HEIGHT * share;
-    svg.append(makeSvg("line", { class: "grid", x1: 0, x2: WIDTH, y1: y, y2: y }));
-  }
-}
-
 export function sparkline() {
   const path = makeSvg("path", { class: "line tone-1" });
   const element = makeSvg(
@@ -78,8 +67,10 @@ export function sparkline() {
 
 // `lines` has the label of each line by its name. The legend shows the current values, or those under the pointer.
 export function trendChart({ title, lines = { value: "" }, format, min = 0, round = roundUp }) {
-  const svg = canvas();
-  grid(svg);
+  const svg = makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  for (const y of [0, HEIGHT / 2, HEIGHT]) {
+    svg.append(makeSvg("line", { class: "grid", x1: 0, x2: WIDTH, y1: y, y2: y }));
+  }
   const fill = makeSvg("path", { class: "area tone-1" });
   const cursor = makeSvg("line", { class: "cursor", y1: 0, y2: HEIGHT, visibility: "hidden" });
   svg.append(fill, cursor);

@@ -3,7 +3,7 @@
 import { imageModels, notImageModel } from "./catalogue.js";
 import { button, choice, field, make, setText, slider, tableHead } from "./dom.js";
 import { filterResults, overlap, resultsOf } from "./drawing.js";
-import { count, isolated, percent } from "./format.js";
+import { count, percent } from "./format.js";
 import { requestImage } from "./inference.js";
 import { swatch } from "./palette.js";
 import { viewer } from "./viewer.js";
@@ -13,12 +13,12 @@ const MIN_SCORE = 0.05;
 const LABEL = "Image with results of the second model";
 const NONE = "No result reaches the confidence threshold of either model.";
 
-const hasShapes = (model) => model.geometry !== null;
-
 // `images` is what try_image.js offers. `onchange` is called when the address changes. Return { button, element,
 // address(), change(parameters), close() }.
 export function comparison({ tools, catalogue, model: first, images, message, onchange }) {
-  const models = imageModels(catalogue);
+  // A classifier has no shapes to compare with those of a detector.
+  const hasShapes = first.geometry !== null;
+  const models = imageModels(catalogue).filter(({ geometry }) => (geometry !== null) === hasShapes);
   const find = (name) => models.find((model) => model.name === name);
   const select = choice(
     models.map(({ name }) => [name, name]),
@@ -53,7 +53,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
 
   // Another model with common labels, or else the same model.
   function otherModel() {
-    const others = models.filter((model) => model.name !== first.name && hasShapes(model) === hasShapes(first));
+    const others = models.filter(({ name }) => name !== first.name);
     return others.find((model) => model.labels.some((label) => first.labels.includes(label))) ?? first;
   }
 
@@ -126,25 +126,15 @@ export function comparison({ tools, catalogue, model: first, images, message, on
   function show() {
     const model = find(select.value);
     const own = records === null ? [] : filterResults(resultsOf(model, records, image), { score: score.value() });
-    view.shapes(hasShapes(model) && image?.width ? own : []);
-    const comparable = hasShapes(model) === hasShapes(first);
-    const pairs = records !== null && comparable ? matchResults(images.results(), own, hasShapes(first)) : [];
+    view.shapes(hasShapes && image?.width ? own : []);
+    const pairs = records === null ? [] : matchResults(images.results(), own, hasShapes);
     table.hidden = !pairs.length;
-    table.classList.toggle("no-boxes", !hasShapes(first));
+    table.classList.toggle("no-boxes", !hasShapes);
     body.replaceChildren(...pairs.map(createRow));
     const number = (test) => count(pairs.filter(test).length);
     const [both, one, other] = [number(([a, b]) => a && b), number(([, b]) => !b), number(([a]) => !a)];
     const counts = `${both} in both, ${one} only first, ${other} only second`;
-    if (records === null) setText(status, "");
-    else if (!comparable) setText(status, describeClasses(hasShapes(first) ? own : images.results(), model));
-    else setText(status, pairs.length ? counts : NONE);
-  }
-
-  // A classifier has no shapes to compare with those of a detector.
-  function describeClasses([best], model) {
-    const { name } = hasShapes(first) ? model : first;
-    const found = best ? `${isolated(best.label)}, ${percent(100 * best.score)}` : "nothing above its threshold";
-    return `A classifier and a detector cannot be compared. ${name} found ${found}.`;
+    setText(status, records === null ? "" : pairs.length ? counts : NONE);
   }
 
   function createRow([one, other, iou]) {

@@ -21,13 +21,6 @@ export function rate(value) {
   return value >= 100 ? count(value) : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
 }
 
-// For table columns: numbers of one magnitude have equally many decimals.
-export function aligned(value) {
-  if (value === null || value === 0) return count(value);
-  if (value < 0.005) return significant(value, 1);
-  return value >= 100 ? count(value) : value.toFixed(value < 10 ? 2 : 1);
-}
-
 export function milliseconds(value) {
   if (value === null) return NONE;
   if (value >= 10000) return `${significant(value / 1000, 3)} s`;

@@ -20,7 +20,6 @@ const PARTS = [...SECTIONS.map(({ within, id }) => [within, `${id}.js`]), ...JSO
 
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p.state", { role: "status" });
-const about = make("p.about");
 const banner = make("div.banner", { role: "alert", hidden: "" }, make("p", LOST));
 banner.append(button("Retry", checkConnection));
 // On a phone the views are behind a button with the name of the current one.
@@ -40,7 +39,6 @@ document.body.replaceChildren(
       make("span.brand-name", "Charioteer"),
     ),
     make("nav", { "aria-label": "Views" }, menu, list),
-    about,
     state,
     ...(guide === "true" ? [make("a", { href: new URL("../guide/index.html", import.meta.url) }, "Docs")] : []),
     make("a", { href: new URL("../docs", import.meta.url) }, "API"),
@@ -71,9 +69,6 @@ const tools = {
   state(name) {
     setText(state, STATES[name]);
     state.dataset.state = name;
-  },
-  about(sentence) {
-    setText(about, sentence);
   },
   // Keep the state of the view in its address, without a history entry.
   save(parameters) {
@@ -153,7 +148,7 @@ async function route() {
   document.title = `${view.title} · Charioteer`;
   main.replaceChildren();
   main.dataset.view = view.id;
-  for (const element of [state, about]) setText(element, "");
+  setText(state, "");
   delete state.dataset.state;
   const module = await import(`./${view.id}.js`).catch(() => null);
   // The user may have opened another view meanwhile.

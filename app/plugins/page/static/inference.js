@@ -23,22 +23,10 @@ class InferenceFailure extends Error {
   }
 }
 
-// A cache of the last images in base64.
-const encodings = new Map();
-const MAX_ENCODINGS = 4;
-
-function encode(image) {
-  const encoding = encodings.get(image) ?? base64Of(image.blob);
-  encodings.delete(image);
-  encodings.set(image, encoding);
-  if (encodings.size > MAX_ENCODINGS) encodings.delete(encodings.keys().next().value);
-  return encoding;
-}
-
 // The request body: text, or the image file itself.
 async function bodyOf(written, data) {
   if (written.raw !== null) return data[written.raw].blob;
-  const images = await Promise.all(data.map((datum) => (datum?.blob ? encode(datum) : "")));
+  const images = await Promise.all(data.map((datum) => (datum?.blob ? base64Of(datum.blob) : "")));
   const write = (body) => bodyText(body, (index) => images[index]);
   return written.body.lines ? written.body.lines.map((line) => `${write(line)}\n`).join("") : write(written.body);
 }
@@ -128,7 +116,7 @@ export async function requestImage({ root, catalogue, model, image, parameters, 
 export async function* streamAnswer({ root, model, image = null, text: prompt, parameters = {}, signal }) {
   const url = new URL(`v2/models/${encodeURIComponent(model.name)}/generate_stream`, root);
   const body = { text_input: prompt, parameters };
-  if (image !== null) body.image = await encode(image);
+  if (image !== null) body.image = await base64Of(image.blob);
   const headers = { "Content-Type": "application/json" };
   const response = await request(url, { method: "POST", headers, body: JSON.stringify(body), signal });
   if (!response.ok) throw new InferenceFailure({ status: response.status, text: await response.text() });

@@ -3,7 +3,8 @@
 import { figureTable, roundBytes, sparkline, trendChart } from "./charts.js";
 import { subscribe } from "./connection.js";
 import { make, setText, switcher, tableHead } from "./dom.js";
-import { aligned, bytes, cores, count, duration, milliseconds, percent, rate } from "./format.js";
+import { bytes, cores, count, duration, milliseconds, percent, rate } from "./format.js";
+import { STATES } from "./model_details.js";
 
 const WINDOWS = { "60s": "60 s", "60m": "60 min", "24h": "24 h" };
 const WINDOW_NAMES = { "60s": "last 60 seconds", "60m": "last 60 minutes", "24h": "last 24 hours" };
@@ -28,8 +29,6 @@ const FIGURES = {
   p999: "p99.9",
   batch: "Batch",
 };
-// Of models that are not ready.
-const STATES = { LOADING: "loading", UNAVAILABLE: "not ready" };
 
 export function open(main, tools) {
   const selected = { window: "60s", model: "" };
@@ -57,7 +56,6 @@ export function open(main, tools) {
     if (snapshot.window !== selected.window) return;
     const over = WINDOW_NAMES[snapshot.window];
     for (const section of sections) section.show(snapshot, over);
-    tools.about(`Version ${snapshot.version}, up ${duration(snapshot.age)}`);
   }
 
   return {
@@ -78,7 +76,12 @@ export function open(main, tools) {
 
 function toolbar(onchoose) {
   const { element, choose } = switcher("Window", Object.entries(WINDOWS), onchoose);
-  return { element: make("div.toolbar", make("h1", "Metrics"), element), choose, show() {} };
+  const about = make("span.hint");
+  return {
+    element: make("div.toolbar", make("h1", "Metrics"), about, element),
+    choose,
+    show: ({ version, age }) => setText(about, `Version ${version}, up ${duration(age)}`),
+  };
 }
 
 // Why load balancers see this server as not ready.
@@ -158,7 +161,7 @@ function models(choose) {
   function fill({ element, button, note, trend, cells }, summary, selected) {
     const [p50, , p90, , p99, p999] = summary.percentiles.map(milliseconds);
     const figures = {
-      rate: aligned(summary.rate),
+      rate: rate(summary.rate),
       requests: count(summary.requests),
       errors: percent(errorPercent(summary)),
       mean: milliseconds(summary.mean),
@@ -166,11 +169,11 @@ function models(choose) {
       p90,
       p99,
       p999,
-      batch: aligned(summary.batch),
+      batch: rate(summary.batch),
     };
     for (const [key, cell] of Object.entries(cells)) setText(cell, figures[key]);
     cells.errors.classList.toggle("bad", summary.failures > 0);
-    setText(note, STATES[summary.state] ?? "");
+    setText(note, summary.state === "READY" ? "" : (STATES[summary.state] ?? ""));
     trend.show(summary.trend);
     button.setAttribute("aria-expanded", summary.name === selected);
     element.classList.toggle("selected", summary.name === selected);

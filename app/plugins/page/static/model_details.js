@@ -6,8 +6,6 @@ import { count, valueText } from "./format.js";
 export const STATES = { READY: "ready", LOADING: "loading", UNAVAILABLE: "not ready" };
 const TENSOR_COLUMNS = ["Name", "Type", "Shape"];
 const MAX_LABELS = 24;
-// Facts that the row of the model already shows.
-const SHOWN_IN_ROW = new Set(["task type", "labels"]);
 
 // The elements of the details of a model: versions, tensors, parameters, labels, properties and links.
 export function modelDetails({ name, versions, about }, root) {
@@ -24,9 +22,7 @@ export function modelDetails({ name, versions, about }, root) {
       typeText(schema),
       valueText(schema.default ?? "–"),
     ]);
-    const facts = about.facts
-      .filter((fact) => !SHOWN_IN_ROW.has(fact.topic))
-      .map((fact) => [fact.topic, fact.value, fact.origin]);
+    const facts = about.facts.map((fact) => [fact.topic, fact.value, fact.origin]);
     sections.push(
       table("Inputs", TENSOR_COLUMNS, about.inputs.map(shape)),
       table("Outputs", TENSOR_COLUMNS, about.outputs.map(shape)),
@@ -54,14 +50,9 @@ export function modelDetails({ name, versions, about }, root) {
 
 function labels(names) {
   if (!names.length) return null;
-  const chips = make("ul.chips", ...names.slice(0, MAX_LABELS).map((label) => make("li", label)));
-  const moreButton = make("button.link", { type: "button" }, `Show all ${count(names.length)}`);
-  moreButton.hidden = names.length <= MAX_LABELS;
-  moreButton.addEventListener("click", () => {
-    chips.append(...names.slice(MAX_LABELS).map((label) => make("li", label)));
-    moreButton.hidden = true;
-  });
-  return make("div.wide", make("h3", `Labels (${count(names.length)})`), chips, moreButton);
+  const attributes = names.length > MAX_LABELS ? {} : { open: "" };
+  const chips = make("ul.chips", ...names.map((label) => make("li", label)));
+  return make("details.wide", attributes, make("summary", `Labels (${count(names.length)})`), chips);
 }
 
 function table(title, headings, rows, kind = "") {

@@ -118,12 +118,8 @@ function createControl(schema, onchange) {
     "input",
     isNumber ? { type: "number", step: type.type === "integer" ? 1 : "any" } : { type: "text" },
   );
-  for (const [bound, name] of [
-    ["minimum", "min"],
-    ["maximum", "max"],
-  ]) {
-    if (bound in type) input.setAttribute(name, type[bound]);
-  }
+  if ("minimum" in type) input.min = type.minimum;
+  if ("maximum" in type) input.max = type.maximum;
   if (defaultValue !== null) input.placeholder = [defaultValue].flat().join(", ");
   input.addEventListener("change", onchange);
   return [

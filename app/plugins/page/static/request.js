@@ -23,7 +23,6 @@ export function open(main, tools) {
     Object.entries(PROTOCOLS).map(([id, { title }]) => [id, title]),
     (id) => tools.go("request", { ...currentModel(), protocol: id }),
   );
-  const about = make("p.hint");
   const note = make("p.hint");
   const send = button("Send", onsend, "primary");
   const status = make("p.hint", { role: "status" }, "Not sent yet.");
@@ -43,7 +42,6 @@ export function open(main, tools) {
     make("div.toolbar", make("h1", "Use in code"), make("div.model-select", field("Model", select))),
     tabs.element,
     message.element,
-    about,
     body,
     added,
   );
@@ -119,8 +117,6 @@ export function open(main, tools) {
     tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
     body.hidden = false;
-    const inputs = data.map((datum) => datum.name ?? shortText(datum)).join(", ");
-    setText(about, `The code for ${inputs} with the model ${model.name}.`);
     const { code, needs } = python(PROTOCOLS[protocol], written, exchange());
     program.show(code, `pip install ${needs}`);
     for (const element of overHttp) element.hidden = protocol === "grpc";
@@ -156,7 +152,6 @@ export function open(main, tools) {
     (result) => {
       if (closed) return;
       catalogue = result;
-      tools.about(`Version ${catalogue.version}`);
       select.fill(readyModels(catalogue).map(({ name }) => [name, name]));
       show();
     },
@@ -176,11 +171,6 @@ export function open(main, tools) {
 
 function defaults(model) {
   return model.takes === "question" ? { prompts: [session.question || EXAMPLE_QUESTION] } : {};
-}
-
-function shortText(value) {
-  if (typeof value !== "string") return Object.keys(value).join(", ");
-  return value.length > 40 ? `“${value.slice(0, 40)}…”` : `“${value}”`;
 }
 
 // Indent JSON, but keep lists of numbers on one line.

@@ -18,7 +18,7 @@ const CREATORS = { image: createImageTry, question: createQuestionTry, text: cre
 export function open(main, tools) {
   const [message, missing] = [notice(), notice()];
   const select = choice([], (model) => tools.go("try", { model, ...content?.compared?.() }));
-  const about = make("p.hint.model-about");
+  const about = make("p.hint");
   const body = make("div.content");
   const heading = make("div", make("h1", "Try"), make("p.hint", PURPOSE));
   const modelSelect = make("div.model-select", field("Model", select), about);
@@ -36,7 +36,6 @@ export function open(main, tools) {
   waitForModels(tools.root, isWaiting).then((latest) => {
     if (closed) return;
     catalogue = latest;
-    tools.about(`Version ${catalogue.version}`);
     const models = readyModels(catalogue);
     select.fill(models.map(({ name }) => [name, name]));
     if (!models.length) return;
