@@ -211,7 +211,7 @@ def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
     with run_server("--record", str(file)) as server:
         assert server.wait() == 1
         log = "".join(server.log)
-        assert f"charioteer: The store of recordings cannot be used: {file}: file is not a database" in log
+        assert f"The store of recordings cannot be used: {file}: file is not a database" in log
         assert "Traceback" not in log
 
 
