@@ -96,7 +96,8 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     if not images:
         raise model_files.error(f"its input should be images {_expected(channels_last=False)}, but is {shown}")
     others = [spec for spec in inputs if spec not in images]
-    sizes = [spec for spec in others if _is_target_size(spec)]
+    pairs = [spec for spec in others if len(spec.shape) == 2 and spec.shape[1] in (2, -1) and spec.datatype in _COUNTS]
+    sizes = [spec for spec in pairs if "size" in spec.name.lower()]
     masks = [spec for spec in others if len(spec.shape) == 3 and "mask" in spec.name.lower()]
     if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
         raise model_files.error(
@@ -129,11 +130,6 @@ def _expected(*, channels_last: bool) -> str:
 def is_single_image(spec: TensorSpec) -> bool:
     """Return whether an input can be one image without a batch dimension: [3, height, width]."""
     return len(spec.shape) == _IMAGE_RANK - 1 and _CHANNELS in (spec.shape[0], spec.shape[2])
-
-
-def _is_target_size(spec: TensorSpec) -> bool:
-    pairs = len(spec.shape) == 2 and spec.shape[1] in (2, -1)
-    return pairs and "size" in spec.name.lower() and spec.datatype in _COUNTS
 
 
 class RawOutputs(msgspec.Struct, frozen=True, eq=False):

@@ -116,7 +116,7 @@ def decide_preprocessing(
         (usual_resize, Origin.GUESSED),
     )
     is_grey = inputs.channels == 1
-    to_text: Callable[[Iterable[float]], str] = _first_number if is_grey else _numbers
+    to_text: Callable[[Iterable[float]], str] = (lambda values: _numbers([next(iter(values))])) if is_grey else _numbers
     sources = _sources(resize, task_type, model_files, hints, defaults, is_grey=is_grey)
 
     def choose(
@@ -288,10 +288,6 @@ def _sides(sides: Iterable[int]) -> str:
 
 def _number(value: float) -> str:
     return "1/255" if abs(value - BYTE) < 1e-6 else f"{value:g}"
-
-
-def _first_number(values: Iterable[float]) -> str:
-    return f"{next(iter(values)):g}"
 
 
 def _numbers(values: Iterable[float]) -> str:
