@@ -152,11 +152,5 @@ def run(
                 raise ListenError(host, min(shared_ports), "HTTP and gRPC need different ports")
             grpc.check_addresses()
         server = HttpServer(listeners, transport, shutdown_hooks, lifespan)
-        try:
-            server.run_on(listen_sockets)
-        except Exception:
-            # The lifespan of the application wraps its errors.
-            if grpc is not None and grpc.failure is not None:
-                raise grpc.failure from None
-            raise
+        server.run_on(listen_sockets)
     return any_loaded

@@ -49,7 +49,6 @@ class GrpcServer:
     Attributes:
         port: the port it listens on; the actual one after the start.
         more_ports: further ports with the same services, by name; as `port`.
-        failure: the reason why the start failed; None otherwise.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class GrpcServer:
     ) -> None:
         self.port = _DEFAULT_PORT if settings.grpc_port is None else settings.grpc_port
         self.more_ports = dict(more_ports)
-        self.failure: ListenError | None = None
         self._engine = engine
         self._protocols = protocols
         self._settings = settings
@@ -164,8 +162,7 @@ class GrpcServer:
                 return server.add_insecure_port(f"{host}:{port}")
             return server.add_secure_port(f"{host}:{port}", self._certificates.grpc_credentials())
         except RuntimeError:
-            self.failure = ListenError(self._settings.host, port, "gRPC cannot use the address")
-            raise self.failure from None
+            raise ListenError(self._settings.host, port, "gRPC cannot use the address") from None
 
 
 def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:

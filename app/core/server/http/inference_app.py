@@ -113,7 +113,10 @@ class InferenceApp:
             if isinstance(call, Stream):
                 await self._stream(call, reply)
                 return
-            answer = await self._run(call, context, headers.get("accept-encoding", ""))
+            # A worker also compresses the answer.
+            encode = with_gzip(call.encode, headers.get("accept-encoding", ""))
+            handle = partial(call.handle, self._engine) if isinstance(call, HandledCall) else self._engine.handle
+            answer = await handle(context, call.model_name, call.decode, encode)
         except BodyError as error:
             content = route.protocol.routing_error(error.status_code, error.detail)
             answer = HttpResponse(
@@ -155,12 +158,6 @@ class InferenceApp:
                 content = await decompress_body(content, encoding, engine.limits.max_request_bytes)
             call: Any = route.start(head, content, context)
             return await call if iscoroutine(call) else call
-
-    async def _run(self, call: InferenceCall | HandledCall, context: RequestContext, encodings: str) -> HttpResponse:
-        """Return the answer of a call, which a worker also compresses."""
-        encode = with_gzip(call.encode, encodings)
-        handle = partial(call.handle, self._engine) if isinstance(call, HandledCall) else self._engine.handle
-        return await handle(context, call.model_name, call.decode, encode)
 
     async def _stream(self, stream: Stream, reply: Reply) -> None:
         """Send the parts of an answer. An error before the first one is raised, a later one is the last part."""

@@ -53,7 +53,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         logger_factory = partial(_use_log_lines, lines)
         # The readers of the log cannot read Python's own tracebacks.
         sys.excepthook = _log_crash
-        threading.excepthook = lambda crash: _log_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
+        threading.excepthook = lambda crash: _log_crash(*crash[:3])
     handler = LogLinesHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
