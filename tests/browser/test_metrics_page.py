@@ -153,12 +153,6 @@ def test_details_show_the_chosen_model(browser: Browser, used_server: str) -> No
         expect(errors).to_be_visible()
 
 
-def test_model_name_is_escaped(browser: Browser, used_server: str) -> None:
-    with open_live_page(browser, f"{used_server}{HOUR}&model={httpx.URL(HTML_NAME).raw_path.decode()}") as page:
-        expect(page.get_by_role("heading", level=2, name=HTML_NAME)).to_be_visible()
-        assert page.locator("main img").count() == 0
-
-
 def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -> None:
     with open_live_page(browser, f"{used_server}{HOUR}") as page:
         chart = page.locator("figure").filter(has_text="Requests per second")
@@ -220,11 +214,3 @@ def test_metrics_page_is_served_at_the_path_of_grps(browser: Browser, used_serve
         expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
         page.get_by_role("link", name="Try").click()
         expect(page.get_by_role("combobox", name="Model")).to_be_visible()
-
-
-def test_path_of_grps_serves_only_metrics_without_the_page(browser: Browser) -> None:
-    with run_server("--model", str(MODELS / "classifier"), "--no-page") as server:
-        address = f"{server.address}/grps/v1/monitor/metrics#try"
-        with open_live_page(browser, address) as page:
-            expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
-            assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Metrics"]

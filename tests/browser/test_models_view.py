@@ -163,16 +163,6 @@ def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, o
     assert state(server, "detector") == "READY"
 
 
-def test_unreachable_server_is_reported(browser: Browser) -> None:
-    with (
-        run_server("--model", str(MODELS / "half_plus_two")) as process,
-        open_page(browser, f"{process.address}/#models", expect_errors=True) as page,
-    ):
-        expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
-        process.stop()
-        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
-
-
 @pytest.mark.parametrize(
     "options", [("--no-page-admin",), ("--host", "0.0.0.0", "--insecure", "--page")], ids=["off", "elsewhere"]
 )

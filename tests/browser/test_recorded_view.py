@@ -154,27 +154,28 @@ def test_older_inferences_are_shown_on_request(browser: Browser, server: str) ->
         expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
 
 
-@pytest.mark.parametrize(
-    ("records", "text"),
-    [
-        ([{"prompt": "What?", "answer": "a star"}, {"prompt": "Where?", "answer": "left"}], "a star · left"),
-        ([{"generated_text": "word " * 100}], "word " * 32 + "…"),
-        ([{"entity_group": "NAME", "score": 1, "word": "Ada", "start": 0, "end": 3}], "NAME"),
-        ([{"name": "y", "datatype": "FP32", "shape": [1], "data": [1]}], '{"name":"y","datatype":"FP32","shape":[1]'),
-        ([], "no results"),
+CONTENTS: dict[str, list[object]] = {
+    "a star · left": [{"prompt": "What?", "answer": "a star"}, {"prompt": "Where?", "answer": "left"}],
+    "word " * 32 + "…": [{"generated_text": "word " * 100}],
+    "NAME": [{"entity_group": "NAME", "score": 1, "word": "Ada", "start": 0, "end": 3}],
+    '{"name":"y","datatype":"FP32","shape":[1],"data":[1]}': [
+        {"name": "y", "datatype": "FP32", "shape": [1], "data": [1]}
     ],
-    ids=["answers", "text", "entities", "tensor", "nothing"],
-)
-def test_records_without_labels_are_listed_by_their_content(
-    browser: Browser, server: str, records: list[object], text: str
-) -> None:
+    "no results": [],
+}
+
+
+def test_records_without_labels_are_listed_by_their_content(browser: Browser, server: str) -> None:
     (inference,) = httpx.get(f"{server}/inferences", params={"limit": 1, "model": "classifier"}).json()["inferences"]
-    inference |= {"records": records, "task_type": "TOKEN_CLASSIFICATION"}
+    inferences = [
+        inference | {"records": records, "task_type": "TOKEN_CLASSIFICATION", "id": str(index)}
+        for index, records in enumerate(CONTENTS.values())
+    ]
     with open_page(browser, f"{server}/#recorded") as page:
-        answer = {"inferences": [inference], "next": None}
+        answer = {"inferences": inferences, "next": None}
         page.route("**/inferences?*", lambda route: route.fulfill(json=answer))
         page.reload()
-        expect(page.locator("table.recorded tbody .col-label")).to_contain_text(text)
+        expect(page.locator("table.recorded tbody .col-label")).to_have_text(list(CONTENTS))
 
 
 def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:

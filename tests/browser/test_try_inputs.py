@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.looking import open_page
-from tests.browser.try_view import IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, pixel, rows
+from tests.browser.try_view import IMAGES, SCAFFOLD, assert_drawn, expect_findings, infer, pixel, rows
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until
 from tests.support.servers.ports import listening_port
@@ -30,25 +30,6 @@ def test_sample_can_be_chosen_again(browser: Browser, server: str) -> None:
         expect_findings(page, 1)
         page.go_back()
         expect_findings(page, 5)
-
-
-def test_several_images_are_answered_and_listed(browser: Browser, server: str) -> None:
-    names = ["scene.jpg", "shape.jpg", "photo.jpg"]
-    counts = [len(infer(server, "detector", (IMAGES / name).read_bytes())) for name in names]
-    with open_page(browser, f"{server}/#try?model=detector") as page:
-        page.get_by_label("Choose files").set_input_files([IMAGES / name for name in names])
-        for index, (name, count) in enumerate(zip(names, counts, strict=True)):
-            expect(page.get_by_text(f"{name}, {index + 1} of 3")).to_be_visible()
-            expect(page.get_by_role("group", name=f"{name} with results")).to_be_visible()
-            expect_findings(page, count)
-            page.get_by_role("button", name="Next").click()
-        # The same images are sent to another model.
-        page.get_by_role("combobox", name="Model").select_option("classifier")
-        expect(page.get_by_text("3 answered in")).to_be_visible()
-        expect_findings(page, 20)
-        page.get_by_role("button", name="Remove all").click()
-        expect(page.get_by_text("Drop or paste images here")).to_be_visible()
-        expect_findings(page, 0)
 
 
 @pytest.mark.parametrize("event", ["drop", "paste"])
@@ -140,15 +121,6 @@ def test_invalid_parameter_is_reported(browser: Browser, server: str) -> None:
         page.get_by_label("Simplify contours").fill("-1")
         page.get_by_label("Simplify contours").press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("epsilon")
-
-
-def test_unreachable_server_is_reported(browser: Browser) -> None:
-    models = ("--model", str(MODELS / "detector"))
-    with run_server(*models) as process, open_page(browser, f"{process.address}/#try", expect_errors=True) as page:
-        expect_findings(page, 5)
-        assert process.stop() == 0
-        page.get_by_label("Choose files").set_input_files(IMAGES / "scene.jpg")
-        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
 
 
 def test_large_image_is_shown(browser: Browser, server: str, tmp_path: Path) -> None:

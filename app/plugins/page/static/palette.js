@@ -107,8 +107,6 @@ function linear(channel) {
   return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
 }
 
-// How different two colours look: the eye sees green best, and blue least.
 function distance(one, other) {
-  const [red, green, blue] = one.map((value, channel) => value - other[channel]);
-  return Math.hypot(1.5 * red, 2 * green, 1.2 * blue) / 2;
+  return Math.hypot(...one.map((value, channel) => value - other[channel]));
 }
