@@ -80,7 +80,7 @@ def test_copied_commands_read_the_key_from_the_environment(
             assert "yellow circle" in run_python(program, tmp_path, interpreter(protocol))
 
 
-def test_page_is_refused_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:
+def test_page_is_rejected_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:
     with open_with_key(browser, server.address, "wrong") as (page, refused):
         expect(page.get_by_text("The key is not known here")).to_be_visible()
         assert refused

@@ -96,7 +96,7 @@ def test_class_is_explained_on_a_phone(browser: Browser, server: str) -> None:
         assert_fits(page, PHONE)
 
 
-def test_explanation_is_stopped_and_a_refusal_is_shown(browser: Browser, server: str) -> None:
+def test_explanation_is_stopped_and_a_rejection_is_shown(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg", expect_errors=True) as page:
         expect_findings(page, 5)
         page.route(re.compile(":explain$"), lambda route: None, times=1)

@@ -129,7 +129,7 @@ def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: st
         expect_findings(page, 20)
         refused: list[str] = []
 
-        def refuse_once(route: Route) -> None:
+        def reject_once(route: Route) -> None:
             # Refuse the first request as an overloaded server does.
             if not refused:
                 refused.append("once")
@@ -137,7 +137,7 @@ def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: st
             else:
                 route.continue_()
 
-        page.route("**/infer", refuse_once)
+        page.route("**/infer", reject_once)
         page.get_by_label("Choose files").set_input_files([IMAGES / "shape.jpg", IMAGES / "scene.jpg"])
         expect(page.get_by_text("2 answered in")).to_be_visible()
         assert refused == ["once"]

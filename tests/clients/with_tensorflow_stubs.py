@@ -62,7 +62,7 @@ def check_metadata(client: Client) -> None:
     assert set(definitions.signature_def["serving_default"].inputs) == {"image"}
 
 
-def check_status_and_refused_reload(client: Client) -> None:
+def check_status_and_rejected_reload(client: Client) -> None:
     request = client.pb.GetModelStatusRequest(model_spec=client.spec("vlm"))
     (status,) = client.models.GetModelStatus(request, timeout=60).model_version_status
     assert status.state == client.pb.ModelVersionStatus.AVAILABLE

@@ -157,7 +157,7 @@ def test_server_answers_after_sigstop_and_sigcont() -> None:
         assert server.stop() == 0
 
 
-def test_full_disk_refuses_requests_and_clears_readiness(tmp_path: Path) -> None:
+def test_full_disk_rejects_requests_and_clears_readiness(tmp_path: Path) -> None:
     store = tmp_path / "kept.db"
     with (
         run_server("--model", str(DETECTOR), "--record", str(store)) as server,

@@ -33,7 +33,7 @@ def decoded(*inputs: InputTensor, **parameters: object) -> dict[str, NDArray[Any
     return dict(item.tensors)
 
 
-def refusal(*inputs: InputTensor) -> str:
+def rejection(*inputs: InputTensor) -> str:
     with pytest.raises(InferenceError) as caught:
         decoded(*inputs)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
@@ -70,7 +70,7 @@ def test_binary_model_receives_bytes(content_type: str | None, expected: list[ob
 def test_text_model_rejects_bytes_that_are_no_text(element: Element, content_type: str) -> None:
     parameters = {"content_type": content_type}
     words = BytesTensor(name="words", shape=(1,), elements=[element], parameters=parameters)
-    assert refusal(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
+    assert rejection(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
 
 
 def test_text_model_receives_decoded_base64() -> None:
@@ -79,26 +79,26 @@ def test_text_model_receives_decoded_base64() -> None:
 
 
 def test_missing_unknown_and_repeated_inputs_are_rejected() -> None:
-    assert refusal(X).startswith("inputs: ")
-    assert "'words'" in refusal(X)
-    assert refusal(X, X, WORDS).startswith("inputs[1].name: ")
-    assert refusal(X, WORDS, msgspec.structs.replace(X, name="y")).startswith("inputs[2].name: ")
-    assert "'x', 'words'" in refusal()
+    assert rejection(X).startswith("inputs: ")
+    assert "'words'" in rejection(X)
+    assert rejection(X, X, WORDS).startswith("inputs[1].name: ")
+    assert rejection(X, WORDS, msgspec.structs.replace(X, name="y")).startswith("inputs[2].name: ")
+    assert "'x', 'words'" in rejection()
 
 
 def test_datatypes_and_shapes_must_match() -> None:
-    assert refusal(Tensor(name="x", datatype=Datatype.FP64, data=np.zeros((3, 2))), WORDS).startswith(
+    assert rejection(Tensor(name="x", datatype=Datatype.FP64, data=np.zeros((3, 2))), WORDS).startswith(
         "inputs[0].datatype: Expected FP32"
     )
     for shape in ((3, 3), (6,), (3, 2, 1), ()):
         wrong = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros(shape, np.float32))
-        assert refusal(wrong, WORDS) == f"inputs[0].shape: Expected the shape [-1, 2] for 'x', got {list(shape)}"
-    assert refusal(msgspec.structs.replace(WORDS, name="x"), WORDS).startswith("inputs[0].datatype")
+        assert rejection(wrong, WORDS) == f"inputs[0].shape: Expected the shape [-1, 2] for 'x', got {list(shape)}"
+    assert rejection(msgspec.structs.replace(WORDS, name="x"), WORDS).startswith("inputs[0].datatype")
 
 
 @pytest.mark.parametrize("shape", [(3,), (0,), (-1,), (2**64,)])
 def test_number_of_elements_must_match_the_shape(shape: tuple[int, ...]) -> None:
-    assert refusal(X, msgspec.structs.replace(WORDS, shape=shape)).startswith("inputs[1].shape")
+    assert rejection(X, msgspec.structs.replace(WORDS, shape=shape)).startswith("inputs[1].shape")
 
 
 def test_shape_that_overflows_is_rejected() -> None:
@@ -111,7 +111,7 @@ def test_shape_that_overflows_is_rejected() -> None:
 
 def test_element_that_is_not_utf_8_is_rejected() -> None:
     elements = [StringElement("a"), BinaryElement(b"\xff")]
-    assert refusal(X, msgspec.structs.replace(WORDS, elements=elements)).startswith("inputs[1].data[1]: ")
+    assert rejection(X, msgspec.structs.replace(WORDS, elements=elements)).startswith("inputs[1].data[1]: ")
 
 
 def test_answer_is_available_as_records_and_tensors() -> None:

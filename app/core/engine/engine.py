@@ -52,7 +52,7 @@ class Engine(Readiness):
         arriving: while entered, count a request whose body arrives, for `overload`.
         has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
         count_stream: count a client's stream while it is open, in addition to its requests, as `ClientLimit.slot`.
-        report_refused_unread: report requests that were refused before they were read, without recording them.
+        report_rejected_unread: report requests that were refused before they were read, without recording them.
         infer: answer one decoded request in the calling thread, without reporting it. For use inside a process.
     """
 
@@ -82,7 +82,7 @@ class Engine(Readiness):
         self.arriving = self._admission.arriving
         self.has_idle_worker = self._admission.has_idle_worker
         self.count_stream = clients.slot
-        self.report_refused_unread = self._executor.report_refused_unread
+        self.report_rejected_unread = self._executor.report_rejected_unread
         self.infer = self._executor.predict
 
     def attach(self, parts: "Parts") -> None:
@@ -268,7 +268,7 @@ class Engine(Readiness):
         queue = self.registry.only_model if model_name is None else self.registry.known_name(model_name)
         return self._admission.overload(queue)
 
-    def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
+    def report_rejected(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before its work. Return `error` for the caller to raise."""
         context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
@@ -320,7 +320,7 @@ class Engine(Readiness):
             # Long requests finish early at their deadline, so that they may wait for it.
             context.max_queue_seconds = admission.acquire(context, queue, deadline if lane is None else None)
         except InferenceError as error:
-            raise self.report_refused(context, error, model_name) from None
+            raise self.report_rejected(context, error, model_name) from None
         self._executor.start(context)
         return queue
 

@@ -48,7 +48,7 @@ class Executor:
         self._annotators += annotators
         self._record_sink = record_sink or self._record_sink
 
-    def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
+    def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
         """Report requests that were refused before they were read. They are not recorded."""
         context.failure = error
         context.finish()

@@ -44,8 +44,8 @@ class ExtendedGrpc(GrpcProtocol):
         self._protocol = protocol
         self._added = added
 
-    def refusal_message(self, error: InferenceError, /) -> bytes | None:
-        return self._protocol.refusal_message(error)
+    def rejection_message(self, error: InferenceError, /) -> bytes | None:
+        return self._protocol.rejection_message(error)
 
     def target_model(self, data: bytes, /) -> str:
         names = (methods.target_model(data) for methods in self._added)

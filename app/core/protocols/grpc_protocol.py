@@ -46,7 +46,7 @@ class GrpcProtocol(Protocol):
     permissions: Mapping[str, Permission]
     queued_methods: frozenset[str] = frozenset()
 
-    def refusal_message(self, _: InferenceError, /) -> bytes | None:
+    def rejection_message(self, _: InferenceError, /) -> bytes | None:
         """Return the message for a rejected call of `queued_methods`; None if the call ends with a status instead."""
         return None
 

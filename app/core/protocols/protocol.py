@@ -171,12 +171,12 @@ class ModelReady(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def report_refusals(engine: Engine, context: RequestContext, model_name: str = "") -> Generator[None]:
+def report_rejections(engine: Engine, context: RequestContext, model_name: str = "") -> Generator[None]:
     """Report an error inside the block: it refuses the request before the work on it starts."""
     try:
         yield
     except InferenceError as error:
-        raise engine.report_refused(context, error, model_name) from None
+        raise engine.report_rejected(context, error, model_name) from None
 
 
 def error_object(error: InferenceError) -> bytes:

@@ -24,7 +24,7 @@ OVERLOADED = "The server has reached its limit of requests in flight; try again 
 KeyT = TypeVar("KeyT")
 
 
-class RefusalCounts(Generic[KeyT]):
+class RejectionCounts(Generic[KeyT]):
     """Count rejections and report them twice a second: a report for each would cost more than the rejection.
 
     The report gets a key, the request id of its first rejection, and the number.

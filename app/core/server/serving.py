@@ -113,7 +113,7 @@ class Transport:
             header_timeout=settings.header_timeout,
             body_timeout=settings.body_timeout,
             keep_alive_timeout=settings.keep_alive_timeout,
-            count_refused=refused.inc,
+            count_rejected=refused.inc,
             count_ended=lambda reason: ended.labels(reason).inc(),
         )
         open_gauge = Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics)
@@ -233,7 +233,7 @@ class HttpServer(uvicorn.Server):
                 await asyncio.sleep(min(left, 1.0))
             _exit_after(hooks.drain_timeout + _GRACE_SECONDS)
         seconds_left = max(0.0, hooks.drain_timeout - _ABORT_SECONDS)
-        self._transport.bodies.refuse_incomplete_at(loop.time() + seconds_left)
+        self._transport.bodies.reject_incomplete_at(loop.time() + seconds_left)
         hooks.start_drain()
         await super().shutdown(sockets)
 

@@ -56,7 +56,7 @@ def expect_statuses(exchanges: Iterable[Exchange], *codes: int | str) -> None:
 def expect_error_texts(*exchanges: Exchange) -> None:
     """Raise a `ViolationError` if a refusal among `exchanges` has no text in `error`."""
     for exchange in exchanges:
-        reason = exchange.object().get("error") if exchange.refused else "accepted"
+        reason = exchange.object().get("error") if exchange.rejected else "accepted"
         expect(isinstance(reason, str) and reason, "a text in error", exchange.body)
 
 

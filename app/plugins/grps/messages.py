@@ -35,7 +35,7 @@ class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
     status: str
 
 
-class WireRefusal(msgspec.Struct, frozen=True, kw_only=True):
+class WireRejection(msgspec.Struct, frozen=True, kw_only=True):
     """A message with only a status."""
 
     status: WireStatus

@@ -25,7 +25,7 @@ from app.core.protocols.protocol import (
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.plugins.grps.codec import PredictCodec
 from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
-from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRefusal
+from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRejection
 from metadata.request import METADATA_PARAMETER as METADATA
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
@@ -96,7 +96,7 @@ class Grps(HttpProtocol):
                 body=WireMessage if method == "POST" else None,
                 body_required=call.reads_message,
                 answer=WireMessage,
-                refusal=WireRefusal,
+                refusal=WireRejection,
                 failures=call.failures,
                 permission=call.permission,
                 changes_state=call.permission == "admin",
@@ -112,7 +112,7 @@ class Grps(HttpProtocol):
             query=_QUERY,
             body=WireMessage,
             answer=WireMessage,
-            refusal=WireRefusal,
+            refusal=WireRejection,
             media_types=(_BINARY,),
         )
         return [*plain_endpoints, inference]

@@ -35,7 +35,7 @@ class GrpsGrpc(GrpcProtocol):
     }
     queued_methods = frozenset({"Predict", "PredictStreaming"})
 
-    def refusal_message(self, error: InferenceError, /) -> bytes | None:
+    def rejection_message(self, error: InferenceError, /) -> bytes | None:
         return _serialize(error_message(error))
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:

@@ -43,7 +43,7 @@ _CHOICES: Mapping[TaskType, str] = {
 }
 
 
-def explain_refusal(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
+def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
     """Return why none of `layouts`, those of `task`, matches, and what to declare."""
     outputs = _shown(view.outputs)
     likely, output = _likely_task(view)
@@ -155,4 +155,4 @@ def _task_of_rows(shape: tuple[int, ...], view: GraphView) -> TaskType:
     return TaskType.OBJECT_DETECTION if is_candidates or shape[2] in _BOX_WIDTHS else TaskType.TENSOR
 
 
-EXPLANATIONS = (explain_refusal,)
+EXPLANATIONS = (explain_rejection,)

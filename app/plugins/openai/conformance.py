@@ -144,7 +144,7 @@ def _streamed_usage(probe: Probe) -> None:
 
 def _several(probe: Probe) -> None:
     exchange = _ask(probe, n=2, temperature=1)
-    if exchange.refused:
+    if exchange.rejected:
         return
     choices = exchange.expect_object().get("choices")
     expect(is_list(choices) and len(choices) == 2, "two choices or a refusal", exchange.body)
@@ -155,14 +155,14 @@ def _error_object(probe: Probe) -> None:
         _ask(probe, model=UNKNOWN),
         probe.post_json(_CHAT, {"model": model_name(probe, "/v1/models"), "messages": 1}),
     ):
-        has_error = not exchange.refused or has_fields(exchange.object().get("error"), message=str, type=str)
+        has_error = not exchange.rejected or has_fields(exchange.object().get("error"), message=str, type=str)
         expect(has_error, "error.message and error.type", exchange.body)
 
 
 def _embeddings(probe: Probe, **members: object) -> list[Any]:
     """Return the embeddings of `_TEXTS`, unless the model embeds no texts, which is not applicable."""
     exchange = probe.post_json(_EMBEDDINGS, {"model": model_name(probe, "/v1/models"), "input": _TEXTS, **members})
-    if exchange.refused and not exchange.unauthorized:
+    if exchange.rejected and not exchange.unauthorized:
         raise NotApplicableError("The model embeds no texts")
     data = exchange.expect_object().get("data")
     return expect_form(data, list[dict[str, Any]], "a list of objects in data")

@@ -30,7 +30,7 @@ from app.plugins.openai.wire import (
     WireError,
     WireModelList,
     WireModelName,
-    WireRefusal,
+    WireRejection,
 )
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -92,7 +92,7 @@ class OpenAI(HttpProtocol):
         def embed(_: RequestHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
             return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
 
-        infer = partial(infer_endpoint, refusal=WireRefusal)
+        infer = partial(infer_endpoint, refusal=WireRejection)
         stream = partial(infer, answer_media_types=(EVENT_STREAM,))
         inferences = [
             endpoint
@@ -121,7 +121,7 @@ class OpenAI(HttpProtocol):
                 ),
             )
         ]
-        read = partial(read_endpoint, refusal=WireRefusal)
+        read = partial(read_endpoint, refusal=WireRejection)
         return [
             *inferences,
             read(
@@ -172,4 +172,4 @@ def _error_body(error: InferenceError) -> bytes:
 
 def _encode_error(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
     error_type = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return msgspec.json.encode(WireRefusal(WireError(message=message, type=error_type, param=param, code=code)))
+    return msgspec.json.encode(WireRejection(WireError(message=message, type=error_type, param=param, code=code)))

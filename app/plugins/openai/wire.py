@@ -168,7 +168,7 @@ class WireError(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class WireRefusal(msgspec.Struct, frozen=True):
+class WireRejection(msgspec.Struct, frozen=True):
     """The body of every error."""
 
     error: WireError

@@ -17,7 +17,7 @@ _AUTHORIZATION_FAILURES = (401, 403, 429)
 """Status codes for missing or insufficient permissions, and for exceeded rates."""
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _Rejection(msgspec.Struct, frozen=True):
     """The expected and the received value."""
 
     error: str
@@ -69,9 +69,9 @@ def describe_service(
     types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))
     body_types = list(dict.fromkeys(kind for kind in types if kind not in (None, bytes)))
     schemas, components = msgspec.json.schema_components(
-        [*body_types, _Refusal], schema_hook=_any_object, ref_template=f"{SCHEMA_PREFIX}{{name}}"
+        [*body_types, _Rejection], schema_hook=_any_object, ref_template=f"{SCHEMA_PREFIX}{{name}}"
     )
-    schema_by_type = dict(zip([*body_types, _Refusal], schemas, strict=True))
+    schema_by_type = dict(zip([*body_types, _Rejection], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for tag, group in operations.items():
         for operation in group:
@@ -100,7 +100,7 @@ def _operation(tag: str, endpoint: Endpoint, schema_by_type: Mapping[Any, Any], 
     for status in sorted({*endpoint.failures, *(_AUTHORIZATION_FAILURES if needs_credential else ())}):
         responses[str(status)] = {
             "description": _REASONS[status],
-            "content": {_JSON: {"schema": schema_by_type[endpoint.refusal or _Refusal]}},
+            "content": {_JSON: {"schema": schema_by_type[endpoint.refusal or _Rejection]}},
         }
     operation: dict[str, Any] = {
         "tags": [tag],

@@ -8,13 +8,13 @@ from app.plugins.other_formats.other_servers import (
     label_filename,
     read_mlflow_model,
     read_triton_config,
-    refuse_mlserver_runtime,
+    reject_mlserver_runtime,
 )
 
 FORMATS = (
     ForeignFormat(files=(TRITON_FILE,), read=read_triton_config, label_file=label_filename),
     ForeignFormat(files=(MLFLOW_FILE,), read=read_mlflow_model),
-    ForeignFormat(check=refuse_mlserver_runtime),
+    ForeignFormat(check=reject_mlserver_runtime),
     ForeignFormat(advice=advice_for),
 )
 """Triton, MLflow, MLServer, and the files of frameworks that no runtime reads by itself."""

@@ -97,7 +97,7 @@ def _mapping(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def refuse_mlserver_runtime(folder: Path) -> None:
+def reject_mlserver_runtime(folder: Path) -> None:
     """Reject a settings file for one of MLServer's own runtimes. Other settings are left to the usual checks.
 
     Raises:

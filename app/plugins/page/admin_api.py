@@ -1,6 +1,6 @@
 """Load and unload models from the page, with authorization.
 
-`AdminApi.refusal_reason` alone decides who may change models. A page of another site must not do so through a browser
+`AdminApi.rejection_reason` alone decides who may change models. A page of another site must not do so through a browser
 on this machine. Such a page can send simple requests to any address, and can give its own name any address (DNS
 rebinding). It can neither send a header of its own choice to another origin, nor choose `Host`.
 """
@@ -58,7 +58,7 @@ class AdminApi:
         self._admin = admin
         self._access = access or HttpAccess(None)
 
-    def refusal_reason(self, headers: Mapping[str, str]) -> str:
+    def rejection_reason(self, headers: Mapping[str, str]) -> str:
         """Return why a request with these headers, by lower-case name, may not change models; empty if it may."""
         if self._admin is False:
             return "Loading and unloading from the page is switched off here"
@@ -78,7 +78,7 @@ class AdminApi:
         @get(REPOSITORY_PATH, opt=requires("read"))
         async def show_versions(request: HttpRequest) -> Response[bytes]:
             versions = [_version(registration) for registration in await repository.index()]
-            admin = not self.refusal_reason(request.headers) and self._access.allows(request.scope, "admin")
+            admin = not self.rejection_reason(request.headers) and self._access.allows(request.scope, "admin")
             answer = _RepositoryState(admin=admin, versions=versions)
             return json_response(msgspec.json.encode(answer))
 
@@ -93,7 +93,7 @@ class AdminApi:
         return [show_versions, load, unload]
 
     async def _change(self, request: HttpRequest, change: Callable[[str], Awaitable[None]]) -> Response[bytes]:
-        if reason := self.refusal_reason(request.headers):
+        if reason := self.rejection_reason(request.headers):
             raise InferenceError(ErrorKind.PERMISSION_DENIED, reason)
         await change(request.path_params["name"])
         return json_response(b"{}")

@@ -54,14 +54,14 @@ class EventStream:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         window, model = query.get("window", ["60s"])[0], query.get("model", [""])[0]
         if scope["type"] != "http" or scope["method"] != "GET":
-            await _refusal(405, "Only GET is served here", {"Allow": "GET"})(scope, receive, send)
+            await _rejection(405, "Only GET is served here", {"Allow": "GET"})(scope, receive, send)
         elif window not in WINDOWS:
-            await _refusal(400, f"Expected window to be one of {', '.join(WINDOWS)}")(scope, receive, send)
+            await _rejection(400, f"Expected window to be one of {', '.join(WINDOWS)}")(scope, receive, send)
         elif self._stopping.is_set():
-            await _refusal(503, "The server is stopping")(scope, receive, send)
+            await _rejection(503, "The server is stopping")(scope, receive, send)
         elif self.open_streams >= self._max_streams:
             message = f"The page is already open {self.open_streams} times; close another tab"
-            await _refusal(503, message)(scope, receive, send)
+            await _rejection(503, message)(scope, receive, send)
         else:
             self.open_streams += 1
             try:
@@ -112,7 +112,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> ASGIResponse:
+def _rejection(status: int, message: str, headers: Mapping[str, str] | None = None) -> ASGIResponse:
     body = msgspec.json.encode({"error": message})
     return ASGIResponse(body=body, status_code=status, headers={**HEADERS, **(headers or {})})
 

@@ -26,7 +26,7 @@ class QueryLimiter:
         self._max_queries = max_queries
         self._in_flight = 0
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query", initializer=lower_priority)
-        self._refused_counter = Counter(
+        self._rejected_counter = Counter(
             "charioteer_queries_refused",
             "Queries of recordings that were refused because too many were in flight.",
             registry=metrics or CollectorRegistry(),
@@ -39,7 +39,7 @@ class QueryLimiter:
             InferenceError: OVERLOADED if too many queries are in flight; also raises what `query` raises.
         """
         if self._in_flight >= self._max_queries:
-            self._refused_counter.inc()
+            self._rejected_counter.inc()
             message = f"{self._in_flight} queries of recordings are in flight, the maximum; try again later"
             raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=_RETRY_AFTER_SECONDS)
         future = self._threads.submit(query)

@@ -98,7 +98,7 @@ def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
     def config(request: HttpRequest) -> object:
         return model_config(find_registration(engine, request))
 
-    def refuse(feature: str, _: HttpRequest) -> object:
+    def reject(feature: str, _: HttpRequest) -> object:
         raise unsupported(feature)
 
     describe = partial(read_endpoint, failures=(404, 503))
@@ -132,7 +132,7 @@ def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 path,
                 f"Not supported: Triton's {feature}",
                 method=method,
-                handle=partial(refuse, feature),
+                handle=partial(reject, feature),
                 failures=(400,),
                 permission="infer",
             )

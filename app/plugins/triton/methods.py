@@ -37,7 +37,7 @@ async def _unload(engine: Engine, request: Any) -> object:
     return {}
 
 
-def _refuse(feature: str, _: Engine, __: Any) -> object:
+def _reject(feature: str, _: Engine, __: Any) -> object:
     raise unsupported(feature)
 
 
@@ -55,7 +55,7 @@ _CALLS: PlainCalls = {
     "RepositoryIndex": ("read", _index),
     "RepositoryModelLoad": ("admin", _load),
     "RepositoryModelUnload": ("admin", _unload),
-    **{name: ("infer", partial(_refuse, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
+    **{name: ("infer", partial(_reject, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
 }
 
 METHODS = GrpcMethods(

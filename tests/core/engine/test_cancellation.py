@@ -217,7 +217,7 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
     assert outcomes(observer) == [None, ErrorKind.CANCELLED]
 
 
-def test_queued_request_is_refused_when_the_engine_closes() -> None:
+def test_queued_request_is_rejected_when_the_engine_closes() -> None:
     observer, decoder = EventRecorder(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:

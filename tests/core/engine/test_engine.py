@@ -92,7 +92,7 @@ def test_failed_model_is_observed_with_its_version_and_logged(caplog: pytest.Log
 @pytest.mark.parametrize(
     ("model", "kind"), [("missing", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
 )
-def test_unknown_and_unready_models_are_refused(model: str, kind: ErrorKind) -> None:
+def test_unknown_and_unready_models_are_rejected(model: str, kind: ErrorKind) -> None:
     error, event = failed_request(lambda: request(model))
     assert error.kind is kind
     assert (event.model_name, event.model_version) == (model, "")

@@ -127,7 +127,7 @@ def test_drain_waits_until_requests_are_observed() -> None:
     assert [event.outcome for event in observer.events] == [None]
 
 
-def test_request_over_the_queue_limit_is_refused_at_once() -> None:
+def test_request_over_the_queue_limit_is_rejected_at_once() -> None:
     observer, proceed = EventRecorder(), threading.Event()
 
     def wait() -> InferenceRequest:
@@ -150,7 +150,7 @@ def test_request_over_the_queue_limit_is_refused_at_once() -> None:
     assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None, None]
 
 
-def test_closed_engine_refuses_requests() -> None:
+def test_closed_engine_rejects_requests() -> None:
     with running() as engine:
         engine.close()
         with pytest.raises(InferenceError, match="stopping") as caught:

@@ -95,7 +95,7 @@ def test_disconnect_does_not_cancel_the_recording() -> None:
     assert [event.outcome for event in observer.events] == [None]
 
 
-def test_engine_is_not_ready_if_the_record_sink_refuses() -> None:
+def test_engine_is_not_ready_if_the_record_sink_rejects() -> None:
     sink = FakeRecordSink()
     with running(record_sink=sink) as engine:
         asyncio.run(engine.repository.unload("oriented"))
@@ -107,7 +107,7 @@ def test_engine_is_not_ready_if_the_record_sink_refuses() -> None:
             engine.ready_model("detector")
 
 
-def test_refusal_is_recorded_without_delay() -> None:
+def test_rejection_is_recorded_without_delay() -> None:
     sink = FakeRecordSink()
 
     async def run(engine: Engine) -> None:

@@ -120,7 +120,7 @@ def test_python_model_takes_label_file(tmp_path: Path) -> None:
         ("labels.txt", "a\nb\n", "its output has 3 classes, but labels.txt lists 2 labels"),
     ],
 )
-def test_unusable_file_is_refused_with_its_name(
+def test_unusable_file_is_rejected_with_its_name(
     tmp_path: Path, name: str, content: str | bytes | None, reason: str
 ) -> None:
     folder = tmp_path / "model"

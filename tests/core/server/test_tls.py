@@ -69,7 +69,7 @@ def test_tls_1_2_is_served_with_forward_secrecy(server: HttpTestServer, authorit
         assert connection.version() == "TLSv1.2"
 
 
-def test_tls_before_1_2_is_refused(server: HttpTestServer, authority: CertificateAuthority) -> None:
+def test_tls_before_1_2_is_rejected(server: HttpTestServer, authority: CertificateAuthority) -> None:
     context = authority.context()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -169,7 +169,7 @@ def test_client_ca_requires_a_valid_client_certificate(
 ) -> None:
     clients, strangers = CertificateAuthority(tmp_path, "clients"), CertificateAuthority(tmp_path, "strangers")
     late = datetime(2021, 1, 1, tzinfo=UTC)
-    refused_certificates = [
+    rejected_certificates = [
         None,
         strangers.issue("stranger"),
         clients.issue("late", not_after=late),
@@ -179,7 +179,7 @@ def test_client_ca_requires_a_valid_client_certificate(
         with connect_tls(server, authority.context(clients.issue("client"))) as connection:
             connection.sendall(LAST)
             assert parse_responses(read_until_closed(connection))[0][0] == 200
-        for client_certificate in refused_certificates:
+        for client_certificate in rejected_certificates:
             # With TLS 1.3, the client sees the refusal when it reads.
             with pytest.raises(OSError), connect_tls(server, authority.context(client_certificate)) as connection:  # noqa: PT012
                 connection.sendall(LAST)

@@ -76,7 +76,7 @@ def test_every_port_serves_clients_with_a_certificate(
             assert ready(grpc_channel) == b"\x08\x01"
 
 
-def test_every_port_refuses_clients_without_a_certificate(
+def test_every_port_rejects_clients_without_a_certificate(
     server: ServerProcess, authority: CertificateAuthority
 ) -> None:
     for address in (server.address, server.tensorflow_serving_address):
@@ -88,7 +88,7 @@ def test_every_port_refuses_clients_without_a_certificate(
         assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_grpc_without_tls_is_refused(server: ServerProcess) -> None:
+def test_grpc_without_tls_is_rejected(server: ServerProcess) -> None:
     with grpc.insecure_channel(server.grpc_address) as grpc_channel, pytest.raises(grpc.RpcError) as caught:
         ready(grpc_channel)
     assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.UNAVAILABLE

@@ -140,7 +140,7 @@ def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> 
     }
 
 
-def test_server_that_refuses_the_client_stops_the_run_and_the_same_command_continues_it(tmp_path: Path) -> None:
+def test_server_that_rejects_the_client_stops_the_run_and_the_same_command_continues_it(tmp_path: Path) -> None:
     images, out = write_images(tmp_path / "images", 6), tmp_path / "out"
     refused = True
 

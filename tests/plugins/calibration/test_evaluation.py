@@ -107,7 +107,7 @@ def test_classes_that_do_not_add_up_to_one_get_lines() -> None:
     assert fit(results, ["cat", "dog"], TaskType.IMAGE_CLASSIFICATION).method == "platt"
 
 
-def test_scores_without_information_and_small_datasets_are_refused() -> None:
+def test_scores_without_information_and_small_datasets_are_rejected() -> None:
     box: Box = (0.0, 0.0, 10.0, 10.0)
     results = [
         detection_sample([("cat", box)] if index % 2 else [], [("cat", 0.4 if index % 2 else 0.8, box)])

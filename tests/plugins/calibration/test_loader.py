@@ -59,7 +59,7 @@ def test_threshold_of_a_request_applies_to_probabilities(tmp_path: Path, isolate
     assert len(model.ask(PIXELS, score_threshold=0.0)) == 3
 
 
-def test_calibration_of_other_files_or_settings_is_refused(tmp_path: Path) -> None:
+def test_calibration_of_other_files_or_settings_is_rejected(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "detector", CODE)
     _calibrated(folder, Calibration(method="platt"), chariot_id="abc", parameters={"score_threshold": 0.1})
     InProcessModel(folder, allow_code=True)
@@ -79,13 +79,13 @@ def test_calibration_of_a_version_holds_in_its_repository(tmp_path: Path) -> Non
     assert (source.version, load(source).description.task_type) == ("2", "OBJECT_DETECTION")
 
 
-def test_missing_calibration_is_refused_with_the_way_to_one(tmp_path: Path) -> None:
+def test_missing_calibration_is_rejected_with_the_way_to_one(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "detector", CODE, scores="calibrated")
     with pytest.raises(ModelError, match=r"needs .*calibration.json; `charioteer evaluate DATASET .* --calibrate`"):
         InProcessModel(folder, allow_code=True)
 
 
-def test_task_without_scores_is_refused(tmp_path: Path) -> None:
+def test_task_without_scores_is_rejected(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, text):\n        return text\n"
     folder = write_model(tmp_path / "writer", code, task_type="TEXT_GENERATION")
     _calibrated(folder, Calibration(method="platt"))

@@ -150,11 +150,11 @@ def test_busy_server_is_retried() -> None:
 
 
 def test_server_timeout_raises_an_error() -> None:
-    def refuse(_: httpx.Request) -> httpx.Response:
+    def reject(_: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("")
 
     with (
-        httpx.Client(transport=httpx.MockTransport(refuse), timeout=60) as client,
+        httpx.Client(transport=httpx.MockTransport(reject), timeout=60) as client,
         pytest.raises(InferenceClientError, match="infer: ReadTimeout"),
     ):
         HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")

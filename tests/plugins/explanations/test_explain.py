@@ -88,7 +88,7 @@ def unreadable() -> InferenceRequest:
         (lambda: request(samples=1001, count=2), ErrorKind.TOO_LARGE, "2002 for 2 images"),
     ],
 )
-def test_refused_explanation_names_the_field_and_is_observed_once(
+def test_rejected_explanation_names_the_field_and_is_observed_once(
     decode: Callable[[], InferenceRequest], kind: ErrorKind, message: str
 ) -> None:
     observer = EventRecorder()
@@ -125,7 +125,7 @@ def test_time_limit_reduces_the_samples_of_every_image() -> None:
     assert images[0][0].samples == 16
 
 
-def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -> None:
+def test_blocked_explanations_do_not_block_predictions_and_excess_is_rejected() -> None:
     gate, observer = Gate(), EventRecorder()
     model = SlowDetector(gate)
 
@@ -189,7 +189,7 @@ def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
     assert not engine.busy
 
 
-def test_closed_engine_refuses_explanations() -> None:
+def test_closed_engine_rejects_explanations() -> None:
     observer = EventRecorder()
     with running(observer=observer) as engine:
         engine.close()

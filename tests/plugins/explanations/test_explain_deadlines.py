@@ -93,7 +93,7 @@ def test_queued_explanation_is_dropped_at_its_deadline(loop: Callable[[], asynci
 @pytest.mark.parametrize(
     ("timeout", "kind"), [(float("nan"), ErrorKind.INVALID_REQUEST), (0, ErrorKind.DEADLINE_EXCEEDED)]
 )
-def test_invalid_or_expired_timeout_of_an_explanation_is_refused(timeout: float, kind: ErrorKind) -> None:
+def test_invalid_or_expired_timeout_of_an_explanation_is_rejected(timeout: float, kind: ErrorKind) -> None:
     observer = EventRecorder()
     with running(SlowDetector(), observer) as engine:
         with pytest.raises(InferenceError) as caught:
@@ -103,7 +103,7 @@ def test_invalid_or_expired_timeout_of_an_explanation_is_refused(timeout: float,
     assert [(event.outcome, event.explanation) for event in observer.events] == [(kind, True)]
 
 
-def test_explanation_over_the_limit_is_refused_with_retry_after() -> None:
+def test_explanation_over_the_limit_is_rejected_with_retry_after() -> None:
     observer, proceed = EventRecorder(), threading.Event()
     model = waiting(proceed)
 

@@ -219,7 +219,7 @@ def test_bytes_that_are_no_text_are_written_as_bytes() -> None:
     assert message == GrpsMessage(gmap={"s_s": {"text": "Hej"}, "s_b": {"bytes": b"\xff"}})
 
 
-def test_number_that_no_field_holds_is_refused() -> None:
+def test_number_that_no_field_holds_is_rejected() -> None:
     tensor = Tensor(name="x", datatype=Datatype.UINT64, data=np.array([2**63], np.uint64))
     with pytest.raises(InferenceError, match="'x'"):
         write_scalars(GrpsMessage(), [tensor])

@@ -31,7 +31,7 @@ def client() -> TestClient[ASGIApp]:
         CROSS_SITE,
     ],
 )
-def test_readiness_switch_refuses_foreign_pages(
+def test_readiness_switch_rejects_foreign_pages(
     client: TestClient[ASGIApp], action: str, method: str, headers: dict[str, str]
 ) -> None:
     for path in (f"/grps/v1/health/{action}", f"//grps//v1/health/{action}/"):

@@ -18,7 +18,7 @@ PREDICT = "/grps.protos.v1.GrpsService/Predict"
 LIVE = "/inference.GRPCInferenceService/ServerLive"
 
 
-def test_overloaded_server_refuses_inferences_unread_but_answers_probes() -> None:
+def test_overloaded_server_rejects_inferences_unread_but_answers_probes() -> None:
     async def run() -> None:
         with full_engine("detector") as (engine, _):
             shedder = CallShedder(engine, GRPC_PROTOCOLS)

@@ -143,7 +143,7 @@ def test_model_of_jatic_is_copied_with_the_labels_of_its_settings(tmp_path: Path
         ({"resize": "crop", "size": [8, 16]}, "a crop that is not square"),
     ],
 )
-def test_preprocessing_that_cannot_be_expressed_is_refused(
+def test_preprocessing_that_cannot_be_expressed_is_rejected(
     tmp_path: Path, preprocessing: dict[str, Any], reason: str
 ) -> None:
     folder = write_served(tmp_path / "served", ("b", 3, "h", "w"), preprocessing=preprocessing)
@@ -153,7 +153,7 @@ def test_preprocessing_that_cannot_be_expressed_is_refused(
     assert not (tmp_path / "exported").exists()
 
 
-def test_other_models_are_refused(tmp_path: Path) -> None:
+def test_other_models_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="only classifiers can be exported, this is OBJECT_DETECTION"):
         export_jatic(MODELS / "detector", tmp_path / "exported")
     with pytest.raises(ModelError, match="is not an ONNX model; export it to ONNX first"):

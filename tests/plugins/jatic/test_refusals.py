@@ -88,7 +88,7 @@ GREY = {"channels": "GRAYSCALE", "height": 10, "width": 20}
         ),
     ],
 )
-def test_contradiction_is_refused_at_load_with_the_reason(
+def test_contradiction_is_rejected_at_load_with_the_reason(
     tmp_path: Path, content: object, graph: dict[str, Any], message: str
 ) -> None:
     options: dict[str, Any] = {"outputs": {"boxes": np.zeros_like(BOXES), "scores": MIXES}, **ANY, **graph}
@@ -101,7 +101,7 @@ def test_contradiction_is_refused_at_load_with_the_reason(
     assert message in str(refusal.value)
 
 
-def test_declared_layout_without_metadata_is_refused_with_the_file_names(tmp_path: Path) -> None:
+def test_declared_layout_without_metadata_is_rejected_with_the_file_names(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", SCORES, name="image")
     with pytest.raises(ModelError, match=r"no JATIC_ONNX file is beside the graph; expected one of model\.json, "):
         load(graphs.source(file, layout="jatic"))

@@ -37,7 +37,7 @@ def tokens() -> JwtValidator:
     return tokens_of()
 
 
-def refusal_reason(tokens: JwtValidator, token_text: str) -> str:
+def rejection_reason(tokens: JwtValidator, token_text: str) -> str:
     with pytest.raises(AccessError) as caught:
         tokens.identify(token_text)
     assert (caught.value.kind, caught.value.reason) == (ErrorKind.UNAUTHENTICATED, "token")
@@ -99,7 +99,7 @@ def test_token_that_expired_a_few_seconds_ago_is_accepted(tokens: JwtValidator) 
         ({"exp": "tomorrow"}, "it is no JSON Web Token"),
     ],
 )
-def test_token_with_invalid_claims_is_refused(
+def test_token_with_invalid_claims_is_rejected(
     tokens: JwtValidator, extra_claims: dict[str, Any], error_text: str
 ) -> None:
     payload = claims(**extra_claims)
@@ -108,7 +108,7 @@ def test_token_with_invalid_claims_is_refused(
         token_text = _signed(payload)
     else:
         token_text = token(payload) if isinstance(payload.get("sub", ""), str) else _signed(payload)
-    assert refusal_reason(tokens, token_text) == error_text
+    assert rejection_reason(tokens, token_text) == error_text
 
 
 def _signed(payload: Any) -> str:
@@ -122,73 +122,73 @@ def _signed(payload: Any) -> str:
     "payload",
     [b'{"exp": 1e999, "iss": "https://issuer.example", "aud": "charioteer", "sub": "a"}', b"[]", b"\xff", b"[" * 5000],
 )
-def test_malformed_payload_is_refused(tokens: JwtValidator, payload: bytes) -> None:
-    assert refusal_reason(tokens, _signed(payload)) in ("it is no JSON Web Token", "it has expired")
+def test_malformed_payload_is_rejected(tokens: JwtValidator, payload: bytes) -> None:
+    assert rejection_reason(tokens, _signed(payload)) in ("it is no JSON Web Token", "it has expired")
 
 
-def test_signature_with_an_unknown_key_is_refused(tokens: JwtValidator) -> None:
-    assert refusal_reason(tokens, token(key=STRANGER)) == "its signature does not fit"
+def test_signature_with_an_unknown_key_is_rejected(tokens: JwtValidator) -> None:
+    assert rejection_reason(tokens, token(key=STRANGER)) == "its signature does not fit"
 
 
-def test_changed_payload_or_missing_signature_is_refused(tokens: JwtValidator) -> None:
+def test_changed_payload_or_missing_signature_is_rejected(tokens: JwtValidator) -> None:
     header, _, signature = token().split(".")
     _, payload, _ = forged({}, claims(scope="admin")).split(".")
-    assert refusal_reason(tokens, f"{header}.{payload}.{signature}") == "its signature does not fit"
-    assert refusal_reason(tokens, f"{header}.{payload}.") == "its signature does not fit"
+    assert rejection_reason(tokens, f"{header}.{payload}.{signature}") == "its signature does not fit"
+    assert rejection_reason(tokens, f"{header}.{payload}.") == "its signature does not fit"
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "", "HS256", "HS512"])
 def test_algorithm_in_the_header_cannot_weaken_the_check(tokens: JwtValidator, algorithm: str) -> None:
-    assert refusal_reason(tokens, forged({"alg": algorithm, "kid": "rsa", "typ": "JWT"}, claims())) != ""
+    assert rejection_reason(tokens, forged({"alg": algorithm, "kid": "rsa", "typ": "JWT"}, claims())) != ""
 
 
 @pytest.mark.parametrize("kid", ["rsa", "ec", "ed"])
-def test_public_key_as_hmac_secret_is_refused(tokens: JwtValidator, kid: str) -> None:
+def test_public_key_as_hmac_secret_is_rejected(tokens: JwtValidator, kid: str) -> None:
     secret = public_pem({"rsa": RSA, "ec": EC, "ed": ED}[kid])
     head = forged({"alg": "HS256", "kid": kid}, claims()).removesuffix(".")
     signature = hmac.digest(secret, head.encode(), hashlib.sha256)
     token_text = f"{head}.{forged({}, {}, signature).split('.')[2]}"
-    assert refusal_reason(tokens, token_text) == "its algorithm is not one that its key is for"
+    assert rejection_reason(tokens, token_text) == "its algorithm is not one that its key is for"
 
 
 @pytest.mark.parametrize("header", [{"crit": ["exp2"], "exp2": 1}, {"crit": ["b64"], "b64": False}, {"crit": []}])
-def test_unknown_critical_header_is_refused(tokens: JwtValidator, header: dict[str, Any]) -> None:
+def test_unknown_critical_header_is_rejected(tokens: JwtValidator, header: dict[str, Any]) -> None:
     with pytest.raises(AccessError, match="it is no JSON Web Token"):
         tokens.identify(token(**header))
 
 
 def test_key_accepts_only_the_algorithm_that_it_names(tokens: JwtValidator) -> None:
     token_text = token(key=RSA, algorithm="PS256", kid="rsa")
-    assert refusal_reason(tokens, token_text) == "its algorithm is not one that its key is for"
+    assert rejection_reason(tokens, token_text) == "its algorithm is not one that its key is for"
     keys_without_alg = tokens_of({"keys": [jwk(RSA)]})
     assert keys_without_alg.identify(token_text).name == "jwt:ann"
 
 
 @pytest.mark.parametrize("kid", ["unknown", "", "../../etc/passwd", "EC"])
-def test_token_with_unknown_kid_is_refused(tokens: JwtValidator, kid: str) -> None:
-    assert refusal_reason(tokens, token(kid=kid)) == "its kid names no key of the issuer"
+def test_token_with_unknown_kid_is_rejected(tokens: JwtValidator, kid: str) -> None:
+    assert rejection_reason(tokens, token(kid=kid)) == "its kid names no key of the issuer"
 
 
 def test_kid_is_optional_if_the_key_set_has_one_key(tokens: JwtValidator) -> None:
     token_without_kid = forged({"alg": "ES256"}, claims(), b"0" * 64)
-    assert refusal_reason(tokens, token_without_kid) == "its kid names no key of the issuer"
-    assert refusal_reason(tokens_of({"keys": [jwk(EC)]}), token_without_kid) == "its signature does not fit"
+    assert rejection_reason(tokens, token_without_kid) == "its kid names no key of the issuer"
+    assert rejection_reason(tokens_of({"keys": [jwk(EC)]}), token_without_kid) == "its signature does not fit"
 
 
 @pytest.mark.parametrize("header", [{"jwk": jwk(STRANGER)}, {"jku": "https://evil.example/jwks"}, {"x5u": "https://e"}])
 def test_key_inside_the_token_header_is_ignored(tokens: JwtValidator, header: dict[str, Any]) -> None:
-    assert refusal_reason(tokens, token(key=STRANGER, **header)) == "its signature does not fit"
+    assert rejection_reason(tokens, token(key=STRANGER, **header)) == "its signature does not fit"
 
 
 @pytest.mark.parametrize(
     "token_text", ["..", "a.b.c", "e30.e30.", "a.b", "", "x" * 5000 + ".y.z", forged({}, {}), "\x00.\x00.\x00", "ä.ö.ü"]
 )
-def test_text_that_is_not_a_token_is_refused(tokens: JwtValidator, token_text: str) -> None:
-    assert refusal_reason(tokens, token_text) in ("it is no JSON Web Token", "its kid names no key of the issuer")
+def test_text_that_is_not_a_token_is_rejected(tokens: JwtValidator, token_text: str) -> None:
+    assert rejection_reason(tokens, token_text) in ("it is no JSON Web Token", "its kid names no key of the issuer")
 
 
-def test_deeply_nested_header_is_refused(tokens: JwtValidator) -> None:
-    assert refusal_reason(tokens, forged(b'{"alg":' + b"[" * 6000, {})) == "it is no JSON Web Token"  # type: ignore[arg-type]
+def test_deeply_nested_header_is_rejected(tokens: JwtValidator) -> None:
+    assert rejection_reason(tokens, forged(b'{"alg":' + b"[" * 6000, {})) == "it is no JSON Web Token"  # type: ignore[arg-type]
 
 
 def test_identity_of_a_token_is_cached_until_it_expires() -> None:

@@ -65,7 +65,7 @@ def test_symlink_to_the_key_file_stays_a_symlink(tmp_path: Path) -> None:
     assert [key.name for key in load_keys(target)] == ["a"]
 
 
-def test_duplicate_key_name_is_refused(tmp_path: Path) -> None:
+def test_duplicate_key_name_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     add_key(path, "a", key_named("a"))
     before = path.read_bytes()

@@ -38,7 +38,7 @@ def read(image_reader: ImageReader, value: str, max_bytes: int = 1000) -> bytes:
     return asyncio.run(image_reader.read(value, 7, Limits(max_request_bytes=max_bytes)))
 
 
-def refusal(image_reader: ImageReader, value: str, max_bytes: int = 1000) -> str:
+def rejection(image_reader: ImageReader, value: str, max_bytes: int = 1000) -> str:
     with pytest.raises(InferenceError) as caught:
         read(image_reader, value, max_bytes)
     return str(caught.value)
@@ -86,12 +86,12 @@ NO_LABEL_STUDIO = "needs --label-studio-url"
         ("http://images.test:port/", {}, "could not be read (InvalidURL)"),
     ],
 )
-def test_host_that_is_not_configured_is_refused_without_a_request(
+def test_host_that_is_not_configured_is_rejected_without_a_request(
     site: Site, value: str, options: dict[str, str], error_text: str
 ) -> None:
     port = str(site.port)
     options = {name: text.replace("PORT", port) for name, text in options.items()}
-    assert error_text in refusal(reader(**options), value.replace("PORT", port))
+    assert error_text in rejection(reader(**options), value.replace("PORT", port))
     assert site.requests == []
 
 
@@ -158,7 +158,7 @@ def test_redirect_reaches_listed_hosts_only_and_without_the_key(
     (tmp_path / "key").write_text("abc")
     site.answers["/data/there"] = 302, {"Location": f"{bucket.url}/image"}, b""
     options = {"url": site.url, "key": tmp_path / "key"}
-    reason = refusal(reader(**options), "/data/there")
+    reason = rejection(reader(**options), "/data/there")
     assert "A redirect leads to a host that is not listed" in reason
     # Only the operator learns the address.
     assert str(bucket.port) not in reason
@@ -169,20 +169,20 @@ def test_redirect_reaches_listed_hosts_only_and_without_the_key(
     ((_, headers),) = bucket.requests
     assert "authorization" not in headers
     bucket.answers["/image"] = 302, {"Location": "/image"}, b""
-    assert "at most 3 redirects" in refusal(listed, "/data/there")
+    assert "at most 3 redirects" in rejection(listed, "/data/there")
     site.answers["/data/there"] = 302, {"Location": "file:///etc/passwd"}, b""
-    assert NOT_LISTED in refusal(listed, "/data/there")
+    assert NOT_LISTED in rejection(listed, "/data/there")
 
 
 def test_error_text_does_not_contain_the_body(site: Site) -> None:
     site.answers["/data/text"] = 200, {}, b"secret text"
-    assert refusal(reader(url=site.url), "/data/missing") == "Expected an image, got the status 404 from 127.0.0.1"
-    assert refusal(reader(url=site.url), "/data/text") == "Expected the address of an image, got that of another file"
+    assert rejection(reader(url=site.url), "/data/missing") == "Expected an image, got the status 404 from 127.0.0.1"
+    assert rejection(reader(url=site.url), "/data/text") == "Expected the address of an image, got that of another file"
 
 
-def test_image_above_the_limit_is_refused(site: Site) -> None:
+def test_image_above_the_limit_is_rejected(site: Site) -> None:
     assert read(reader(url=site.url), "/data/image", len(IMAGE)) == IMAGE
-    assert f"Expected at most {len(IMAGE) - 1} bytes" in refusal(reader(url=site.url), "/data/image", len(IMAGE) - 1)
+    assert f"Expected at most {len(IMAGE) - 1} bytes" in rejection(reader(url=site.url), "/data/image", len(IMAGE) - 1)
 
 
 @pytest.fixture
@@ -217,9 +217,9 @@ def test_connection_goes_to_the_address_that_was_checked(
         ((_, headers),) = secure.requests
         assert headers["host"] == host
         names.append("127.0.0.2")
-        assert NO_NETWORK in refusal(image_reader, f"https://{host}/image")
+        assert NO_NETWORK in rejection(image_reader, f"https://{host}/image")
         # The certificate is for the name, not for the address.
         other = reader(image_hosts=f"127.0.0.1:{secure.port}", networks="127.0.0.1/32")
-        assert "could not be read (ConnectError)" in refusal(other, f"https://127.0.0.1:{secure.port}/image")
+        assert "could not be read (ConnectError)" in rejection(other, f"https://127.0.0.1:{secure.port}/image")
     finally:
         secure.close()

@@ -203,7 +203,7 @@ def test_version_changes_with_what_changes_predictions(client: TestClient[Litest
         ),
     ],
 )
-def test_unusable_configuration_is_refused_with_the_reason(
+def test_unusable_configuration_is_rejected_with_the_reason(
     client: TestClient[Litestar], model: str, schema: str, error_text: str
 ) -> None:
     response = setup(client, model, schema)
@@ -211,12 +211,12 @@ def test_unusable_configuration_is_refused_with_the_reason(
     assert error_text in response.json()["error"]
 
 
-def test_extra_parameters_are_refused_with_the_way_on(client: TestClient[Litestar]) -> None:
+def test_extra_parameters_are_rejected_with_the_way_on(client: TestClient[Litestar]) -> None:
     response = setup(client, "detector", config("RectangleLabels"), extra_params={"score_threshold": 0.3})
     assert (response.status_code, "model_score_threshold" in response.text) == (400, True)
 
 
-def test_too_many_tasks_are_refused(client: TestClient[Litestar]) -> None:
+def test_too_many_tasks_are_rejected(client: TestClient[Litestar]) -> None:
     response = predict(client, "detector", config("RectangleLabels"), *[IMAGE] * 5)
     assert (response.status_code, "Expected at most 4 tasks" in response.text) == (413, True)
 

@@ -88,7 +88,7 @@ def test_published_shapes_need_no_settings(tmp_path: Path, side: int, count: int
     assert not [fact for fact in found.description.facts if fact.origin is Origin.GUESSED]
 
 
-def test_other_numbers_of_anchors_are_refused(tmp_path: Path) -> None:
+def test_other_numbers_of_anchors_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="its task cannot be determined"):
         load(graphs.source(write(tmp_path, rows(895, 16, {}))))
 

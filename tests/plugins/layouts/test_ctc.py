@@ -113,7 +113,7 @@ def test_space_precedes_a_blank_at_the_end(tmp_path: Path) -> None:
     assert model([prompted_image("?")])[0].answers == ["x zy"]
 
 
-def test_steps_of_several_images_on_the_first_axis_are_refused(tmp_path: Path) -> None:
+def test_steps_of_several_images_on_the_first_axis_are_rejected(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": np.ones((1, 2, 4), np.float32)}, shape=(1, 3, 32, 100))
     with pytest.raises(ModelError, match=r"which its outputs .* do not have"):
         inspected(graphs.source(file, layout="ctc", labels=["x", "y", "z"], ctc={"time_axis": 0}))

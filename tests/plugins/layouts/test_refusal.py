@@ -23,7 +23,7 @@ ISNET = {
 }
 
 
-def refusal(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence[Any], **settings: Any) -> str:
+def rejection(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence[Any], **settings: Any) -> str:
     arrays: dict[str, NDArray[np.float32]] = {name: np.zeros(sides, np.float32) for name, sides in outputs.items()}
     file = graphs.constant(folder / "model.onnx", arrays, shape=shape)
     with pytest.raises(ModelError) as caught:
@@ -55,10 +55,10 @@ def refusal(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence[A
         ({"age": (1, 101), "gender": (1, 2)}, SQUARE, TaskType.IMAGE_CLASSIFICATION),
     ],
 )
-def test_refusal_without_task_names_the_likely_one(
+def test_rejection_without_task_names_the_likely_one(
     tmp_path: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence[Any], task: TaskType
 ) -> None:
-    message = refusal(tmp_path, outputs, shape)
+    message = rejection(tmp_path, outputs, shape)
     _, advice = message.split("its task cannot be determined", 1)
     first = advice.split("probably ", 1)[1].split(", or ", 1)[0]
     assert ('{"layout": "ctc"}' if task is READ else f'{{"task_type": "{task}"}}') in first
@@ -69,16 +69,16 @@ def test_refusal_without_task_names_the_likely_one(
 
 
 def test_declaring_the_likely_task_serves_isnet(tmp_path: Path) -> None:
-    assert "and 4 more" in refusal(tmp_path, ISNET, SQUARE)
+    assert "and 4 more" in rejection(tmp_path, ISNET, SQUARE)
     arrays = {name: np.zeros(sides, np.float32) for name, sides in ISNET.items()}
     file = graphs.constant(tmp_path / "model.onnx", arrays, shape=SQUARE)
     found = inspected(graphs.source(file, task_type="IMAGE_SEGMENTATION")).match
     assert [output.name for output in found.outputs] == ["d1"]
 
 
-def test_refusal_of_several_outputs_names_outputs_before_layouts(tmp_path: Path) -> None:
+def test_rejection_of_several_outputs_names_outputs_before_layouts(tmp_path: Path) -> None:
     outputs = {"low": (1, 5, 80, 80), "high": (1, 5, 160, 160), "features": (1, 64)}
-    message = refusal(tmp_path, outputs, SQUARE, task_type=SEGMENT)
+    message = rejection(tmp_path, outputs, SQUARE, task_type=SEGMENT)
     assert '{"outputs": ["high"]}' in message
     assert message.index('"outputs"') < message.index("similar layouts") < message.index('"layout"')
 
@@ -91,22 +91,22 @@ def test_refusal_of_several_outputs_names_outputs_before_layouts(tmp_path: Path)
         ({"a": (9, 4), "b": (9,), "c": (8,)}, ("torchvision",)),
     ],
 )
-def test_refusal_of_a_task_lists_three_layouts_with_similar_outputs(
+def test_rejection_of_a_task_lists_three_layouts_with_similar_outputs(
     tmp_path: Path, shape: dict[str, tuple[int, ...]], expected: tuple[str, ...]
 ) -> None:
-    message = refusal(tmp_path, shape, SQUARE, task_type=DETECT)
+    message = rejection(tmp_path, shape, SQUARE, task_type=DETECT)
     listed = message.split("similar layouts of OBJECT_DETECTION are ", 1)[1].split("; if it has one", 1)[0].split("; ")
     assert len(listed) == 3
     assert all(text.startswith(name) for text, name in zip(listed, expected, strict=False))
 
 
-def test_refusal_of_a_declared_task_names_the_likely_other_one(tmp_path: Path) -> None:
-    message = refusal(tmp_path, {"alpha": (1, 1, 320, 320)}, SQUARE, task_type=DETECT)
+def test_rejection_of_a_declared_task_names_the_likely_other_one(tmp_path: Path) -> None:
+    message = rejection(tmp_path, {"alpha": (1, 1, 320, 320)}, SQUARE, task_type=DETECT)
     assert 'they look like those of IMAGE_SEGMENTATION: declare {"task_type": "IMAGE_SEGMENTATION"}' in message
 
 
-def test_refusal_of_a_declared_layout_says_what_it_expects(tmp_path: Path) -> None:
-    message = refusal(tmp_path, {"a": (1, 9), "b": (1, 5)}, SQUARE, layout="logits")
+def test_rejection_of_a_declared_layout_says_what_it_expects(tmp_path: Path) -> None:
+    message = rejection(tmp_path, {"a": (1, 9), "b": (1, 5)}, SQUARE, layout="logits")
     assert "model-settings.json declares the layout 'logits', which its outputs a [1, 9] and b [1, 5] do not" in message
     assert '{"outputs": ["a"]}' in message
     assert message.endswith("that layout has [b, nc]")

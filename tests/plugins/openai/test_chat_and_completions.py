@@ -82,7 +82,7 @@ def complete(client: TestClient[Litestar], body: dict[str, Any], path: str = CHA
     return response.json()
 
 
-def refusal(client: TestClient[Litestar], body: Any, path: str = CHAT) -> dict[str, Any]:
+def rejection(client: TestClient[Litestar], body: Any, path: str = CHAT) -> dict[str, Any]:
     response = client.post(path, content=body) if isinstance(body, bytes) else client.post(path, json=body)
     assert response.status_code == 400, response.text
     return response.json()["error"]
@@ -190,16 +190,16 @@ def test_both_model_lists_have_the_models_that_answer_with_text(several: TestCli
     ids=str,
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_not_honoured_is_refused_with_its_member(
+def test_what_is_not_honoured_is_rejected_with_its_member(
     vlm: TestClient[Litestar], members: dict[str, Any], param: str, stream: bool
 ) -> None:
-    error = refusal(vlm, question(stream=stream) | members)
+    error = rejection(vlm, question(stream=stream) | members)
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
     assert error["message"]
 
 
 def test_image_model_has_no_completions(several: TestClient[Litestar]) -> None:
-    error = refusal(several, {"model": "teller", "prompt": "a"}, "/v1/completions")
+    error = rejection(several, {"model": "teller", "prompt": "a"}, "/v1/completions")
     assert (error["param"], error["code"]) == ("model", "unsupported_model")
     assert "chat/completions" in error["message"]
 
@@ -253,7 +253,7 @@ def test_overloaded_server_answers_with_retry_after() -> None:
 def test_metadata_that_is_not_json_is_rejected(value: bytes) -> None:
     body = json.dumps(speaker(metadata={"camera": 7})).encode().replace(b"7}", value + b"}")
     with TestClient(app_of_protocol(scripted_engine(ScriptedModel("a")), "openai")) as client:
-        assert refusal(client, body)["type"] == "invalid_request_error"
+        assert rejection(client, body)["type"] == "invalid_request_error"
 
 
 def test_observers_see_the_request_with_its_metadata() -> None:
@@ -265,7 +265,7 @@ def test_observers_see_the_request_with_its_metadata() -> None:
         response = client.post(CHAT, json=speaker(metadata=metadata), headers=headers)
         assert (response.json()["id"], response.headers["x-request-id"]) == ("chatcmpl-mine", "mine")
         refused = client.post(CHAT, json={**speaker(), "model": "missing"})
-    event, refused_event = recorder.events
+    event, rejected_event = recorder.events
     assert (event.protocol, event.model_name, event.request_id) == ("openai", "speaker", "mine")
     (read,) = event.metadata
     assert list(read.entries) == [
@@ -277,7 +277,7 @@ def test_observers_see_the_request_with_its_metadata() -> None:
     (sample,) = event.result.samples
     assert [record.answer for record in sample.prediction.records()] == ["a box"]  # type: ignore[attr-defined]
     assert refused.status_code == 404
-    assert (refused_event.outcome, refused_event.model_name) == (ErrorKind.MODEL_NOT_FOUND, "missing")
+    assert (rejected_event.outcome, rejected_event.model_name) == (ErrorKind.MODEL_NOT_FOUND, "missing")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -105,7 +105,7 @@ def embed(client: TestClient[Litestar], model: str, given: object, **members: ob
     return [item["embedding"] for item in answer["data"]]
 
 
-def refusal(client: TestClient[Litestar], model: str, given: object, **members: object) -> tuple[str, str | None]:
+def rejection(client: TestClient[Litestar], model: str, given: object, **members: object) -> tuple[str, str | None]:
     response = client.post(PATH, json={"model": model, "input": given, **members})
     assert response.status_code == 400, response.text
     error = response.json()["error"]
@@ -143,7 +143,7 @@ def test_images_in_data_uris_are_embedded(client: TestClient[Litestar]) -> None:
 @pytest.mark.parametrize("model", ["flat", "row", "brain", "pooled"])
 def test_model_for_one_text_embeds_one(client: TestClient[Litestar], model: str) -> None:
     assert embed(client, model, "a text") == [[0.5, 2]]
-    assert refusal(client, model, ["a", "b"]) == ("input", None)
+    assert rejection(client, model, ["a", "b"]) == ("input", None)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_model_for_one_text_embeds_one(client: TestClient[Litestar], model: str)
     [([], "input"), (7, "input"), ([15496, 995], "input[0]"), (["a", [15496]], "input[1]"), (None, "input")],
     ids=str,
 )
-def test_tokens_and_missing_texts_are_refused(client: TestClient[Litestar], given: object, param: str) -> None:
-    assert refusal(client, "embedder", given) == (param, None)
+def test_tokens_and_missing_texts_are_rejected(client: TestClient[Litestar], given: object, param: str) -> None:
+    assert rejection(client, "embedder", given) == (param, None)
 
 
 @pytest.mark.parametrize(
@@ -164,21 +164,21 @@ def test_tokens_and_missing_texts_are_refused(client: TestClient[Litestar], give
     ],
     ids=str,
 )
-def test_what_is_no_image_is_refused_with_its_index(
+def test_what_is_no_image_is_rejected_with_its_index(
     client: TestClient[Litestar], given: object, param: str, code: str | None
 ) -> None:
-    assert refusal(client, "colours", given) == (param, code)
+    assert rejection(client, "colours", given) == (param, code)
 
 
 @pytest.mark.parametrize("model", ["embedder", "brain"], ids=["declared", "free"])
-def test_other_dimensions_are_refused(client: TestClient[Litestar], model: str) -> None:
-    assert refusal(client, model, "a", dimensions=256) == ("dimensions", "unsupported_parameter")
-    assert refusal(client, model, "a", encoding_format="hex")[0] == "encoding_format"
+def test_other_dimensions_are_rejected(client: TestClient[Litestar], model: str) -> None:
+    assert rejection(client, model, "a", dimensions=256) == ("dimensions", "unsupported_parameter")
+    assert rejection(client, model, "a", encoding_format="hex")[0] == "encoding_format"
 
 
 @pytest.mark.parametrize("model", ["detector", "echo-fp32", "greeter", "continuer", "grid", "scores"])
-def test_model_without_a_vector_is_refused(client: TestClient[Litestar], model: str) -> None:
-    assert refusal(client, model, "a") == ("model", "unsupported_model")
+def test_model_without_a_vector_is_rejected(client: TestClient[Litestar], model: str) -> None:
+    assert rejection(client, model, "a") == ("model", "unsupported_model")
 
 
 def test_embedding_models_are_listed_and_described(client: TestClient[Litestar]) -> None:

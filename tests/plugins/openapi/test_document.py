@@ -50,7 +50,7 @@ def test_every_route_except_the_web_page_is_documented(app: Litestar, document: 
 @pytest.mark.parametrize(
     ("routes", "permission"), [(routes_with(permission), permission) for permission in ("read", "admin", "infer")]
 )
-def test_operation_documents_its_permission_and_refusals(
+def test_operation_documents_its_permission_and_rejections(
     document: dict[str, Any], routes: set[str], permission: str
 ) -> None:
     checked = 0

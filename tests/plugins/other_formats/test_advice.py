@@ -28,7 +28,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("name", "way", "link"), FORMATS)
-def test_file_is_refused_with_the_way_to_serve_it(tmp_path: Path, name: str, way: str, link: str) -> None:
+def test_file_is_rejected_with_the_way_to_serve_it(tmp_path: Path, name: str, way: str, link: str) -> None:
     file = tmp_path / name
     file.write_bytes(b"\x80weights")
     (source,) = model_at(file)
@@ -40,7 +40,7 @@ def test_file_is_refused_with_the_way_to_serve_it(tmp_path: Path, name: str, way
 
 
 @pytest.mark.parametrize(("name", "way", "link"), FORMATS)
-def test_folder_is_refused_with_the_way_to_serve_its_file(tmp_path: Path, name: str, way: str, link: str) -> None:
+def test_folder_is_rejected_with_the_way_to_serve_its_file(tmp_path: Path, name: str, way: str, link: str) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / name).write_bytes(b"\x80weights")
@@ -52,7 +52,7 @@ def test_folder_is_refused_with_the_way_to_serve_its_file(tmp_path: Path, name: 
         assert way in str(caught.value)
 
 
-def test_file_for_a_runtime_is_refused_with_the_way_to_serve_it(tmp_path: Path) -> None:
+def test_file_for_a_runtime_is_rejected_with_the_way_to_serve_it(tmp_path: Path) -> None:
     (tmp_path / "net.tflite").write_bytes(b"weights")
     (tmp_path / "model-settings.json").write_text('{"runtime": "onnxruntime", "uri": "net.tflite"}')
     (source,) = model_at(tmp_path)
@@ -78,7 +78,7 @@ def test_links_lead_to_headings_of_the_page() -> None:
     assert anchors <= headings
 
 
-def test_folder_with_a_class_and_no_settings_is_refused_with_the_line_to_write(tmp_path: Path) -> None:
+def test_folder_with_a_class_and_no_settings_is_rejected_with_the_line_to_write(tmp_path: Path) -> None:
     folder = tmp_path / "boats"
     folder.mkdir()
     code = "class Helper:\n    pass\n\nclass Boats:\n{task}    def predict(self, image):\n        return []\n"

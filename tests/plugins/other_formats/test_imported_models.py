@@ -240,7 +240,7 @@ def test_mlflow_model_without_usable_onnx_flavor_is_rejected(tmp_path: Path, tex
         ("mlserver_mlflow.MLflowRuntime", "if it has the flavor onnx"),
     ],
 )
-def test_runtime_of_mlserver_is_refused_with_what_to_do(tmp_path: Path, implementation: str, advice: str) -> None:
+def test_runtime_of_mlserver_is_rejected_with_what_to_do(tmp_path: Path, implementation: str, advice: str) -> None:
     settings = {"name": "m", "implementation": implementation, "parallel_workers": 0, "parameters": {"uri": "./m.bin"}}
     (tmp_path / "model-settings.json").write_text(json.dumps(settings))
     with pytest.raises(ModelError, match=f"{implementation} is a runtime of MLServer, which is not here; .*{advice}"):

@@ -125,7 +125,7 @@ def test_admin_true_allows_the_page_on_any_host() -> None:
         assert client.post(LOAD, headers={"host": "models.example"}).status_code == 403
 
 
-def test_admin_false_refuses_every_change() -> None:
+def test_admin_false_rejects_every_change() -> None:
     with page_client(False) as client:
         response = client.post(UNLOAD, headers=PAGE_HEADERS)
         assert response.status_code == 403
@@ -144,5 +144,5 @@ def test_other_hosts_are_not_loopback(host: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["host", "charioteer-page", "origin", "sec-fetch-site"]), st.text()))
-def test_arbitrary_headers_are_refused(headers: dict[str, str]) -> None:
-    assert AdminApi(repository_of("detector", "classifier")).refusal_reason(headers)
+def test_arbitrary_headers_are_rejected(headers: dict[str, str]) -> None:
+    assert AdminApi(repository_of("detector", "classifier")).rejection_reason(headers)

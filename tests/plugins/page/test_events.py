@@ -97,7 +97,7 @@ def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, deta
         ("", "DELETE", 405, "GET"),
     ],
 )
-def test_invalid_requests_for_events_are_refused(
+def test_invalid_requests_for_events_are_rejected(
     engine: Engine, query: str, method: str, status: int, error_text: str, trends: Trends
 ) -> None:
     wire, events = FakeWire(query, method), EventStream(engine, trends)
@@ -107,7 +107,7 @@ def test_invalid_requests_for_events_are_refused(
     assert events.open_streams == 0
 
 
-def test_listeners_over_the_limit_are_refused_until_one_leaves(engine: Engine, trends: Trends) -> None:
+def test_listeners_over_the_limit_are_rejected_until_one_leaves(engine: Engine, trends: Trends) -> None:
     async def run() -> None:
         events, wires = EventStream(engine, trends, max_streams=2), [FakeWire(), FakeWire()]
         tasks = [asyncio.create_task(events(wire.scope, wire.receive, wire.send)) for wire in wires]

@@ -73,7 +73,7 @@ def test_preview_of_a_large_image_is_smaller(client: Any) -> None:
     ],
     ids=["text", "empty", "large", "truncated"],
 )
-def test_file_that_is_no_acceptable_image_is_refused(client: Any, content: bytes, status: int, message: str) -> None:
+def test_file_that_is_no_acceptable_image_is_rejected(client: Any, content: bytes, status: int, message: str) -> None:
     response = client.post(PREVIEW_PATH, content=content)
     assert response.status_code == status
     assert message in response.json()["error"]

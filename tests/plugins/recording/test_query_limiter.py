@@ -12,7 +12,7 @@ from app.plugins.recording.query_limiter import QueryLimiter
 from tasks.inference.error import ErrorKind, InferenceError
 
 
-def test_queries_beyond_the_limit_are_refused_and_counted() -> None:
+def test_queries_beyond_the_limit_are_rejected_and_counted() -> None:
     metrics, gate = CollectorRegistry(), threading.Event()
 
     async def run() -> None:

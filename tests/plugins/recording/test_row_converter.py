@@ -18,7 +18,7 @@ from tasks.inference.response import SampleResult
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
-from tests.support.data.inference_events import detection_event, refused_event
+from tests.support.data.inference_events import detection_event, rejected_event
 
 CAMERA = [
     {"key": "camera", "type": "str", "value": "north"},
@@ -136,7 +136,7 @@ def test_conversation_without_images_is_recorded_without_an_image() -> None:
 
 
 def test_rejected_request_is_one_row() -> None:
-    event = refused_event(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
+    event = rejected_event(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
     (rows,) = converter()(event).rows
     assert (rows.inference["error"], rows.inference["message"]) == ("model_not_found", "Model 'x' is not known")
     assert (rows.inference["records"], rows.inference["image_digest"]) == (None, None)

@@ -19,7 +19,7 @@ def settings(tmp_path: Path) -> RecordingSettings:
     return RecordingSettings(record=str(tmp_path / "store.db"))
 
 
-def refusal(settings: RecordingSettings) -> str:
+def rejection(settings: RecordingSettings) -> str:
     with pytest.raises(SettingsError) as refused:
         open_recorder(settings, CollectorRegistry())
     return str(refused.value)
@@ -47,7 +47,7 @@ def test_recorded_event_is_in_the_store(settings: RecordingSettings, tmp_path: P
 
 def test_images_cannot_be_kept_longer_than_their_records(settings: RecordingSettings, tmp_path: Path) -> None:
     settings = replace(settings, record_images=tmp_path / "images", record_keep=7.0, record_keep_images=30.0)
-    assert refusal(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
+    assert rejection(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_images_cannot_be_kept_longer_than_their_records(settings: RecordingSett
 )
 def test_recording_option_without_record_is_rejected(options: dict[str, Any]) -> None:
     (field,) = options
-    assert refusal(RecordingSettings(**options)) == f"--{field.replace('_', '-')} needs --record"
+    assert rejection(RecordingSettings(**options)) == f"--{field.replace('_', '-')} needs --record"
 
 
 def test_unusable_image_folder_is_reported_at_start(settings: RecordingSettings, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    message = refusal(replace(settings, record_images=tmp_path / "file" / "images"))
+    message = rejection(replace(settings, record_images=tmp_path / "file" / "images"))
     assert message.startswith("The store of recordings cannot be used: [Errno 20] Not a directory")
 
 

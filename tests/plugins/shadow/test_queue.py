@@ -57,7 +57,7 @@ def test_jobs_start_only_while_a_worker_is_idle() -> None:
     assert started_while_busy == [False]
 
 
-def test_full_queue_refuses_jobs_and_keeps_their_order() -> None:
+def test_full_queue_rejects_jobs_and_keeps_their_order() -> None:
     release, started, names = threading.Event(), threading.Event(), list[str]()
     done = threading.Event()
 

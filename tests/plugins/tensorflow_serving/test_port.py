@@ -97,7 +97,7 @@ def page_client(origins: str) -> TestClient[ASGIApp]:
         ("*", APP_PAGE, 404),
     ],
 )
-def test_posts_from_pages_without_permission_are_refused(origins: str, headers: dict[str, str], status: int) -> None:
+def test_posts_from_pages_without_permission_are_rejected(origins: str, headers: dict[str, str], status: int) -> None:
     response = page_client(origins).post(PREDICT, content='{"instances": [1.0]}', headers=headers)
     assert response.status_code == status
     assert ("another site" in response.json()["error"]) is (status == 403)

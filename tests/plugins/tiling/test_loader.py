@@ -92,7 +92,7 @@ def test_check_shows_the_tiles_and_requests_get_them(
         ("detector", {"tiles_size": "256", "tiles_overlap": "1"}, {}, "Expected `float` <= 0.8"),
     ],
 )
-def test_tiles_that_are_not_possible_are_refused(
+def test_tiles_that_are_not_possible_are_rejected(
     tmp_path: Path, model: str, metadata: dict[str, str], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):
@@ -130,7 +130,7 @@ def test_model_that_another_process_loads_is_tiled_here_and_isolated_there(tmp_p
     assert servable.model is plain("box").model
 
 
-def test_explanations_of_tiled_answers_are_refused(tmp_path: Path) -> None:
+def test_explanations_of_tiled_answers_are_rejected(tmp_path: Path) -> None:
     servable = load(source(tmp_path, tiling={}))
     with pytest.raises(InferenceError, match="Explanations are for the whole image, not for tiles: send 0") as refused:
         explain_request(servable, request(canvas()), Limits(), lambda: True)
@@ -157,7 +157,7 @@ def test_predict_cuts_an_image_with_its_options_and_the_next_command_does_not() 
         ("detector", ["--overlap", "0.9"], "--tile, --overlap: overlap: Expected `float` <= 0.8"),
     ],
 )
-def test_options_that_are_not_possible_are_refused(model: str, options: list[str], message: str) -> None:
+def test_options_that_are_not_possible_are_rejected(model: str, options: list[str], message: str) -> None:
     ran = charioteer("predict", "fixtures/images/scene.jpg", "--model", MODELS / model, *options)
     assert ran.returncode == 1
     assert message in ran.stderr

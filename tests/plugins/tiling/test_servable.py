@@ -206,7 +206,7 @@ def test_each_input_has_its_own_tiles_and_images_that_fit_share_one_call() -> No
     assert len(result.samples) == 3
 
 
-def test_too_many_tiles_are_refused_with_the_smallest_tile_that_fits() -> None:
+def test_too_many_tiles_are_rejected_with_the_smallest_tile_that_fits() -> None:
     with pytest.raises(InferenceError) as refused:
         answer(tiled("box", max_tiles=20), scene(), scene(), tile=SIDE)
     assert refused.value.kind is ErrorKind.TOO_LARGE
@@ -229,7 +229,7 @@ def test_too_many_tiles_are_refused_with_the_smallest_tile_that_fits() -> None:
         ("class", {"tile": 640}, "Expected none: a model of IMAGE_CLASSIFICATION is not tiled"),
     ],
 )
-def test_invalid_parameters_are_refused(kind: str, parameters: dict[str, object], message: str) -> None:
+def test_invalid_parameters_are_rejected(kind: str, parameters: dict[str, object], message: str) -> None:
     with pytest.raises(InferenceError) as refused:
         answer(tiled(kind), scene(), **parameters)
     assert refused.value.kind is ErrorKind.INVALID_REQUEST

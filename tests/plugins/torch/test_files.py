@@ -274,11 +274,11 @@ def test_loading_and_answering_open_no_connection(
 ) -> None:
     folder = folder_of(name)
 
-    def refuse(*arguments: object, **more: object) -> None:
+    def reject(*arguments: object, **more: object) -> None:
         raise AssertionError("a connection was opened")
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", reject)
+    monkeypatch.setattr(socket, "getaddrinfo", reject)
     assert answers(RUNTIME.load(source(folder)), image_input(scene()))
 
 

@@ -113,7 +113,7 @@ def test_server_metadata_lists_the_extension(client: TestClient[Litestar]) -> No
         ("POST", "/v2/systemsharedmemory/region/a/register", "shared memory; send tensors in the request"),
     ],
 )
-def test_other_extensions_are_refused_with_a_reason(
+def test_other_extensions_are_rejected_with_a_reason(
     client: TestClient[Litestar], method: str, path: str, sentence: str
 ) -> None:
     response = client.request(method, path)
@@ -122,7 +122,7 @@ def test_other_extensions_are_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED_CALLS)
-def test_other_calls_are_refused_with_a_reason(peer: GrpcTestClient, name: str) -> None:
+def test_other_calls_are_rejected_with_a_reason(peer: GrpcTestClient, name: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         peer.call_bytes(f"/inference.GRPCInferenceService/{name}", b"\x0a\x01a")
     error: Any = caught.value

@@ -55,7 +55,7 @@ def test_explanation_is_not_counted(statistics: Statistics) -> None:
     assert statistics.for_model("m", "1") == ModelStatistics()
 
 
-def test_refusal_counts_only_as_a_failure(statistics: Statistics) -> None:
+def test_rejection_counts_only_as_a_failure(statistics: Statistics) -> None:
     statistics.observe(msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST, total=7))
     counts = statistics.for_model("m", "1")
     assert (counts.fail.count, counts.fail.ns) == (1, 7)

@@ -64,7 +64,7 @@ def test_best_settings_are_written(folder: Path, capsys: pytest.CaptureFixture[s
     assert json.loads((folder / "model-settings.json").read_text()) == {"labels": ["a"] * 20}
 
 
-def test_variant_that_changes_answers_too_much_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_variant_that_changes_answers_too_much_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
     data.mkdir()
     for name in ("a.jpg", "b.jpg"):

@@ -111,7 +111,7 @@ def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: 
         assert found == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=0.05)}
 
 
-def test_graph_that_changes_with_its_opset_is_refused(tmp_path: Path) -> None:
+def test_graph_that_changes_with_its_opset_is_rejected(tmp_path: Path) -> None:
     # ONNX converts Resize of opset 10 to another rule for coordinates.
     resize = helper.make_node("Resize", ["image", "scales"], ["larger"], mode="linear")
     convolution = helper.make_node("Conv", ["larger", "filters"], ["features"], strides=[3, 3])

@@ -73,7 +73,7 @@ def detection_event(
     return msgspec.structs.replace(event, **changes)
 
 
-def refused_event(
+def rejected_event(
     kind: ErrorKind = ErrorKind.MODEL_NOT_FOUND, message: str = "Model 'x' is not known"
 ) -> RequestContext:
     """Return the event of a request that was refused before it was read."""

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.bodies import BodyError
-from app.core.server.http.framing import refuse_bad_framing
+from app.core.server.http.framing import reject_bad_framing
 from app.core.server.http.inference_app import InferenceApp
 from app.core.server.listen import open_listen_socket
 from app.core.server.serving import HttpServer, Listener, ShutdownHooks, Transport
@@ -44,7 +44,7 @@ class HttpTestServer:
         # An application without protocols limits the bodies of all requests.
         engine: Any = None
         limited = InferenceApp(engine, [], _application(self), HttpAccess(None), transport.bodies)
-        self.listener = Listener(app=refuse_bad_framing(cast("ASGIApp", limited)))
+        self.listener = Listener(app=reject_bad_framing(cast("ASGIApp", limited)))
         self.release = threading.Event()
         self.client_left = threading.Event()
         self.request_started = threading.Event()

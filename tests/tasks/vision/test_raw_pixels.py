@@ -44,7 +44,7 @@ def test_several_images_stay_in_order() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (4, 5, 2), (4, 5, 5), (4, 5, 0), (1, 1, 4, 5, 3), (2, 4, 5, 2)], ids=str)
-def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+def test_other_shapes_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(InferenceError, match="raw pixels of shape") as caught:
         images_from_tensor(tensor(np.zeros(shape, np.uint8)))
     assert caught.value.path == "shape"
@@ -63,12 +63,12 @@ def test_wide_integers_must_be_within_0_and_255(dtype: type[np.integer[Any]]) ->
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64], ids=lambda dtype: dtype.__name__)
-def test_negative_pixels_are_refused(dtype: type[np.integer[Any]]) -> None:
+def test_negative_pixels_are_rejected(dtype: type[np.integer[Any]]) -> None:
     with pytest.raises(InferenceError, match=r"got -1\.\.0"):
         images_from_tensor(tensor(np.array([[0, -1]], dtype)))
 
 
-def test_bf16_pixels_are_refused() -> None:
+def test_bf16_pixels_are_rejected() -> None:
     with pytest.raises(InferenceError, match="Expected raw pixels as UINT8, FP16 or FP32, got BF16"):
         images_from_tensor(Tensor(name="a", datatype=Datatype.BF16, data=np.zeros((4, 4, 3), np.uint16)))
 
@@ -93,6 +93,6 @@ def test_fractions_are_rounded_to_the_nearest_of_256_levels(dtype: Any, data: st
 
 
 @pytest.mark.parametrize("value", [1.001, -0.001, 255.0, float("nan"), float("inf")])
-def test_fractions_out_of_range_are_refused(value: float) -> None:
+def test_fractions_out_of_range_are_rejected(value: float) -> None:
     with pytest.raises(InferenceError, match="pixels as UINT8"):
         images_from_tensor(tensor(np.array([[0.5, value]], np.float32)))

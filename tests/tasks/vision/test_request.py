@@ -72,7 +72,7 @@ def test_images_of_a_request_share_a_pixel_budget() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 10), (10, 0), (0, 0)])
-def test_an_image_without_pixels_is_refused(width: int, height: int) -> None:
+def test_an_image_without_pixels_is_rejected(width: int, height: int) -> None:
     header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height)
     with pytest.raises(InferenceError, match=f"at least 1x1 pixels, got {width}x{height}"):
         read(files(header))

@@ -160,11 +160,11 @@ class Admission:
             return _overload(self._full_message(self.in_flight + arriving))
         if model is None:
             return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
-        return self.refusal(model)
+        return self.rejection(model)
 
-    def refusal(self, model: str) -> InferenceError | None:
+    def rejection(self, model: str) -> InferenceError | None:
         """Return the error of a request that `acquire` would refuse now; None if it is admitted."""
-        return self._refusal(model, self._limited_wait(model))
+        return self._rejection(model, self._limited_wait(model))
 
     def deadline(self, context: RequestContext) -> float | None:
         """Return the deadline of a request on the clock of `time.monotonic`, None for no deadline.
@@ -197,7 +197,7 @@ class Admission:
             self.clients.acquire(context)
         if self.in_flight >= self._workers:
             wait = self._limited_wait(model, deadline)
-            if (error := self._refusal(model, wait, deadline)) is not None:
+            if (error := self._rejection(model, wait, deadline)) is not None:
                 self.clients.release(context)
                 raise error
         with self._lock:
@@ -225,7 +225,7 @@ class Admission:
         is_limited = self._queue_limits.max_queue_seconds is not None or deadline is not None
         return self._expected_wait(model) if is_limited else None
 
-    def _refusal(self, model: str, wait: float | None, deadline: float | None = None) -> InferenceError | None:
+    def _rejection(self, model: str, wait: float | None, deadline: float | None = None) -> InferenceError | None:
         """Return the error of a request that is refused now; None if it is admitted. `wait` is `_limited_wait`."""
         limits, in_flight = self._queue_limits, self._in_flight_by_model.get(model, 0)
         if self.in_flight >= self._workers + limits.max_waiting:

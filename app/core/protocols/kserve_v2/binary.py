@@ -75,7 +75,7 @@ def bytes_tensor(
     return BytesTensor(name=name, shape=tuple(shape), elements=elements, parameters=parameters)
 
 
-def refuse_shared_memory(parameters: Collection[str], path: str) -> None:
+def reject_shared_memory(parameters: Collection[str], path: str) -> None:
     """Reject parameters of Triton's shared-memory extension: clients that set them ignore the data in the response.
 
     Raises:

@@ -13,7 +13,7 @@ from app.core.protocols.kserve_v2.binary import (
     bytes_tensor,
     pack,
     read_timeout,
-    refuse_shared_memory,
+    reject_shared_memory,
     split_body,
     unpack_numbers,
 )
@@ -75,7 +75,7 @@ def decode(
     if position != len(binary):
         raise invalid(f"Expected {position} bytes of tensors after the JSON, got {len(binary)}")
     parameters = read_parameters_object(wire.parameters, "parameters")
-    refuse_shared_memory(parameters, "parameters")
+    reject_shared_memory(parameters, "parameters")
     request = InferenceRequest(
         id=wire.id or "",
         model_name=model_name,
@@ -140,7 +140,7 @@ def _tensor(
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
     check_shape(wire.shape, f"{path}.shape")
     parameters = dict(read_parameters_object(wire.parameters, f"{path}.parameters"))
-    refuse_shared_memory(parameters, f"{path}.parameters")
+    reject_shared_memory(parameters, f"{path}.parameters")
     size = parameters.pop(_BINARY_SIZE, None)
     if (size is None) == isinstance(wire.data, msgspec.UnsetType):
         raise invalid(f"Expected either data or the parameter {_BINARY_SIZE}", path)

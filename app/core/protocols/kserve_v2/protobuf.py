@@ -16,7 +16,7 @@ from app.core.protocols.kserve_v2.binary import (
     binary_tensor,
     pack,
     read_timeout,
-    refuse_shared_memory,
+    reject_shared_memory,
 )
 from app.core.protocols.kserve_v2.rendering import (
     OutputSelection,
@@ -96,7 +96,7 @@ def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceR
         for index, tensor in enumerate(message.inputs)
     ]
     parameters = _parameters(message.parameters, "parameters")
-    refuse_shared_memory(parameters, "parameters")
+    reject_shared_memory(parameters, "parameters")
     inference_request = InferenceRequest(
         id=message.id,
         model_name=message.model_name,
@@ -184,7 +184,7 @@ def _input(message: Any, raw: bytes | None, index: int, max_elements: int) -> In
     shape = tuple(message.shape)
     check_shape(shape, f"{path}.shape")
     parameters = _parameters(message.parameters, f"{path}.parameters")
-    refuse_shared_memory(parameters, f"{path}.parameters")
+    reject_shared_memory(parameters, f"{path}.parameters")
     if raw is None:
         return _decode_contents(message, datatype, shape, parameters, path)
     if message.HasField("contents"):

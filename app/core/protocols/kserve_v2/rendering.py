@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from app.core.engine.models.servable import Servable
-from app.core.protocols.kserve_v2.binary import refuse_shared_memory
+from app.core.protocols.kserve_v2.binary import reject_shared_memory
 from tasks.inference.error import invalid
 from tasks.inference.request import Positive, convert
 from tasks.inference.response import InferenceResponse
@@ -65,7 +65,7 @@ def requested_output(name: str, parameters: Mapping[str, object], path: str) -> 
     Raises:
         InferenceError: INVALID_REQUEST naming the parameter under `path`.
     """
-    refuse_shared_memory(parameters, f"{path}.parameters")
+    reject_shared_memory(parameters, f"{path}.parameters")
     read = convert(parameters, _OutputParameters, f"{path}.parameters")
     return RequestedOutput(name=name, path=path, **msgspec.structs.asdict(read))
 

@@ -110,13 +110,13 @@ class _Inferences:
         try:
             return parse_message(InferRequest, data, self._engine.limits)
         except InferenceError as error:
-            raise self._engine.report_refused(context, error) from None
+            raise self._engine.report_rejected(context, error) from None
 
     def _servable(self, request: Any, context: RequestContext) -> Servable:
         try:
             return self._engine.registry.find(request.model_name, request.model_version or None).ready_servable()
         except InferenceError as error:
-            raise self._engine.report_refused(context, error, request.model_name) from None
+            raise self._engine.report_rejected(context, error, request.model_name) from None
 
 
 def _registration(engine: Engine, model: Any) -> Registration:

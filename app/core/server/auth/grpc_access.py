@@ -63,7 +63,7 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
         try:
             identity = self._access.authorize(metadata, permission)
         except AccessError as error:
-            return self._refusing_handler(method, permission, error, metadata)
+            return self._rejecting_handler(method, permission, error, metadata)
         CLIENT.set(identity.name)
         return (
             self._rate_limited_handler(handler, metadata, permission, method) if handler.request_streaming else handler
@@ -108,22 +108,24 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
         )
         return limited_handler
 
-    def _refusing_handler(
+    def _rejecting_handler(
         self, method: str, permission: Permission, error: AccessError, metadata: Sequence[tuple[str, str]]
     ) -> Handler:
         """Return a handler that rejects any call with `error`; it reads a message only for the audit log."""
 
-        async def refuse(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
+        async def reject(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             # The address of the client is not known earlier.
             self._access.rejection_log.record(error, metadata, operation=method, address=address_of_call(call))
             if permission == "admin" and (error.client or error.logged):
-                await self._audit_refusal(method, requests, call, error)
+                await self._audit_rejection(method, requests, call, error)
             await _abort(call, error)
             yield b""
 
-        return cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
+        return cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", reject)))
 
-    async def _audit_refusal(self, method: str, requests: AsyncIterable[bytes], call: Call, error: AccessError) -> None:
+    async def _audit_rejection(
+        self, method: str, requests: AsyncIterable[bytes], call: Call, error: AccessError
+    ) -> None:
         service, _, name = method.removeprefix("/").partition("/")
         protocol, model = self._protocols.get(service), ""
         if protocol is not None and error.client:

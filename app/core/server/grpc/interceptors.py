@@ -12,7 +12,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import Call, GrpcProtocol, read_call_info, set_trailing_metadata
 from app.core.server.grpc.own_services import HEALTH
-from app.core.server.load_shedding import OVERLOADED, RefusalCounts
+from app.core.server.load_shedding import OVERLOADED, RejectionCounts
 from tasks.inference.error import ErrorKind, InferenceError
 
 _QUIET_SECONDS = 0.05
@@ -35,7 +35,7 @@ class DrainInterceptor(grpc.aio.ServerInterceptor):
         self._is_draining = False
         self._late_calls = 0
         self._released = asyncio.Event()
-        self._refusing_handler = cast("object", grpc.stream_stream_rpc_method_handler(cast("Any", self._refuse)))
+        self._rejecting_handler = cast("object", grpc.stream_stream_rpc_method_handler(cast("Any", self._reject)))
         """Handler for calls of every kind."""
 
     async def intercept_service(
@@ -44,7 +44,7 @@ class DrainInterceptor(grpc.aio.ServerInterceptor):
         if not self._is_draining or handler_call_details.method.startswith(f"/{HEALTH}/"):
             return await continuation(handler_call_details)
         self._late_calls += 1
-        return self._refusing_handler
+        return self._rejecting_handler
 
     async def drain(self, max_seconds: float) -> None:
         """Hold all calls from now on. Return when no more arrive, or after `max_seconds` seconds."""
@@ -65,7 +65,7 @@ class DrainInterceptor(grpc.aio.ServerInterceptor):
         await asyncio.sleep(_QUIET_SECONDS)
         self._released.set()
 
-    async def _refuse(self, requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    async def _reject(self, requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         # Read one message first: some client libraries report an internal error if the call ends before they send one.
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
@@ -80,7 +80,7 @@ class CallShedder(grpc.aio.ServerInterceptor):
 
     def __init__(self, engine: Engine, protocols: Sequence[GrpcProtocol]) -> None:
         self._engine = engine
-        self._counts = RefusalCounts[str](self._report)
+        self._counts = RejectionCounts[str](self._report)
         self._protocols = {
             f"/{protocol.service.full_name}/{name}": protocol
             for protocol in protocols
@@ -94,18 +94,18 @@ class CallShedder(grpc.aio.ServerInterceptor):
             return await continuation(handler_call_details)
         error = InferenceError(ErrorKind.OVERLOADED, OVERLOADED, retry_after=overload.retry_after)
 
-        async def refuse(_: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
+        async def reject(_: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             context = read_call_info(call, protocol.name)
             self._counts.add(protocol.name, context.request_id)
-            message = protocol.refusal_message(error)
+            message = protocol.rejection_message(error)
             if message is not None:
                 yield message
                 return
             set_trailing_metadata(call, context, error)
             await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, OVERLOADED)
 
-        return cast("Any", grpc).stream_stream_rpc_method_handler(refuse)
+        return cast("Any", grpc).stream_stream_rpc_method_handler(reject)
 
     def _report(self, protocol: str, request_id: str, count: int) -> None:
         context = RequestContext(protocol=protocol, request_id=request_id, count=count)
-        self._engine.report_refused_unread(context, InferenceError(ErrorKind.OVERLOADED, OVERLOADED))
+        self._engine.report_rejected_unread(context, InferenceError(ErrorKind.OVERLOADED, OVERLOADED))

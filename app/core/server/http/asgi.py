@@ -27,8 +27,8 @@ from app.core.server.http.compression import COMPRESSION
 from app.core.server.http.cors import cors_config
 from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
 from app.core.server.http.dispatch import VERBS, create_handlers
-from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern, refusal_body_builder
-from app.core.server.http.framing import refuse_bad_framing
+from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern, rejection_body_builder
+from app.core.server.http.framing import reject_bad_framing
 from app.core.server.http.inference_app import InferenceApp
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -211,9 +211,9 @@ class Application(Litestar):
             state_changing_paths=find_state_changing_paths(protocols, engine),
             hosts=entry.hosts,
             origins=entry.origins,
-            refusal=refusal_body_builder(protocols, inferences.routes),
+            refusal=rejection_body_builder(protocols, inferences.routes),
         )
-        self._entry = refuse_bad_framing(guarded)
+        self._entry = reject_bad_framing(guarded)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request, or the lifespan of the application."""

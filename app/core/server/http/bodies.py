@@ -57,7 +57,7 @@ class Bodies:
         self.waiting: set[asyncio.Timeout] = set()
         self.end = math.inf
 
-    def refuse_incomplete_at(self, end: float) -> None:
+    def reject_incomplete_at(self, end: float) -> None:
         """Refuse bodies that are incomplete at a time of the event loop, because the server stops."""
         self.end = end
         for timeout in self.waiting:

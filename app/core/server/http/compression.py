@@ -41,8 +41,8 @@ class _Compression(CompressionMiddleware):
     """Compress responses, unless the client refuses gzip with a weight of zero, which Litestar does not read."""
 
     def create_compression_send_wrapper(self, send: Send, compression_encoding: str, scope: Scope) -> Send:
-        is_refused = _REFUSED.search(Headers.from_scope(scope).get("accept-encoding", ""))
-        return send if is_refused else super().create_compression_send_wrapper(send, compression_encoding, scope)
+        is_rejected = _REFUSED.search(Headers.from_scope(scope).get("accept-encoding", ""))
+        return send if is_rejected else super().create_compression_send_wrapper(send, compression_encoding, scope)
 
 
 COMPRESSION = CompressionConfig(

@@ -25,7 +25,7 @@ ANY_ORIGIN = "*"
 
 Headers = Mapping[bytes, bytes]
 
-RefusalBody = Callable[[HTTPScope, str], bytes]
+RejectionBody = Callable[[HTTPScope, str], bytes]
 """Builds the body of an error response from a request and a message."""
 
 
@@ -35,7 +35,7 @@ def reject_cross_site(
     state_changing_paths: Collection[str],
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
-    refusal: RefusalBody = lambda _, message: msgspec.json.encode({"error": message}),
+    refusal: RejectionBody = lambda _, message: msgspec.json.encode({"error": message}),
 ) -> ASGIApp:
     """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
 

@@ -47,7 +47,7 @@ def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandle
     return {HTTPException: http_error, InferenceError: inference_error, Exception: unexpected}
 
 
-def refusal_body_builder(protocols: Sequence[HttpProtocol], routes: RouteTable) -> Callable[[HTTPScope, str], bytes]:
+def rejection_body_builder(protocols: Sequence[HttpProtocol], routes: RouteTable) -> Callable[[HTTPScope, str], bytes]:
     """Return a builder for bodies of 403 from a request and a message, in the shape of the path's protocol."""
 
     def body(scope: HTTPScope, message: str) -> bytes:

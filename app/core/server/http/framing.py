@@ -5,11 +5,11 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 
-def refuse_bad_framing(app: ASGIApp) -> ASGIApp:
+def reject_bad_framing(app: ASGIApp) -> ASGIApp:
     """Return an application that rejects such requests before `app`, and closes their connections (RFC 9112)."""
 
     async def checked_app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := _refusal(scope)) is not None:
+        if scope["type"] == "http" and (refusal := _rejection(scope)) is not None:
             status, message = refusal
             body = msgspec.json.encode({"error": message})
             response = ASGIResponse(body=body, status_code=status, headers={"connection": "close"})
@@ -20,7 +20,7 @@ def refuse_bad_framing(app: ASGIApp) -> ASGIApp:
     return checked_app
 
 
-def _refusal(scope: HTTPScope) -> tuple[int, str] | None:
+def _rejection(scope: HTTPScope) -> tuple[int, str] | None:
     """Return the status and the message with which a request is rejected; None if it is not."""
     hosts, encoding = 0, None
     for name, value in scope["headers"]:

@@ -37,7 +37,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
         header_timeout: seconds from the first byte of a head to its last; then 408.
         body_timeout: seconds in which the rest of a body must arrive whose request was already answered.
         keep_alive_timeout: seconds that a connection may be silent before its first request.
-        count_refused: called for each connection above `max_connections`.
+        count_rejected: called for each connection above `max_connections`.
         count_ended: called with the reason for each connection that a limit ends.
     """
 
@@ -46,7 +46,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     header_timeout: float
     body_timeout: float
     keep_alive_timeout: float
-    count_refused: Callable[[], object] = lambda: None
+    count_rejected: Callable[[], object] = lambda: None
     count_ended: Callable[[str], object] = lambda _: None
 
 
@@ -59,7 +59,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._head = b""
         # Whether no message has begun, or the last one is complete.
         self._is_between = True
-        self._is_refused = False
+        self._is_rejected = False
         self._framing = 0
         self._cycles: list[Any] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -70,8 +70,8 @@ class GuardedHttp(HttpToolsProtocol):
             # A server that listens on `::` sees IPv4 addresses in this form.
             self.client = (self.client[0].removeprefix(_MAPPED), self.client[1])
         if len(self.connections) > self._limits.max_connections:
-            self._limits.count_refused()
-            self._refuse(503, "The server has reached its connection limit", _SHORT_LINGER_SECONDS)
+            self._limits.count_rejected()
+            self._reject(503, "The server has reached its connection limit", _SHORT_LINGER_SECONDS)
             return
         self._watch("silent", self._limits.keep_alive_timeout)
 
@@ -82,13 +82,13 @@ class GuardedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        while data and not self._is_refused:
+        while data and not self._is_rejected:
             if not self._is_between:
                 self._framing += len(data)
                 super().data_received(data)
                 # Trailers and extensions of chunks, or the next head in the packet of a body.
                 if self._framing > self._limits.max_header_bytes and not self._is_between:
-                    self._refuse(431, "The body has too many bytes that are no content")
+                    self._reject(431, "The body has too many bytes that are no content")
                 return
             head, data = self._take_head(data)
             if head:
@@ -103,7 +103,7 @@ class GuardedHttp(HttpToolsProtocol):
         end = data.find(_END) + len(_END)
         is_complete, limit = end >= len(_END), self._limits.max_header_bytes
         if (end if is_complete else len(data)) > limit:
-            self._refuse(431, f"The request line and the headers have more than {limit} bytes")
+            self._reject(431, f"The request line and the headers have more than {limit} bytes")
             return b"", b""
         if not is_complete:
             if not self._head:
@@ -160,7 +160,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._close_idle()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, msg)
+        self._reject(400, msg)
 
     def _take_authority(self) -> None:
         """Replace Host by the authority of an absolute target (RFC 9112, 3.2.2).
@@ -213,13 +213,13 @@ class GuardedHttp(HttpToolsProtocol):
         self._timer = None
         self._limits.count_ended(reason)
         if reason == "headers":
-            self._refuse(408, "The headers of the request took too long to arrive")
+            self._reject(408, "The headers of the request took too long to arrive")
         else:
             self._close_idle()
 
-    def _refuse(self, status: int, message: str, linger: float = _LINGER_SECONDS) -> None:
+    def _reject(self, status: int, message: str, linger: float = _LINGER_SECONDS) -> None:
         """Read no more, answer with an error if no other response is due, and close the connection."""
-        self._is_refused = True
+        self._is_rejected = True
         self._unwatch()
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:

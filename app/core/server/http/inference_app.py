@@ -15,7 +15,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import decompress_body
 from app.core.protocols.inference_call import HandledCall, HttpResponse, InferenceCall, RequestHead, Stream
-from app.core.protocols.protocol import HttpProtocol, report_refusals
+from app.core.protocols.protocol import HttpProtocol, report_rejections
 from app.core.protocols.request_info import CLIENT, address_of, new_context
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.bodies import Bodies, Body, BodyError, DisconnectedError
@@ -23,7 +23,7 @@ from app.core.server.http.compression import with_gzip
 from app.core.server.http.cors import cors_headers
 from app.core.server.http.reply import Reply, with_charset
 from app.core.server.http.route_table import Route, RouteTable
-from app.core.server.load_shedding import OVERLOADED, ReadPauses, RefusalCounts
+from app.core.server.load_shedding import OVERLOADED, ReadPauses, RejectionCounts
 from tasks.inference.error import ErrorKind, InferenceError
 
 _MAX_DROPPED_BYTES, _MAX_DROP_SECONDS = 1024 * 1024, 2.0
@@ -69,7 +69,7 @@ class InferenceApp:
         self._cors = cors
         self._write_timeout = write_timeout
         self._pauses = ReadPauses()
-        self._refusals = RefusalCounts[tuple[str, str, str]](self._report_refusals)
+        self._rejections = RejectionCounts[tuple[str, str, str]](self._report_rejections)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -145,9 +145,9 @@ class InferenceApp:
         engine, endpoint, model_name = self._engine, route.endpoint, head.target
         length = _length_of(head.headers)
         if endpoint.queue_model is not None:
-            with report_refusals(engine, context, head.target):
+            with report_rejections(engine, context, head.target):
                 model_name = endpoint.queue_model(head)
-        with report_refusals(engine, context, model_name):
+        with report_rejections(engine, context, model_name):
             if endpoint.queue_model is None:
                 content = await body.read(length)
             else:
@@ -195,13 +195,13 @@ class InferenceApp:
         if secured:
             error = InferenceError(error.kind, OVERLOADED, retry_after=error.retry_after)
         known_name = engine.registry.known_name(model_name or "")
-        self._refusals.add((route.protocol.name, known_name, error.message), context.request_id)
+        self._rejections.add((route.protocol.name, known_name, error.message), context.request_id)
         return error
 
-    def _report_refusals(self, key: tuple[str, str, str], request_id: str, count: int) -> None:
+    def _report_rejections(self, key: tuple[str, str, str], request_id: str, count: int) -> None:
         protocol, model_name, message = key
         context = RequestContext(protocol=protocol, request_id=request_id, model_name=model_name, count=count)
-        self._engine.report_refused_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
+        self._engine.report_rejected_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
 
     async def _shed(self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: Reply) -> None:
         """Reject a request at once, and read nothing more of its connection for a while."""

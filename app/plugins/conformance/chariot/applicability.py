@@ -35,9 +35,9 @@ def expect_image_model(probe: Probe) -> None:
                 named = [(output.get("name"), output.get("datatype")) for output in outputs]
                 if known.issuperset(named):
                     raise NotApplicableError(f"{_ABOUT}; this one returns tensors, such as {named[0][0]}")
-        elif exchange.refused and metadata.inputs and all(tensor.datatype != "BYTES" for tensor in metadata.inputs):
+        elif exchange.rejected and metadata.inputs and all(tensor.datatype != "BYTES" for tensor in metadata.inputs):
             raise NotApplicableError(f"{_ABOUT}; this one takes tensors: {tensors}")
-        if (exchange.ok or exchange.refused) and _answers_text(probe):
+        if (exchange.ok or exchange.rejected) and _answers_text(probe):
             raise NotApplicableError(f"{_ABOUT}; this one takes texts: {tensors}")
     except (httpx.HTTPError, httpx.InvalidURL, InconclusiveError, ViolationError):
         # The checks report what is wrong.

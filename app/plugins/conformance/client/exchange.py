@@ -70,7 +70,7 @@ class Exchange:
         return self.code == str(self.SUCCESS)
 
     @property
-    def refused(self) -> bool:
+    def rejected(self) -> bool:
         """Return whether the status is 4xx."""
         return 400 <= self.status < 500
 
@@ -104,7 +104,7 @@ class Exchange:
             InconclusiveError: the engine rejected the request, which proves nothing.
             ViolationError: the response is neither a success nor a rejection.
         """
-        if self.refused:
+        if self.rejected:
             reason = f"{self.code} {quote(self.body)}"
             raise InconclusiveError(
                 f"The engine refuses the request, with {reason}; give a body that it accepts with --request"
@@ -144,7 +144,7 @@ class GrpcCall(Exchange):
     answers: Sequence[Any]
 
     @property
-    def refused(self) -> bool:
+    def rejected(self) -> bool:
         """Return whether the engine blames the client."""
         return self.code in _CLIENT_ERRORS
 

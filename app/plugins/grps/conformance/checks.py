@@ -94,8 +94,8 @@ def _bytes(probe: Probe) -> None:
         exchange = grps.post_bytes(probe, body, grps.BYTES)
         if grps.succeeds(exchange):
             return
-        is_refused = exchange.status in (405, 415) or re.search(rb"content.type", exchange.body, re.IGNORECASE)
-        expect(not is_refused, "bytes to be accepted", exchange.body)
+        is_rejected = exchange.status in (405, 415) or re.search(rb"content.type", exchange.body, re.IGNORECASE)
+        expect(not is_rejected, "bytes to be accepted", exchange.body)
     raise InconclusiveError(f"The model accepts neither an image nor a text: {quote(probe.exchanges[-1].body)}")
 
 

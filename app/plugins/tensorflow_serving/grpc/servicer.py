@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handler
-from app.core.protocols.protocol import Permission, report_refusals
+from app.core.protocols.protocol import Permission, report_rejections
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.tensorflow_serving.grpc.codec import (
     ExamplesCodec,
@@ -59,7 +59,7 @@ class TensorFlowPredictionService(GrpcProtocol):
         def infer(operation: str) -> Handler:
             async def method(data: bytes, context: RequestContext) -> bytes:
                 context.operation = operation
-                with report_refusals(engine, context):
+                with report_rejections(engine, context):
                     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
                     codec = self._codec(engine, operation, _parse(f"{operation}Request", data, engine))
                 try:
@@ -134,13 +134,13 @@ class TensorFlowModelService(GrpcProtocol):
                 status["version"] = model_spec("", status["version"]).version.value
             return ParseDict(content, message_class(f"{_PACKAGE}.GetModelStatusResponse")()).SerializeToString()
 
-        async def refuse_reload(_: bytes, __: RequestContext) -> bytes:
+        async def reject_reload(_: bytes, __: RequestContext) -> bytes:
             message = "Models are configured where the server starts; the repository API of KServe V2 reloads them"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
 
         return {
             "GetModelStatus": unary_handler(self.name, get_model_status),
-            "HandleReloadConfigRequest": unary_handler(self.name, refuse_reload),
+            "HandleReloadConfigRequest": unary_handler(self.name, reject_reload),
         }
 
 

@@ -36,7 +36,7 @@ def registry_of(*sources: ModelSource, loaded: Sequence[str] = ()) -> Registry:
     return registry
 
 
-def refusal(call: Any, *arguments: Any) -> InferenceError:
+def rejection(call: Any, *arguments: Any) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
         call(*arguments)
     return caught.value
@@ -58,7 +58,7 @@ def test_find_without_version_returns_the_latest(versions: list[str], latest: st
 def test_unknown_model_error_lists_at_most_ten_models(count: int, end: str) -> None:
     registry = registry_of(*(source(name=f"m{number:02}") for number in range(count)))
     names = ", ".join(f"m{number:02}" for number in range(9))
-    assert refusal(registry.find, "x").message == f"Model 'x' is not known. This server has: {names}, {end}"
+    assert rejection(registry.find, "x").message == f"Model 'x' is not known. This server has: {names}, {end}"
 
 
 def test_find_with_version_returns_that_version() -> None:
@@ -77,7 +77,7 @@ def test_find_returns_the_latest_ready_version_while_a_newer_one_loads() -> None
 
 def test_find_with_unready_version_does_not_return_another() -> None:
     registry = registry_of(source(version="1"), source(version="2"), loaded=["1"])
-    error = refusal(registry.find, "detector", "2")
+    error = rejection(registry.find, "detector", "2")
     assert error.kind is ErrorKind.MODEL_NOT_READY
     assert error.message == "Model 'detector' version '2' is not ready: not loaded yet"
 
@@ -117,7 +117,7 @@ def test_load_does_not_change_earlier_registrations() -> None:
 
 def test_registry_without_models_is_not_ready() -> None:
     assert Registry([]).not_ready_reason
-    assert refusal(Registry([]).default_name).kind is ErrorKind.MODEL_NOT_FOUND
+    assert rejection(Registry([]).default_name).kind is ErrorKind.MODEL_NOT_FOUND
 
 
 def test_registry_with_an_unready_model_is_not_ready() -> None:
@@ -147,7 +147,7 @@ def test_version_is_added_unless_its_model_was_reloaded_meanwhile() -> None:
 
 def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:
     registry = registry_of(source("b"), source("a", "2"), loaded=["1", "2"])
-    name, version = refusal(registry.find, "c"), refusal(registry.find, "a", "9")
+    name, version = rejection(registry.find, "c"), rejection(registry.find, "a", "9")
     assert (name.kind, name.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'c' is not known. This server has: a, b")
     assert (version.kind, version.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'a' has no version '9'. It has: 2")
 
@@ -157,7 +157,7 @@ def test_chariot_id_is_declared_or_the_lower_case_name() -> None:
     assert registry.name_for_path("m-cars") == "Cars"
     assert registry.name_for_path("m-CARS") == "Cars"
     assert registry.name_for_path("m-2nxtsa3") == "boats"
-    error = refusal(registry.name_for_path, "m-boats")
+    error = rejection(registry.name_for_path, "m-boats")
     assert (error.kind, error.message) == (
         ErrorKind.MODEL_NOT_FOUND, "No model has the Chariot id 'boats'. This server has: 2nxtsa3, cars",
     )  # fmt: skip
@@ -168,7 +168,7 @@ def test_path_is_read_as_chariot_id_before_model_name() -> None:
     assert [registry.name_for_path(path) for path in ("boats", "m-boats", "m-m-boats", "m-cars")] == [
         "boats", "boats", "m-boats", "m-cars",
     ]  # fmt: skip
-    assert refusal(registry.name_for_path, "m-planes").kind is ErrorKind.MODEL_NOT_FOUND
+    assert rejection(registry.name_for_path, "m-planes").kind is ErrorKind.MODEL_NOT_FOUND
     assert registry.name_for_path("planes") == "planes"
 
 
@@ -180,7 +180,7 @@ def test_single_model_matches_every_chariot_id() -> None:
 
 def test_default_model_is_the_one_marked_as_default() -> None:
     assert registry_of(source("a"), source("b", default=True)).default_name() == "b"
-    error = refusal(registry_of(source("a"), source("b")).default_name)
+    error = rejection(registry_of(source("a"), source("b")).default_name)
     assert error.kind is ErrorKind.MODEL_NOT_FOUND
     assert error.message.endswith("Choose one of: /v2/models/m-a/infer, /v2/models/m-b/infer")
 
@@ -195,7 +195,7 @@ def test_default_model_is_the_one_marked_as_default() -> None:
         ([source("a", default=True), source("b", default=True)], "Only one model can be the default, but a, b"),
     ],
 )
-def test_conflicting_models_are_refused(sources: list[ModelSource], error_text: str) -> None:
+def test_conflicting_models_are_rejected(sources: list[ModelSource], error_text: str) -> None:
     with pytest.raises(ModelError, match=error_text):
         Registry(sources)
 

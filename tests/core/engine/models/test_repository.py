@@ -34,7 +34,7 @@ def repository_of(
     return Repository(registry, lambda: on_disk, load)
 
 
-def refusal(repository: Repository, action: str, name: str) -> InferenceError:
+def rejection(repository: Repository, action: str, name: str) -> InferenceError:
     with pytest.raises(InferenceError) as caught:
         asyncio.run(getattr(repository, action)(name))
     return caught.value
@@ -75,7 +75,7 @@ def test_failed_load_changes_nothing() -> None:
 
     repository = repository_of(ONE, TWO, load=load)
     before = repository.registry.find("detector")
-    error = refusal(repository, "load", "detector")
+    error = rejection(repository, "load", "detector")
     assert error.kind is ErrorKind.MODEL_NOT_READY
     assert str(error) == "Failed to load 'detector': cut short"
     assert repository.registry.find("detector") is before
@@ -83,7 +83,7 @@ def test_failed_load_changes_nothing() -> None:
 
 @pytest.mark.parametrize("action", ["load", "unload"])
 def test_load_and_unload_of_an_unknown_name_are_not_found(action: str) -> None:
-    error = refusal(repository_of(ONE), action, "missing")
+    error = rejection(repository_of(ONE), action, "missing")
     assert error.kind is ErrorKind.MODEL_NOT_FOUND
     assert "'missing'" in str(error)
 
@@ -132,7 +132,7 @@ def test_unreadable_repository_is_treated_as_empty() -> None:
 
     repository = Repository(Registry([ONE]), discover, load_fake_model)
     assert [registration.source for registration in asyncio.run(repository.index())] == [ONE]
-    assert refusal(repository, "load", "detector").kind is ErrorKind.MODEL_NOT_FOUND
+    assert rejection(repository, "load", "detector").kind is ErrorKind.MODEL_NOT_FOUND
 
 
 class BlockingLoader:
@@ -194,7 +194,7 @@ def test_system_exit_and_similar_errors_during_load_fail_only_the_load(raised: B
         raise raised
 
     repository = repository_of(ONE, load=load)
-    error = refusal(repository, "load", "detector")
+    error = rejection(repository, "load", "detector")
     assert error.kind is ErrorKind.MODEL_NOT_READY
     assert type(raised).__name__ in str(error)
     assert repository.registry.find("detector").state is ModelState.READY
@@ -208,7 +208,7 @@ def test_load_errors_for_clients_have_no_folders(tmp_path: Path, caplog: pytest.
         raise ModelError(f"{model_source.folder / 'model.onnx'} is cut short")
 
     repository = repository_of(source_in_folder, load=load)
-    assert str(refusal(repository, "load", "detector")) == "Failed to load 'detector': model.onnx is cut short"
+    assert str(rejection(repository, "load", "detector")) == "Failed to load 'detector': model.onnx is cut short"
     assert [getattr(record, "reason", "") for record in caplog.records] == [f"{folder / 'model.onnx'} is cut short"]
     registry = Registry([source_in_folder])
     registration = registry.load(source_in_folder, load)

@@ -119,11 +119,11 @@ def test_exception_of_a_model_is_model_failed_with_its_cause() -> None:
 def test_inference_error_of_a_model_is_not_wrapped() -> None:
     refusal = invalid("Too dark", "inputs[0]")
 
-    def refuse(items: Sequence[DetectionInput]) -> Sequence[Detections]:
+    def reject(items: Sequence[DetectionInput]) -> Sequence[Detections]:
         raise refusal
 
     with pytest.raises(InferenceError) as caught:
-        run_servable(refuse, images("a", 40))
+        run_servable(reject, images("a", 40))
     assert caught.value is refusal
 
 

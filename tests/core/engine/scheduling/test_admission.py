@@ -53,7 +53,7 @@ def admitted_requests(admission: Admission, model: str, *, max_requests: int = 1
     return max_requests
 
 
-def test_requests_over_workers_and_queue_are_refused() -> None:
+def test_requests_over_workers_and_queue_are_rejected() -> None:
     admission = admission_of(max_waiting=5)
     assert admitted_requests(admission, "a") == 7
     assert (admission.in_flight, admission.waiting) == (7, 5)
@@ -83,7 +83,7 @@ def test_limit_of_a_model_overrides_the_limit_for_all_models(
     assert admitted_requests(admission, "a") == expected
 
 
-def test_request_over_max_queue_seconds_is_refused_with_retry_after() -> None:
+def test_request_over_max_queue_seconds_is_rejected_with_retry_after() -> None:
     admission = admission_of(max_queue_seconds=1, wait=2.3, workers=0)
     info = request_info()
     with pytest.raises(InferenceError, match=r"wait for about 2\.3 s; try again later") as caught:
@@ -93,7 +93,7 @@ def test_request_over_max_queue_seconds_is_refused_with_retry_after() -> None:
     assert admission.in_flight == 0
 
 
-def test_request_whose_deadline_ends_before_the_expected_wait_is_refused() -> None:
+def test_request_whose_deadline_ends_before_the_expected_wait_is_rejected() -> None:
     admission = admission_of(wait=2, workers=0)
     with pytest.raises(InferenceError, match="longer than its timeout"):
         admission.acquire(request_info(), "a", time.monotonic() + 1)
@@ -112,7 +112,7 @@ def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
 
 
 @pytest.mark.parametrize("timeout", [math.nan, math.inf, 1e12])
-def test_invalid_timeout_is_refused(timeout: float) -> None:
+def test_invalid_timeout_is_rejected(timeout: float) -> None:
     with pytest.raises(InferenceError, match="x-request-timeout-ms: Expected a number of milliseconds") as caught:
         admission_of(request_timeout=10).deadline(request_info(timeout))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
@@ -156,9 +156,9 @@ def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
             assert admission.overload(None) is not None
 
 
-def test_overload_and_refusal_have_the_same_reason() -> None:
+def test_overload_and_rejection_have_the_same_reason() -> None:
     admission = admission_of(max_queue_seconds=1, wait=2.3)
-    overload, refusal = admission.overload("a"), admission.refusal("a")
+    overload, refusal = admission.overload("a"), admission.rejection("a")
     assert overload is not None
     assert refusal is not None
     assert (overload.message, overload.retry_after) == (refusal.message, 3)
@@ -170,7 +170,7 @@ def test_admit_returns_max_queue_seconds_only_if_the_request_waits(wait: float, 
     assert admission_of(max_queue_seconds=1, wait=wait, workers=0).acquire(request_info(), "a", None) == expected
 
 
-def test_request_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
+def test_request_that_waited_too_long_is_rejected_when_its_turn_comes() -> None:
     context = request_info()
     context.start_work()
     context.max_queue_seconds = 0

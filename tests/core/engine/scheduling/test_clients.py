@@ -47,7 +47,7 @@ def admitted_requests(admission: Admission, info: RequestContext) -> int:
         (request_info("camera", "10.0.0.1"), "the key 'camera'"),
     ],
 )
-def test_client_over_its_limit_is_refused(info: RequestContext, client_name: str) -> None:
+def test_client_over_its_limit_is_rejected(info: RequestContext, client_name: str) -> None:
     admission = admission_of(3)
     assert admitted_requests(admission, info) == 3
     with pytest.raises(InferenceError, match=f"has 3 requests or streams of {client_name} in flight") as caught:
@@ -67,12 +67,12 @@ def test_clients_are_counted_by_key_or_else_by_address() -> None:
     assert admitted_requests(admission, request_info(address="10.0.0.1")) == 3
 
 
-def test_unknown_client_and_client_without_limit_are_not_refused() -> None:
+def test_unknown_client_and_client_without_limit_are_not_rejected() -> None:
     assert admitted_requests(admission_of(1), request_info()) == 20
     assert admitted_requests(admission_of(None), request_info("one")) == 20
 
 
-def test_request_refused_for_another_reason_does_not_count() -> None:
+def test_request_rejected_for_another_reason_does_not_count() -> None:
     admission, info = admission_of(5, max_waiting=1), request_info("one")
     assert admitted_requests(admission, info) == 3
     for _ in range(10):

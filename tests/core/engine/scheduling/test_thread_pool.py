@@ -281,18 +281,18 @@ def test_callback_of_a_job_dropped_at_close_may_call_expected_wait() -> None:
 
 
 def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
+    def reject(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     workers, gate = ThreadPool(2, "w"), Gate()
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", reject)
         with pytest.raises(RuntimeError, match="new thread"):
             submit(workers, len, "")
     first = submit(workers, gate.block_elsewhere)
     gate.wait_started(1)
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", reject)
         others = [submit(workers, len, "ab") for _ in range(3)]
     gate.open.set()
     assert first.result(TIMEOUT)

@@ -93,7 +93,7 @@ def unreadable() -> InferenceRequest:
         (lambda: 1 / 0, ErrorKind.INTERNAL, "abc"),
     ],
 )
-def test_invalid_request_is_refused_before_the_first_chunk(
+def test_invalid_request_is_rejected_before_the_first_chunk(
     decode: Callable[[], InferenceRequest], kind: ErrorKind, message: str
 ) -> None:
     observer = EventRecorder()
@@ -230,7 +230,7 @@ def test_streams_run_concurrently() -> None:
     assert ["".join(chunk.text for chunk in chunks) for chunks in asyncio.run(run())] == ["a red circle"] * 2
 
 
-def test_stream_takes_a_slot_and_the_next_is_refused() -> None:
+def test_stream_takes_a_slot_and_the_next_is_rejected() -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
 
     async def read() -> None:

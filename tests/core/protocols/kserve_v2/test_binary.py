@@ -122,7 +122,7 @@ def test_binary_texts_round_trip(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("datatype", "block"), [("FP16", b"\0\x3c"), ("BF16", b"\x80\x3f")])
-def test_output_without_a_form_in_json_is_refused(client: Client, datatype: str, block: bytes) -> None:
+def test_output_without_a_form_in_json_is_rejected(client: Client, datatype: str, block: bytes) -> None:
     response = post(client, f"echo-{datatype.lower()}", {"inputs": [tensor(datatype, [1, 1], 2)]}, block)
     assert error_message(response) == f"outputs: {datatype} has no form in JSON; request 'x' with binary_data"
 

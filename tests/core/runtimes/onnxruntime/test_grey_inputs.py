@@ -136,7 +136,9 @@ def test_detector_of_grey_images_returns_boxes_of_the_image(tmp_path: Path) -> N
         ({"channel_order": "BGR"}, "cannot declare channel_order"),
     ],
 )
-def test_settings_for_three_channels_are_refused(tmp_path: Path, preprocessing: dict[str, object], reason: str) -> None:
+def test_settings_for_three_channels_are_rejected(
+    tmp_path: Path, preprocessing: dict[str, object], reason: str
+) -> None:
     with pytest.raises(ModelError, match=reason):
         load(identity(tmp_path, shape=(1, 1, 8, 8), preprocessing=preprocessing))
 

@@ -80,7 +80,7 @@ def test_key_expires_after_not_after() -> None:
         (json.dumps([{**entry("a"), "sha256": "my-plain-key"}]).encode(), "sha256"),
     ],
 )
-def test_invalid_key_file_is_refused_without_revealing_its_content(content: bytes, error_text: str) -> None:
+def test_invalid_key_file_is_rejected_without_revealing_its_content(content: bytes, error_text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_keys(content)
     assert error_text in str(caught.value)

@@ -37,7 +37,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient[Litestar]:
     return http_client(authenticated_app(access_with_keys(tmp_path_factory.mktemp("keys"))))
 
 
-def test_refusals_are_counted_and_logged_without_the_key(tmp_path: Path) -> None:
+def test_rejections_are_counted_and_logged_without_the_key(tmp_path: Path) -> None:
     metrics = CollectorRegistry()
     client = http_client(authenticated_app(access_with_keys(tmp_path, metrics), metrics=metrics))
     with structlog.testing.capture_logs() as logs:
@@ -122,7 +122,7 @@ def test_admin_requests_are_audited_with_client_and_outcome(
     assert line["request_id"]
 
 
-def test_failed_and_refused_admin_requests_are_audited(client: TestClient[Litestar]) -> None:
+def test_failed_and_rejected_admin_requests_are_audited(client: TestClient[Litestar]) -> None:
     line = audited(client, "/v2/repository/models/none/load", **bearer_header(ADMIN_KEY))
     assert (line["outcome"], line["status"], line["model"]) == ("failed", 404, "none")
     line = audited(client, "/page/repository/detector/unload", **bearer_header(ADMIN_KEY))

@@ -13,7 +13,7 @@ PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example"
 
 
 @pytest.mark.parametrize("host", PUBLIC)
-def test_public_address_without_authentication_is_refused(host: str) -> None:
+def test_public_address_without_authentication_is_rejected(host: str) -> None:
     with pytest.raises(SettingsError) as caught:
         check_bind_policy(ServerSettings(host=host), authenticates=False)
     assert all(

@@ -54,7 +54,7 @@ def test_basic_password_may_contain_colons() -> None:
         ([("x-api-key", "k" * 16_385)], "malformed", "at most 16,384 characters"),
     ],
 )
-def test_missing_or_malformed_credential_is_refused(
+def test_missing_or_malformed_credential_is_rejected(
     headers: list[tuple[str, str]], reason: str, error_text: str
 ) -> None:
     with pytest.raises(AccessError) as caught:

@@ -89,7 +89,7 @@ def test_listed_origin_cannot_use_the_password_stored_in_a_browser(cors_client: 
     assert cors_client.post(path, headers=own, auth=password).status_code == 200
 
 
-def test_other_origins_are_refused(cors_client: TestClient[Litestar]) -> None:
+def test_other_origins_are_rejected(cors_client: TestClient[Litestar]) -> None:
     preflight = {"Origin": OTHER, "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in cors_client.options(INFERENCE, headers=preflight).headers
     simple = {"Origin": OTHER, "Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain", **bearer_header(OWNER_KEY)}

@@ -74,7 +74,7 @@ def test_call_without_a_valid_key_is_unauthenticated(peer: GrpcTestClient, metad
     assert peer.call_error("ModelInfer", infer(), metadata) == (UNAUTHENTICATED, error_text)
 
 
-def test_refused_call_is_logged_with_its_address(peer: GrpcTestClient) -> None:
+def test_rejected_call_is_logged_with_its_address(peer: GrpcTestClient) -> None:
     with structlog.testing.capture_logs() as logs:
         peer.call_error("ModelInfer", infer(), [*bearer("wrong"), ("x-request-id", "r-5")])
         # The line may be written after the refusal is sent; this call waits for it.
@@ -84,12 +84,12 @@ def test_refused_call_is_logged_with_its_address(peer: GrpcTestClient) -> None:
     assert (line["what"], line["request_id"]) == ("/inference.GRPCInferenceService/ModelInfer", "r-5")
 
 
-def test_call_without_permission_is_denied_with_both_permissions_named(peer: GrpcTestClient) -> None:
+def test_call_without_permission_is_rejected_with_both_permissions_named(peer: GrpcTestClient) -> None:
     error_text = "This needs the permission infer; screen has read"
     assert peer.call_error("ModelInfer", infer(), bearer(READ_KEY)) == (DENIED, error_text)
 
 
-def test_unauthenticated_call_is_refused_before_its_message_is_read(peer: GrpcTestClient) -> None:
+def test_unauthenticated_call_is_rejected_before_its_message_is_read(peer: GrpcTestClient) -> None:
     """Send a message over the size limit: the refusal is about the key, not about the size."""
     call = peer.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
     with pytest.raises(grpc.RpcError) as caught:
@@ -143,7 +143,7 @@ def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
         ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", b"\x3a\0"),
     ],
 )
-def test_stream_ends_when_its_key_is_removed_and_the_refusal_is_logged(
+def test_stream_ends_when_its_key_is_removed_and_the_rejection_is_logged(
     tmp_path: Path, method: str, data: bytes
 ) -> None:
     path = tmp_path / "keys.json"

@@ -71,7 +71,7 @@ def test_key_in_a_query_or_a_cookie_is_ignored(client: TestClient[Litestar], que
         ("/page/tensorflow-serving/v1/models/detector:predict", {"error": MISSING}),
     ],
 )
-def test_refusal_has_the_error_body_of_the_protocol(client: TestClient[Litestar], path: str, body: Any) -> None:
+def test_rejection_has_the_error_body_of_the_protocol(client: TestClient[Litestar], path: str, body: Any) -> None:
     response = client.post(path, json={}, headers={"X-Request-ID": "r-1"})
     assert (response.status_code, response.json()) == (401, body)
     assert response.headers["www-authenticate"] == 'Bearer realm="charioteer"'

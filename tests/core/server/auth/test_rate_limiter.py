@@ -49,7 +49,7 @@ def test_burst_is_accepted_at_once_and_refills_at_the_rate() -> None:
     assert accepted_requests(rates, identity_of(), 10) == 3
 
 
-def test_refusal_has_the_retry_delay() -> None:
+def test_rejection_has_the_retry_delay() -> None:
     clock = Clock()
     rates = RateLimiter(clock=clock)
     slow = identity_of("slow", Rate(per_second=0.1, burst=1))

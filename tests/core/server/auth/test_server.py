@@ -115,7 +115,7 @@ def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, serv
         assert key not in log + metrics + command
 
 
-def test_removed_key_is_refused_without_a_restart(client: httpx.Client, keys: Path) -> None:
+def test_removed_key_is_rejected_without_a_restart(client: httpx.Client, keys: Path) -> None:
     path = f"/v2/models/{MODEL}"
     assert client.get(path, headers=bearer_header(INFER_KEY)).status_code == 200
     remove_key(keys, "camera")

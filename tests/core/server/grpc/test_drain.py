@@ -51,7 +51,7 @@ async def serving(interceptor: DrainInterceptor) -> AsyncGenerator[tuple[grpc.ai
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_closed_interceptor_refuses_calls_but_not_health_checks(streaming: bool) -> None:
+def test_closed_interceptor_rejects_calls_but_not_health_checks(streaming: bool) -> None:
     async def run() -> None:
         interceptor = DrainInterceptor()
         async with serving(interceptor) as (_, channel):

@@ -27,7 +27,7 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield opened
 
 
-def refusal(peer: GrpcTestClient, method: str, metadata: list[tuple[str, str]]) -> tuple[grpc.StatusCode, str]:
+def rejection(peer: GrpcTestClient, method: str, metadata: list[tuple[str, str]]) -> tuple[grpc.StatusCode, str]:
     """Send a malformed message and return the status and details."""
     call: Any
     if method == REFLECTION:
@@ -45,7 +45,7 @@ def test_malformed_message_is_invalid_argument_and_logged_once(
     peer: GrpcTestClient, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        status_and_details = refusal(peer, method, [("x-api-key", READ_KEY)])
+        status_and_details = rejection(peer, method, [("x-api-key", READ_KEY)])
     assert status_and_details == (grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
     assert [(line["event"], line["method"], line["address"]) for line in logs] == [
         ("malformed gRPC message", method, "127.0.0.1")
@@ -57,7 +57,7 @@ def test_log_lines_of_malformed_messages_without_a_key_are_sampled(
     peer: GrpcTestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        statuses = {refusal(peer, METHODS[0], [])[0] for _ in range(100)}
+        statuses = {rejection(peer, METHODS[0], [])[0] for _ in range(100)}
     assert statuses == {grpc.StatusCode.INVALID_ARGUMENT}
     assert 1 <= len(logs) < 60
     assert not caplog.records

@@ -39,7 +39,7 @@ def test_headers_over_max_header_bytes_are_431() -> None:
     [b"GET /" + b"x" * 5000, GET + b"X: " + b"x" * 5000, GET + b"x" * 5000, b"G" * 5000],
     ids=["line", "value", "name", "method"],
 )
-def test_unterminated_headers_are_refused_at_the_limit(request_bytes: bytes) -> None:
+def test_unterminated_headers_are_rejected_at_the_limit(request_bytes: bytes) -> None:
     with run_http_server(TransportSettings(max_header_bytes=1000)) as server, closing(server.connect()) as connection:
         for start in range(0, len(request_bytes), 500):
             connection.sendall(request_bytes[start : start + 500])
@@ -58,7 +58,7 @@ def test_unterminated_headers_are_refused_at_the_limit(request_bytes: bytes) -> 
     ],
     ids=["extension", "extension without end", "many extensions", "trailers", "trailer without end"],
 )
-def test_chunk_extensions_and_trailers_over_the_limit_are_refused(request_bytes: bytes) -> None:
+def test_chunk_extensions_and_trailers_over_the_limit_are_rejected(request_bytes: bytes) -> None:
     with run_http_server(TransportSettings(max_header_bytes=1000)) as server, closing(server.connect()) as connection:
         connection.sendall(CHUNKED + request_bytes)
         assert parse_responses(read_until_closed(connection))[0][0] in (400, 431)

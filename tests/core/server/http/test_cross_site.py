@@ -58,7 +58,7 @@ def local() -> TestClient[ASGIApp]:
         {"Origin": "http://evil.example", "X-Forwarded-Host": "models.example"},
     ],
 )
-def test_post_from_a_page_of_another_origin_is_refused(client: TestClient[ASGIApp], headers: dict[str, str]) -> None:
+def test_post_from_a_page_of_another_origin_is_rejected(client: TestClient[ASGIApp], headers: dict[str, str]) -> None:
     response = client.post("/unload", headers=headers)
     assert response.status_code == 403
     assert response.json()["error"].startswith("A page of another site sent this")
@@ -102,7 +102,7 @@ def test_cross_site_get_is_served(client: TestClient[ASGIApp]) -> None:
         *("127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil", "[127.0.0.1]", "[::1", "::1"),
     ],
 )
-def test_host_that_is_not_loopback_is_refused_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
+def test_host_that_is_not_loopback_is_rejected_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
     browser = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
     responses = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
     responses += [local.post("/unload", headers=browser), local.options("/unload", headers=browser)]
@@ -146,7 +146,7 @@ def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
-def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -> None:
+def test_every_route_of_both_http_ports_rejects_another_host(service: Service) -> None:
     paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in service.app.routes}
     assert paths
     for listener in service.listeners:
@@ -161,7 +161,7 @@ def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -
             assert client_of_app(listener.app).get("/nothing", headers={"Host": host}).status_code == 404
 
 
-def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
+def test_rejection_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
     headers = {"Host": "evil.example"}
     main, tensorflow_serving = (client_of_app(listener.app) for listener in service.listeners)
     grps = main.get("/grps/v1/metadata/server", headers=headers).json()

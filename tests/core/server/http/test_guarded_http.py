@@ -80,7 +80,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_ambiguous_request_is_refused_and_the_next_one_is_not_read(server: HttpTestServer, name: str) -> None:
+def test_ambiguous_request_is_rejected_and_the_next_one_is_not_read(server: HttpTestServer, name: str) -> None:
     status, request = REFUSED[name]
     responses = parse_responses(server.send_and_read(request + NEXT))
     assert [code for code, _ in responses] == [status]
@@ -155,7 +155,7 @@ def test_malformed_request_after_a_request_does_not_affect_its_response(server: 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_mutated_requests_are_answered_or_refused_and_the_server_goes_on(server: HttpTestServer, seed: int) -> None:
+def test_mutated_requests_are_answered_or_rejected_and_the_server_goes_on(server: HttpTestServer, seed: int) -> None:
     """Send requests with changed, lost and repeated bytes in chunks of random size."""
     rng = random.Random(seed)
     request = bytearray(b"".join(rng.choice(list(REFUSED.values()))[1] + NEXT for _ in range(3)))
@@ -191,7 +191,7 @@ def test_early_response_before_the_body_leaves_the_connection_usable(server: Htt
     assert [body["path"] for _, body in parse_responses(server.send_and_read(request + NEXT))] == ["/early", "/next"]
 
 
-def test_upgrade_in_the_packet_of_a_body_is_refused_and_its_body_is_not_read(server: HttpTestServer) -> None:
+def test_upgrade_in_the_packet_of_a_body_is_rejected_and_its_body_is_not_read(server: HttpTestServer) -> None:
     smuggled = head(b"Connection: close", start=b"GET /smuggled HTTP/1.1")
     upgrade = head(b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: %d" % len(smuggled)) + smuggled
     received = server.send_and_read(head(b"Content-Length: 1", start=b"POST /first HTTP/1.1") + b"x" + upgrade)

@@ -131,7 +131,7 @@ def test_client_that_leaves_inside_its_body_gets_no_response() -> None:
     ],
     ids=["length", "chunks", "slow", "memory"],
 )
-def test_refused_body_closes_the_connection_and_is_no_longer_counted(
+def test_rejected_body_closes_the_connection_and_is_no_longer_counted(
     exchange: Exchange, bodies: Bodies, status: int
 ) -> None:
     exchange.scope["headers"].append((b"expect", b"100-continue"))
@@ -142,10 +142,10 @@ def test_refused_body_closes_the_connection_and_is_no_longer_counted(
     assert bodies.size == 0
 
 
-def test_bodies_that_are_incomplete_at_the_end_of_the_drain_are_refused() -> None:
+def test_bodies_that_are_incomplete_at_the_end_of_the_drain_are_rejected() -> None:
     exchange, bodies = Exchange(body(b"a", more=True)), Bodies(1000)
     exchange.scope["headers"].append((b"expect", b"100-continue"))
-    bodies.refuse_incomplete_at(0.0)
+    bodies.reject_incomplete_at(0.0)
     answer(exchange, bodies)
     assert exchange.status == 503
     assert b"has not arrived in full" in exchange.body

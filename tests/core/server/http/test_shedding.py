@@ -63,7 +63,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("protocol", [*PROTOCOLS, *LISTENERS], ids=lambda protocol: protocol.name)
-def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
+def test_rejection_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
     port = protocol.name if protocol.name in ("chariot-v2", "tensorflow-serving") else "chariot-v2-kserve"
     with full_engine("detector") as (engine, _), serving(engine, port) as connection:
         for path in TARGETS[protocol.name]:
@@ -73,7 +73,7 @@ def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
             assert body == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, FULL))
 
 
-def test_only_inferences_are_refused() -> None:
+def test_only_inferences_are_rejected() -> None:
     with full_engine("detector") as (engine, _), serving(engine) as connection:
         assert post(connection, "/v1/models/detector:explain")[0] != 429
         assert post(connection, "/v2/repository/index")[0] == 200
@@ -81,7 +81,7 @@ def test_only_inferences_are_refused() -> None:
         assert connection.getresponse().status == 200
 
 
-def test_refusal_of_a_secured_server_does_not_reveal_model_names(tmp_path: Any) -> None:
+def test_rejection_of_a_secured_server_does_not_reveal_model_names(tmp_path: Any) -> None:
     access = HttpAccess(access_with_keys(tmp_path))
     with full_engine("detector") as (engine, _), serving(engine, access=access) as connection:
         for path in (INFER, "/v2/models/missing/infer"):
@@ -89,7 +89,7 @@ def test_refusal_of_a_secured_server_does_not_reveal_model_names(tmp_path: Any) 
             assert (status, json.loads(body)) == (429, {"error": OVERLOADED})
 
 
-def test_refusals_are_counted_and_observed_together() -> None:
+def test_rejections_are_counted_and_observed_together() -> None:
     metrics = CollectorRegistry()
     labels = {"protocol": "kserve-v1", "model": "detector", "version": "", "outcome": ErrorKind.OVERLOADED.value}
     with full_engine("detector", metrics=metrics) as (engine, observer), serving(engine) as connection:
@@ -100,7 +100,7 @@ def test_refusals_are_counted_and_observed_together() -> None:
         assert (event.count, event.model_name, event.request_id) == (3, "detector", "first")
 
 
-def test_refused_client_has_its_answer_before_its_body_is_read() -> None:
+def test_rejected_client_has_its_answer_before_its_body_is_read() -> None:
     with full_engine("detector") as (engine, _), serving(engine) as connection:
         head = f"POST {INFER} HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n".encode()
         connection.connect()
@@ -108,7 +108,7 @@ def test_refused_client_has_its_answer_before_its_body_is_read() -> None:
         assert connection.sock.recv(65536).startswith(b"HTTP/1.1 429 ")
 
 
-def test_connection_is_kept_after_a_refused_body_and_read_at_a_limited_rate() -> None:
+def test_connection_is_kept_after_a_rejected_body_and_read_at_a_limited_rate() -> None:
     with full_engine("detector") as (engine, _), serving(engine) as connection:
         began = time.monotonic()
         for _ in range(20):
@@ -138,7 +138,7 @@ def test_connection_is_closed_if_the_body_is_not_worth_reading(head: str) -> Non
         assert [status for status, _ in parse_responses(received)] == [429]
 
 
-def test_client_that_sends_all_of_a_large_body_reads_the_refusal() -> None:
+def test_client_that_sends_all_of_a_large_body_reads_the_rejection() -> None:
     size = 3 * MIB // 2
     with full_engine("detector") as (engine, _), serving(engine) as connection:
         connection.connect()

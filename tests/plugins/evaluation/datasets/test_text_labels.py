@@ -214,7 +214,7 @@ def test_images_with_less_common_endings_are_read(tmp_path: Path, ending: str) -
     assert [item.id for item in read_dataset(tmp_path).items] == [f"cat/0.{ending}", "cat/1.jpg"]
 
 
-def test_heic_image_is_refused_by_name(tmp_path: Path) -> None:
+def test_heic_image_is_rejected_by_name(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
     check_rejected(tmp_path, r"phone\.HEIC: HEIC and HEIF images are not decoded")

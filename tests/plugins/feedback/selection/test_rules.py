@@ -15,7 +15,7 @@ from app.plugins.recording.row_converter import Selection
 from tasks.image_classification import Classification
 from tasks.inference.error import ErrorKind
 from tasks.inference.response import InferenceResult, SampleResult
-from tests.support.data.inference_events import detection_event, refused_event
+from tests.support.data.inference_events import detection_event, rejected_event
 
 CAMERA = [{"key": "camera", "type": "str", "value": "north"}, {"key": "score", "type": "int", "value": "7"}]
 
@@ -109,10 +109,10 @@ def test_rule_matches_a_detection(rule: str, matches: bool) -> None:
         (classified(1.0), "margin < 0.2", False),
         (classified(0.75, 0.25), "score < 0.5", False),
         (classified(0.75, 0.25), 'label = "dog"', False),
-        (refused_event(ErrorKind.MODEL_FAILED), 'error = "model_failed"', True),
-        (refused_event(ErrorKind.MODEL_FAILED), 'error = "any"', True),
-        (refused_event(ErrorKind.MODEL_FAILED), 'error = "overloaded"', False),
-        (refused_event(ErrorKind.MODEL_FAILED), "count = 0", False),
+        (rejected_event(ErrorKind.MODEL_FAILED), 'error = "model_failed"', True),
+        (rejected_event(ErrorKind.MODEL_FAILED), 'error = "any"', True),
+        (rejected_event(ErrorKind.MODEL_FAILED), 'error = "overloaded"', False),
+        (rejected_event(ErrorKind.MODEL_FAILED), "count = 0", False),
     ],
 )
 def test_rule_matches_the_best_class_and_failures(event: RequestContext, rule: str, matches: bool) -> None:

@@ -75,7 +75,7 @@ def test_invalid_request_names_the_field(
     assert message in response.json()["error"]
 
 
-def test_too_many_lines_are_refused(client: TestClient[Litestar]) -> None:
+def test_too_many_lines_are_rejected(client: TestClient[Litestar]) -> None:
     response = client.post("/inferences/truths", content=b"{}\n" * 1001)
     assert (response.status_code, "lines" in response.json()["error"]) == (413, True)
 

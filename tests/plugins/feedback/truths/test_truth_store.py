@@ -178,7 +178,7 @@ def test_missing_objects_of_an_incomplete_truth_are_not_extra() -> None:
         ("IMAGE_CLASSIFICATION", {"records": [{"label": "a"}] * 2}, "Expected one record with the right label, got 2"),
     ],
 )
-def test_answer_that_cannot_be_right_is_refused(task: str, answer: dict[str, Any], message: str) -> None:
+def test_answer_that_cannot_be_right_is_rejected(task: str, answer: dict[str, Any], message: str) -> None:
     inference = detection(
         "a", records=[{"label": "a", "score": 1.0}] if task != "OBJECT_DETECTION" else [], task_type=task
     )

@@ -10,7 +10,7 @@ from app.plugins.recording.stores.rows import Rows
 from app.plugins.recording.stores.store import Store, StoreError, StoreFault
 from tests.plugins.recording.conftest import open_store
 from tests.plugins.recording.contents import contents
-from tests.support.data.inference_events import detection_event, refused_event
+from tests.support.data.inference_events import detection_event, rejected_event
 
 METADATA = [
     {"key": "camera", "type": "str", "value": "north"},
@@ -70,7 +70,7 @@ def test_unusual_text_is_stored(store: Store, url: str) -> None:
     event = detection_event(
         metadata=metadata, parameters={text: text}, labels=(text, "b"), model_name=text * 100, base_id=text
     )
-    store.write([*convert(event).rows, *convert(refused_event()).rows])
+    store.write([*convert(event).rows, *convert(rejected_event()).rows])
     first, second = contents(url)
     assert json.loads(first["metadata"])[0]["value"] == text * 1000
     assert json.loads(first["parameters"]) == {text: text}

@@ -89,7 +89,7 @@ def test_conversation_that_the_template_cannot_write_is_invalid_request(
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_prompt_refused_by_template_is_invalid_request(tiny: Any, folder: Path) -> None:
+def test_prompt_rejected_by_template_is_invalid_request(tiny: Any, folder: Path) -> None:
     guard = "{% if 'red' in messages[0].content[1].text %}{{ raise_exception('nothing red') }}{% endif %}"
     (folder / "chat_template.jinja").write_text(guard + tiny.template)
     with pytest.raises(InferenceError, match="chat template rejects the text: nothing red") as caught:
