@@ -11,7 +11,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import HandledCall, HttpResponse, RequestHead
 from app.core.protocols.kserve_v1.codec import RequestCodec
 from app.core.protocols.kserve_v1.routes import create_codec, v1_inference
-from app.core.protocols.kserve_v1.wire import WireAnswer
+from app.core.protocols.kserve_v1.wire import WireResponse
 from app.core.protocols.protocol import INFER_FAILURES, Endpoint
 from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.lane import Explanations, explain
@@ -30,7 +30,7 @@ _NOT_IMPLEMENTED = 501
 """KServe's status for a model without an explainer."""
 
 
-class WireExplainedAnswer(WireAnswer, frozen=True, kw_only=True):
+class WireExplainedAnswer(WireResponse, frozen=True, kw_only=True):
     """The body of an explanation's response.
 
     Attributes:

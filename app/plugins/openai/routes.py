@@ -22,7 +22,6 @@ from app.plugins.openai.embeddings import EmbeddingsCall
 from app.plugins.openai.model_list import is_listed, listed_models
 from app.plugins.openai.unsupported import UnsupportedError
 from app.plugins.openai.wire import (
-    WireAnswer,
     WireChatRequest,
     WireCompletionRequest,
     WireEmbeddings,
@@ -31,6 +30,7 @@ from app.plugins.openai.wire import (
     WireModelList,
     WireModelName,
     WireRejection,
+    WireResponse,
 )
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -103,14 +103,14 @@ class OpenAI(HttpProtocol):
                     "Continue a conversation",
                     start=partial(start, ChatCodec),
                     body=WireChatRequest,
-                    answer=WireAnswer,
+                    answer=WireResponse,
                 ),
                 stream(
                     f"{prefix}/completions",
                     "Continue a text",
                     start=partial(start, CompletionCodec),
                     body=WireCompletionRequest,
-                    answer=WireAnswer,
+                    answer=WireResponse,
                 ),
                 infer(
                     f"{prefix}/embeddings",

@@ -117,7 +117,7 @@ class WireChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str
 
 
-class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A chat completion or a completion. `usage` is null for a model that does not count tokens."""
 
     id: str

@@ -11,7 +11,7 @@ from app.core.plugins import registry
 from app.core.protocols.inference_call import HttpResponse, media_type_of
 from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
 from app.core.protocols.kserve_v1.rows import Column, nested_rows, read_rows
-from app.core.protocols.kserve_v1.wire import WireAnswer, WireRequest
+from app.core.protocols.kserve_v1.wire import WireRequest, WireResponse
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.error_paths import map_path
 from app.core.wire.input_names import takes_prompts
@@ -119,10 +119,10 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         Raises:
             InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
         """
-        wire = WireAnswer(predictions=self.predictions(response), parameters=self.response_parameters(response))
+        wire = WireResponse(predictions=self.predictions(response), parameters=self.response_parameters(response))
         return self.encode_wire(wire)
 
-    def encode_wire(self, wire: WireAnswer) -> HttpResponse:
+    def encode_wire(self, wire: WireResponse) -> HttpResponse:
         """Encode an answer, in an envelope if the request had one."""
         content = _encoder.encode(wire)
         if (envelope := find_envelope()) is None:

@@ -9,7 +9,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.plugins import registry
 from app.core.protocols.inference_call import RequestHead, media_type_of
 from app.core.protocols.kserve_v1.codec import RequestCodec, find_envelope
-from app.core.protocols.kserve_v1.wire import WireAnswer, WireModels, WireRequest
+from app.core.protocols.kserve_v1.wire import WireModels, WireRequest, WireResponse
 from app.core.protocols.protocol import (
     Endpoint,
     HttpProtocol,
@@ -60,7 +60,7 @@ class KServeV1(HttpProtocol):
                 _MODEL, "Whether a model is ready", handle=model_ready, answer=ModelReady, failures=(404, 503)
             ),
             v1_inference(
-                "Predict with a model", verb="predict", start=partial(create_codec, engine), answer=WireAnswer
+                "Predict with a model", verb="predict", start=partial(create_codec, engine), answer=WireResponse
             ),
         ]
 

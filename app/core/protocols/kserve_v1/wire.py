@@ -23,7 +23,7 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, msgspec.Raw] | None = None
 
 
-class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A response's body.
 
     Attributes:
