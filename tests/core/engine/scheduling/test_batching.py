@@ -18,7 +18,8 @@ from tasks.text_generation import Generation
 from tests.support.pool_jobs import submit_for
 
 TIMEOUT = 30
-LONG_DELAY = 20.0
+LONG_DELAY = 2.0 * TIMEOUT
+"""A test fails before a batch that waits in vain."""
 
 
 class Echo:
