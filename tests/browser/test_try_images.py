@@ -106,7 +106,7 @@ def test_answers_of_all_images_are_saved(browser: Browser, server: str, folder: 
         page.get_by_role("button", name="north/scene.jpg").click()
         expect_findings(page, 5)
         saved = json.loads(download(page, "JSON"))
-        answers = {image["name"]: image for image in saved["pictures"]}
+        answers = {answer["name"]: answer for answer in saved["pictures"]}
         assert len(answers["north/scene.jpg"]["records"]) == 5
         assert set(answers["north/torn.jpg"]) == {"name", "error"}
         coco = json.loads(download(page, "COCO"))
