@@ -72,6 +72,14 @@ def test_packed_numbers_are_counted_as_elements(field: int, encoded_number: byte
     assert error_for(data) == "Expected at most 8 tensor elements in one request, got 9"
 
 
+def test_numbers_that_are_missing_are_left_to_the_parser() -> None:
+    numbers = length_delimited(6, b"\0" * 4 * 9)
+    cut = length_delimited(INPUTS, length_delimited(CONTENTS, numbers[:-4]))
+    assert error_for(cut) == ""
+    with pytest.raises(DecodeError):
+        Request.FromString(cut)
+
+
 @given(st.binary(max_size=400))
 def test_any_bytes_are_accepted_or_rejected(data: bytes) -> None:
     error = error_for(data)
