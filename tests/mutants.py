@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant("elif self._waiting_inputs >= self._max_size", "elif False", "core/engine/scheduling"),
     # Merges
     Mutant("return own_value if name not in self.parameters or not _is_null(own_value) else self.parameters[name]", "return self.parameters.get(name, own_value)", "tasks core/protocols/kserve_v2"),
-    Mutant('return value is None or (isinstance(value, msgspec.Raw) and bytes(value) == b"null")', "return value is None", "tasks core/protocols"),
+    Mutant('return value is None or (isinstance(value, msgspec.Raw) and bytes(value) == b"null")', "return value is None", "tasks core/protocols conformance/test_wire.py"),
     Mutant("selected = ((scores >= parameters.score_threshold)", "selected = ((scores > parameters.score_threshold)", "tasks"),
     Mutant("& np.isfinite(scores)", "", "tasks"),
     Mutant("-top_k)[-top_k]", "-top_k)[-1]", "tasks"),

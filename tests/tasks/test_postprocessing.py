@@ -93,6 +93,11 @@ def test_top_k_is_an_upper_bound(top_k: int | None, count: int) -> None:
     assert detected(scores, top_k=top_k).labels == ["1", "2", "0"][:count]
 
 
+def test_best_of_many_classes_are_sorted() -> None:
+    scores = np.linspace(0, 1, 20, dtype=np.float32)
+    assert classified(scores, top_k=2) == ["19", "18"]
+
+
 def test_labels_are_filtered_before_top_k() -> None:
     scores = floats(0.9, 0.8, 0.7, 0.6)
     item = DetectionInput(IMAGE, DetectionParameters(labels=("b", "unknown"), top_k=1))
