@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant("if fields > limits.max_entries", "if fields > 2 * limits.max_entries", _WIRE),
     Mutant("    if elements > limits.max_elements:\n                        raise", "    if False:\n                        raise", _WIRE),
     Mutant("if length > end - position", "if False", _WIRE),
-    Mutant("if len(instances) > self.limits.max_inputs", "if False", _V1 + " core/protocols/test_limits.py"),
+    Mutant("if count > limits.max_inputs", "if False", "tasks core/protocols/test_limits.py"),
     Mutant('(count := body.count(b"\\n")) > limits.max_entries', '(count := body.count(b"\\n")) > 2 * limits.max_entries', "core/protocols/chariot core/protocols/test_limits.py"),
     Mutant("if len(shape) > MAX_DIMENSIONS", "if len(shape) > MAX_DIMENSIONS + 1", _V2),
     Mutant("if len(text) > limits.max_text_length", "if len(text) > limits.max_text_length + 1", "tasks core/protocols/test_limits.py"),

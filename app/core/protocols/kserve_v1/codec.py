@@ -18,7 +18,7 @@ from app.core.wire.input_names import takes_prompts
 from app.core.wire.json_body import read_json, read_parameters_object
 from app.core.wire.rows import prediction_rows
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
-from tasks.inference.limits import Limits, too_large
+from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, InputTensor
@@ -102,8 +102,6 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         if self.servable.description.takes == "tensor":
             locations = read_rows(instances, root, self.servable.inputs)
         else:
-            if len(instances) > self.limits.max_inputs:
-                raise too_large(self.limits.max_inputs, "images or texts in one request", len(instances), root)
             parameters = without_content_type(parameters)
             name = self.servable.inputs[0].name
             prompts = takes_prompts(self.servable)
