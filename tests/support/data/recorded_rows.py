@@ -81,6 +81,14 @@ ALL_ROWS = [
     recorded_rows("flat", {"pose": {"yaw": "1.5", "valid": False, "name": "Heron", "tags": "abc", "in": 7}}),
     recorded_rows("late", {"frame": "3"}, None, error="deadline_exceeded", message="Too late", base_id="chariot-1"),
     recorded_rows("failed", {}, None, error="model_failed", model="other", request_id="rq-7"),
-    recorded_rows("unsure", {}, [{"label": "dog", "score": None}, {"label": "cat", "score": 0.1}], image_digest=DIGEST),
+    recorded_rows(
+        "unsure",
+        {},
+        [{"label": "dog", "score": None}, {"label": "cat", "score": 0.1}],
+        image_digest=DIGEST,
+        image_width=4,
+        image_height=3,
+        image_size=9,
+    ),
 ]
 ALL_IDS = [record.inference["id"] for record in ALL_ROWS]
