@@ -11,13 +11,15 @@ from pathlib import Path
 
 import cv2
 import httpx
+import numpy as np
+import PIL.Image
 import pytest
 
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.rows import read_rows
-from fixtures.scenes import COLORED_SHAPES, DETECT, make_scenes
+from fixtures.scenes import COLORED_SHAPES, DETECT, compose
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
 
@@ -34,11 +36,13 @@ def run_block(script: str, folder: Path, environment: Mapping[str, str]) -> None
 
 
 def write_labelled(folder: Path) -> None:
-    """Write drawn scenes with their objects as COCO."""
+    """Write photographs with drawn objects, and the objects as COCO."""
     folder.mkdir()
+    rng, photo = np.random.default_rng(5), np.asarray(PIL.Image.open(ROOT / "fixtures" / "images" / "photo.jpg"))
     images: list[object] = []
     annotations: list[object] = []
-    for number, scene in enumerate(make_scenes(5, DETECT, 30), 1):
+    for number in range(1, 31):
+        scene = compose(rng, photo.copy(), DETECT)
         height, width, _ = scene.image.shape
         cv2.imwrite(str(folder / f"{number}.png"), scene.image[..., ::-1])
         images.append({"id": number, "file_name": f"{number}.png", "width": width, "height": height})
