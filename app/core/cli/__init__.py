@@ -29,6 +29,9 @@ from tasks.inference.error import InferenceError
 
 __all__ = ("main",)
 
+EXPECTED_ERRORS = (ModelError, PluginError, SettingsError, InferenceError, OSError)
+"""Errors that end a command with one sentence."""
+
 
 def _shown_default(value: object) -> str | None:
     """Return a default as the help shows it: nothing for switches that are off, and for empty texts."""
@@ -85,7 +88,7 @@ def main() -> None:
         if isinstance(error, UnknownCommandError | UnknownOptionError):
             _print_advice(sys.argv[1:])
         sys.exit(1)
-    except (ModelError, PluginError, SettingsError, InferenceError, OSError) as error:
+    except EXPECTED_ERRORS as error:
         sys.exit(f"charioteer: {error}")
 
 

@@ -21,14 +21,13 @@ from typing import Annotated, Any, cast
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
+from app.core.cli import EXPECTED_ERRORS
 from app.core.cli.command_options import added_parameters
-from app.core.plugin_loading import PluginError
 from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
 from app.core.settings.model import ModelError
 from app.core.settings.network import AccessSettings, ListeningSettings, RemovedSettings, TransportSettings
 from app.core.settings.server import LimitSettings, ModelOptions, OperationSettings, ServerSettings, SettingsError
-from tasks.inference.error import InferenceError
 
 _EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
 overrides the environment, which overrides the file. `charioteer config` shows the values and where they come from."""
@@ -95,7 +94,7 @@ def serve(
         _logger.warning("option without effect", extra={"option": option, "reason": reason})
     try:
         _run(models, settings, logs_json=logs_json)
-    except (ModelError, PluginError, SettingsError, InferenceError, OSError) as error:
+    except EXPECTED_ERRORS as error:
         if not logs_json:
             raise
         # The readers of a log in JSON cannot read other text.

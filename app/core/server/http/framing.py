@@ -9,8 +9,8 @@ def reject_bad_framing(app: ASGIApp) -> ASGIApp:
     """Return an application that rejects such requests before `app`, and closes their connections (RFC 9112)."""
 
     async def checked_app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := _rejection(scope)) is not None:
-            status, message = refusal
+        if scope["type"] == "http" and (rejection := _rejection(scope)) is not None:
+            status, message = rejection
             body = msgspec.json.encode({"error": message})
             response = ASGIResponse(body=body, status_code=status, headers={"connection": "close"})
             await response(scope, receive, send)
