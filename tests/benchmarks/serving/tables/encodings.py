@@ -80,7 +80,6 @@ def questions(port: int, model: str, image: Path) -> Mapping[str, BenchmarkReque
     )
     return {
         CHARIOT: BenchmarkRequest(port, chariot_path, body),
-        "the same through the web framework": BenchmarkRequest(port, f"{chariot_path}?query=1", body),
         "OpenAI, chat": BenchmarkRequest(port, path, msgspec.json.encode(chat)),
         "OpenAI, streamed chat": BenchmarkRequest(port, path, msgspec.json.encode({**chat, "stream": True})),
     }

@@ -119,8 +119,7 @@ def chat(workload: Workload, rounds: int, requests: int) -> Section:
     ]
     about = (
         "CPU milliseconds of the same answer to a question about an image, by the fixture model, in turns on one "
-        "connection. The ratio is the median of the rounds' ratios. Usual requests skip the web framework; a query or "
-        "a streamed answer prevents that."
+        "connection. The ratio is the median of the rounds' ratios."
     )
     columns = ["protocol", "server", f"ratio to {CHARIOT}"]
     return Section(title="Chat completions", about=about, columns=columns, rows=rows)
