@@ -10,19 +10,12 @@ import pytest
 
 from app.core.settings.model import ModelError
 from app.plugins.maite.models import MaiteClassifier, MaiteDetector, as_maite
+from tests.plugins.maite.classes import CLASSIFIER
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
-
-CLASSIFIER = """
-    class Model:
-        metadata = {"id": "brightness", "index2label": {0: "dark", 1: "bright"}}
-        def __call__(self, batch):
-            assert all(image.shape == (3, 48, 64) for image in batch)
-            return [[1 - image.mean() / 255, image.mean() / 255] for image in batch]
-"""
 
 
 def channels_first(image: Any) -> Any:

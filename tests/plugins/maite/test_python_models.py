@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 
 from app.core.settings.model import ModelError
+from tests.plugins.maite.classes import CLASSIFIER
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_and_load
 
-CLASSIFIER = """
-    class Model:
-        metadata = {"id": "brightness", "index2label": {0: "dark", 1: "bright"}}
-        def __call__(self, batch):
-            assert all(image.shape == (3, 48, 64) for image in batch)
-            return [[1 - image.mean() / 255, image.mean() / 255] for image in batch]
-"""
 DETECTOR = """
     import numpy as np
     class Target:
