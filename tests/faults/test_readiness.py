@@ -23,12 +23,12 @@ from app.core.hooks import Parts
 from app.core.observers.metrics import StateMetrics
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSource
-from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.models.fake_models import stand_in_metadata
 from tests.support.protocols import LISTENERS, main_port_protocols
 from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import GrpcTestClient, message, run_grpc_server
@@ -85,10 +85,7 @@ class FaultyServer:
         if self.load_error:
             raise ModelError(self.load_error)
         specs = ECHO_MODELS[MODEL]
-        description = ModelMetadata(
-            task_type=TaskType.TENSOR, platform="test", layout="none", labels=(), inputs=(), outputs=(), facts=()
-        )
-        return Servable(TensorInference(specs, specs), self.model, description, {})
+        return Servable(TensorInference(specs, specs), self.model, stand_in_metadata(TaskType.TENSOR), {})
 
     def start(self) -> None:
         for source in SOURCES:

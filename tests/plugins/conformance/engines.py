@@ -30,11 +30,10 @@ from app.plugins.conformance.runner import CheckRunner, ConformanceReport
 from app.plugins.conformance.sample_images import SampleImage, load_image
 from app.plugins.grps.proto import GRPS
 from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE
-from metadata.model import ModelMetadata
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
-from tests.support.models.fake_models import bright_mask, detect_oriented
+from tests.support.models.fake_models import bright_mask, detect_oriented, stand_in_metadata
 from tests.support.servers.apps import PYTHON_MODELS, app_with_sources, model_source
 from tests.support.servers.grpc_server import build_engine_from_sources, run_grpc_server
 from tests.support.servers.server_process import ROOT
@@ -152,11 +151,7 @@ def load(source: ModelSource) -> Servable:
     """Load a model, a fixture or `BARS`."""
     if source.name != BARS:
         return load_fixture(source)
-    description = ModelMetadata(
-        task_type=TaskType.ORIENTED_OBJECT_DETECTION, platform="stand-in", layout="none", labels=(), inputs=(),
-        outputs=(), facts=(),
-    )  # fmt: skip
-    return Servable(OrientedObjectDetection(), detect_bars, description, {})
+    return Servable(OrientedObjectDetection(), detect_bars, stand_in_metadata(TaskType.ORIENTED_OBJECT_DETECTION), {})
 
 
 def detect_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:

@@ -18,7 +18,6 @@ from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.explanations import lane
 from app.plugins.explanations.pixels import Explanation
-from metadata.model import ModelMetadata
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
@@ -26,7 +25,7 @@ from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
 
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
@@ -69,11 +68,7 @@ def running(
     def load(source: ModelSource) -> Servable:
         if source.name != "slow":
             return load_fake_model(source)
-        description = ModelMetadata(
-            task_type=TaskType.OBJECT_DETECTION, platform="stand-in", layout="none", labels=LABELS,
-            inputs=(), outputs=(), facts=(),
-        )  # fmt: skip
-        return Servable(ObjectDetection(), model or detect, description, {})
+        return Servable(ObjectDetection(), model or detect, stand_in_metadata(TaskType.OBJECT_DETECTION, LABELS), {})
 
     registry = Registry(sources)
     for source in sources:

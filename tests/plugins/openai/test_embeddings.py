@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
-from metadata.model import ModelMetadata
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors, TensorInference, Tensors
 from tests.support.data.images import encode_base64, encode_image
+from tests.support.models.fake_models import stand_in_metadata
 from tests.support.servers.apps import app_with_sources, load_test_model, model_source
 
 PATH = "/openai/v1/embeddings"
@@ -24,9 +24,7 @@ RED, BLUE = (
     f"data:image/png;base64,{encode_base64(encode_image(np.full((8, 8, 3), colour, np.uint8)))}"
     for colour in ((250, 0, 10), (0, 10, 250))
 )
-DESCRIPTION = ModelMetadata(
-    task_type=TaskType.TENSOR, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(), facts=()
-)
+DESCRIPTION = stand_in_metadata(TaskType.TENSOR)
 
 
 def mean_colours(inputs: Sequence[ImageTensorInput]) -> Sequence[ImageTensors]:

@@ -15,10 +15,10 @@ from app.core.server.http.asgi import create_listener_app
 from app.core.settings.model import ModelSource
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from app.plugins.tensorflow_serving.signatures import signatures
-from metadata.model import ModelMetadata
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.models.fake_models import stand_in_metadata
 from tests.support.servers.apps import MAX_REQUEST_BYTES, model_source
 from tests.support.servers.grpc_server import build_engine_from_sources
 
@@ -39,10 +39,7 @@ def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute,
             Tensors([Tensor(name=output.name, datatype=output.datatype, data=output_data)]) for output_data in outputs
         ]
 
-    description = ModelMetadata(
-        task_type=TaskType.TENSOR, platform="made", layout="none", labels=labels, inputs=(), outputs=(), facts=()
-    )
-    return Servable(TensorInference(inputs, [output]), model, description, {})
+    return Servable(TensorInference(inputs, [output]), model, stand_in_metadata(TaskType.TENSOR, labels), {})
 
 
 def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:

@@ -17,12 +17,12 @@ from app.core.engine.models.servable import Servable
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, read_tensors
 from app.plugins.tensorflow_serving.signatures import Method, Signature, find_signature
 from app.plugins.tensorflow_serving.values import read_object, read_tensor
-from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.models.fake_models import stand_in_metadata
 
 READABLE = [datatype for datatype in Datatype if datatype not in (Datatype.FP16, Datatype.BF16, Datatype.UINT16)]
 
@@ -46,9 +46,7 @@ def fail_if_called(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
 
 def signature(**inputs: Datatype) -> Signature:
     specs = [TensorSpec(name=name, datatype=datatype, shape=(-1,)) for name, datatype in inputs.items()]
-    description = ModelMetadata(
-        task_type=TaskType.TENSOR, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
-    )
+    description = stand_in_metadata(TaskType.TENSOR)
     return find_signature(Servable(TensorInference(specs, specs), fail_if_called, description, {}), "", Method.PREDICT)
 
 

@@ -12,7 +12,6 @@ from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.plugins.tiling.parameters import TilingSettings
 from app.plugins.tiling.servable import TiledServable, TilePlan
-from metadata.model import ModelMetadata
 from tasks.image_classification import ImageClassification
 from tasks.image_segmentation import ImageSegmentation, Segments
 from tasks.inference.limits import Limits
@@ -23,7 +22,7 @@ from tasks.object_detection import Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import Task
 from tasks.vision.contours import contours_of_mask
-from tests.support.models.fake_models import classify
+from tests.support.models.fake_models import classify, stand_in_metadata
 
 _ = registry().parameters
 """The parameters of plugins, which reading the settings of a model adds elsewhere."""
@@ -105,10 +104,7 @@ TASKS: Mapping[str, tuple[Task[Any, Any], Find]] = {
 def plain(kind: str, model: Find | None = None) -> Servable:
     """Return a servable without tiles."""
     task, own_model = TASKS[kind]
-    description = ModelMetadata(
-        task_type=task.task_type, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(), facts=()
-    )
-    return Servable(task, model or own_model, description, {})
+    return Servable(task, model or own_model, stand_in_metadata(task.task_type), {})
 
 
 def tiled(

@@ -143,10 +143,14 @@ FAKE_MODELS: dict[str, tuple[TaskType, Any, Callable[[Sequence[Any]], Sequence[A
 }
 
 
+def stand_in_metadata(task_type: TaskType, labels: Sequence[str] = ()) -> ModelMetadata:
+    """Return the description of a model that a test writes as a function."""
+    return ModelMetadata(
+        task_type=task_type, platform="stand-in", layout="none", labels=labels, inputs=(), outputs=(), facts=()
+    )
+
+
 def load_fake_model(source: ModelSource) -> Servable:
     """Return the stand-in with the name of `source`."""
     task_type, task, model = FAKE_MODELS[source.name]
-    description = ModelMetadata(
-        task_type=task_type, platform="stand-in", layout="none", labels=LABELS, inputs=(), outputs=(), facts=()
-    )
-    return Servable(task, model, description, source.settings.parameters)
+    return Servable(task, model, stand_in_metadata(task_type, LABELS), source.settings.parameters)

@@ -14,11 +14,10 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.settings.model import ModelSettings, ModelSource
-from metadata.model import ModelMetadata
 from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
 from tasks.inference.limits import Limits
 from tasks.task import TaskType, TextChunk
-from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.models.fake_models import FAKE_MODELS, load_fake_model, stand_in_metadata
 
 
 class Gate:
@@ -109,16 +108,7 @@ def scripted_engine(
     def load(source: ModelSource) -> Servable:
         if source.name != "speaker":
             return load_fake_model(source)
-        description = ModelMetadata(
-            task_type=TaskType.IMAGE_TEXT_TO_TEXT,
-            platform="stand-in",
-            layout="none",
-            labels=(),
-            inputs=(),
-            outputs=(),
-            facts=(),
-        )
-        return Servable(ImageTextToText(), model, description, {})
+        return Servable(ImageTextToText(), model, stand_in_metadata(TaskType.IMAGE_TEXT_TO_TEXT), {})
 
     registry = Registry(sources)
     for entry in sources:

@@ -9,7 +9,6 @@ import pytest
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError
 from app.core.wire.bytes_elements import BinaryElement
-from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -18,10 +17,9 @@ from tasks.inference.tensor import BytesTensor, InputTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.fake_models import stand_in_metadata
 
-DESCRIPTION = ModelMetadata(
-    task_type=TaskType.OBJECT_DETECTION, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
-)
+DESCRIPTION = stand_in_metadata(TaskType.OBJECT_DETECTION)
 Detector = Callable[[Sequence[DetectionInput]], Sequence[Detections]]
 
 

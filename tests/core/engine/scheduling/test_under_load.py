@@ -20,7 +20,6 @@ from app.core.engine.scheduling.admission import QueueLimits
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import StringElement
-from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -28,6 +27,7 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType, TextChunk
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
+from tests.support.models.fake_models import stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
 
@@ -79,10 +79,7 @@ def engine_of(seed: int, observer: EventRecorder, workers: int = WORKERS) -> Gen
 
     def load(source: ModelSource) -> Servable:
         model = (StreamingEcho if source.name == "spoken" else SlowEcho)(seed, elsewhere=source.name == "elsewhere")
-        description = ModelMetadata(
-            task_type=TaskType.TEXT_GENERATION, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(),
-            facts=(),
-        )  # fmt: skip
+        description = stand_in_metadata(TaskType.TEXT_GENERATION)
         servable = Servable(TextGeneration(), model, description, {})
         return servable.batched(4, 0.001) if source.name in ("gathered", "elsewhere") else servable
 

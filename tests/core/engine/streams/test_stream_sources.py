@@ -16,7 +16,6 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
 from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import BinaryElement
-from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -25,7 +24,7 @@ from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import ObjectDetection
 from tasks.task import TaskType
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.fake_models import detect
+from tests.support.models.fake_models import detect, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 
@@ -62,16 +61,7 @@ class GatedDetector:
 
 def engine_of(model: GatedDetector, observer: EventRecorder) -> Engine:
     def load(source: ModelSource) -> Servable:
-        description = ModelMetadata(
-            task_type=TaskType.OBJECT_DETECTION,
-            platform="stand-in",
-            layout="none",
-            labels=(),
-            inputs=(),
-            outputs=(),
-            facts=(),
-        )
-        return Servable(ObjectDetection(), model, description, {})
+        return Servable(ObjectDetection(), model, stand_in_metadata(TaskType.OBJECT_DETECTION), {})
 
     source = ModelSource(name="detector", version="3", folder=Path("detector"))
     registry = Registry([source])
