@@ -57,7 +57,7 @@ def plugin(name: str, function: Any) -> Plugin:
 def test_protocols_of_core_come_first() -> None:
     core = registry().loaded["core"]
     protocols = Registry([plugin("a", main_port), core]).protocols(ServerSettings(chariot_protocol="chariot-v2"))
-    assert [protocol.name for protocol in protocols.http] == ["chariot-v2", "kserve-v2", "kserve-v1", "ring"]
+    assert [protocol.name for protocol in protocols.http] == ["chariot-v2", "kserve-v2", "ring"]
     assert [protocol.name for protocol in protocols.grpc] == ["kserve-v2-grpc"]
 
 

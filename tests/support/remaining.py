@@ -66,7 +66,7 @@ def _show_help(command: str) -> None:
 
 
 def _send_requests() -> None:
-    """Start a server, and send requests to it over each protocol of core."""
+    """Start a server, and send requests to it over each protocol of core, and over KServe V1 if it is left."""
     # Plugins have ports of their own.
     ports = [field.name for field in fields(registry().settings_class) if field.name.endswith("_port")]
     settings = registry().settings(**dict.fromkeys(ports, 0))
@@ -80,8 +80,9 @@ def _send_requests() -> None:
             for path in (f"/v2/models/m-{model}/infer", f"/v2/models/{model}/infer"):
                 (output, *_) = _post(client, path, {"inputs": [tensor]})["outputs"]
                 assert output["data"], (model, path)
-            instances = [{"image": {"b64": data.decode()}}]
-            assert _post(client, f"/v1/models/{model}:predict", {"instances": instances})["predictions"][0], model
+            if "kserve_v1" in registry().loaded:
+                instances = [{"image": {"b64": data.decode()}}]
+                assert _post(client, f"/v1/models/{model}:predict", {"instances": instances})["predictions"][0], model
         assert service.grpc is not None
         _call(service.grpc.port)
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from app.core.hooks import Protocols
 from app.core.protocols.chariot_v2.routes import ChariotV2
 from app.core.protocols.chariot_v2_kserve.routes import ChariotV2KServe
-from app.core.protocols.kserve_v1.routes import KServeV1
 from app.core.protocols.kserve_v2.routes import KServeV2
 from app.core.protocols.kserve_v2.servicer import KServeV2Grpc
 from app.core.protocols.protocol import HttpProtocol
@@ -21,5 +20,4 @@ CHARIOT_PROTOCOLS: Mapping[str, HttpProtocol] = {
 
 def core_protocols(settings: ListeningSettings) -> Protocols:
     """Return the protocols that a server has without plugins."""
-    http = (CHARIOT_PROTOCOLS[settings.chariot_protocol], KServeV2(), KServeV1())
-    return Protocols(http=http, grpc=(KServeV2Grpc(),))
+    return Protocols(http=(CHARIOT_PROTOCOLS[settings.chariot_protocol], KServeV2()), grpc=(KServeV2Grpc(),))

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from app.core.protocols.inference_call import HttpResponse
-from app.core.protocols.kserve_v1.wire import WireRequest
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.json_body import read_json
+from app.plugins.kserve_v1.wire import WireRequest
 from tasks.inference.error import InferenceError, invalid, quote_value
 
 EVENT_MEDIA_TYPE = "application/cloudevents+json"

@@ -76,10 +76,6 @@ def _chariot_path(model: str) -> str:
     return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
 
 
-def _v1_body(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
-    return {"json": {"instances": [{"image": {"b64": encode_base64(data)}, "parameters": parameters}]}}
-
-
 def _infer_v2(call: Call, model: str, data: bytes, parameters: Mapping[str, object]) -> Any:
     request = message_class("inference.ModelInferRequest")(model_name=model)
     image = request.inputs.add(name="image", datatype="BYTES", shape=[1])
@@ -125,12 +121,6 @@ PROTOCOLS = (
         path=lambda model: f"/v2/models/{model}/infer",
         request=_v2_body,
         records=lambda answer: read_elements(answer["outputs"][0]["data"]),
-    ),
-    HttpClientProtocol(
-        name="v1",
-        path=lambda model: f"/v1/models/{model}:predict",
-        request=_v1_body,
-        records=lambda answer: answer["predictions"][0],
     ),
     GrpcClientProtocol(name="v2-grpc", infer=_infer_v2),
 )

@@ -8,6 +8,7 @@ plugin = Plugin(
     api=1,
     name="openai",
     summary="OpenAI's chat completions and embeddings.",
+    requires=("kserve_v1",),
     protocols=Ref("app.plugins.openai.routes:protocols"),
     extends={
         "kserve-v1.models": Ref("app.plugins.openai.model_list:LISTS"),

@@ -23,7 +23,6 @@ plugin = Plugin(
         requests={
             "chariot": "request_chariot.js",
             "v2": "request_v2.js",
-            "v1": "request_v1.js",
             "grpc": "request_grpc.js",
         },
     ),

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from app.core.wire.bytes_elements import is_base64_object
 from app.core.wire.json_tensors import flatten_rows
-from app.core.wire.rows import check_names, columns_of_rows, prediction_rows
+from app.plugins.kserve_v1.rows import check_names, columns_of_rows, prediction_rows
 from app.plugins.tensorflow_serving.signatures import Signature
 from app.plugins.tensorflow_serving.values import json_document, json_value, read_tensor
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value

@@ -8,7 +8,7 @@ from app.plugins.conformance.client.calls import GrpcCall, call, call_method, pa
 from app.plugins.conformance.client.exchange import InconclusiveError, quote
 from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
-from app.plugins.conformance.kserve_v1 import model_path
+from app.plugins.conformance.instances import model_path
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import TEXT, element_count, is_list, is_object, suggests_text
 from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class

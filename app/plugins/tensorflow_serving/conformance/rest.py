@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from app.plugins.conformance import kserve_v1 as v1
+from app.plugins.conformance import instances as v1
 from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
 from app.plugins.conformance.client.exchange import InconclusiveError, quote
 from app.plugins.conformance.client.probe import Probe

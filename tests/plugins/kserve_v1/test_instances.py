@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.protocols.kserve_v1.instances import Instance, read_instance
+from app.plugins.kserve_v1.instances import Instance, read_instance
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.text.request import TEXT_INPUT

@@ -9,14 +9,13 @@ import msgspec
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.protocols.inference_call import HttpResponse, media_type_of
-from app.core.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
-from app.core.protocols.kserve_v1.rows import Column, nested_rows, read_rows
-from app.core.protocols.kserve_v1.wire import WireRequest, WireResponse
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.error_paths import map_path
-from app.core.wire.input_names import takes_prompts
 from app.core.wire.json_body import read_json, read_parameters_object
-from app.core.wire.rows import prediction_rows
+from app.plugins.kserve_v1.input_names import takes_prompts
+from app.plugins.kserve_v1.instances import Instance, read_instance, without_content_type
+from app.plugins.kserve_v1.rows import Column, nested_rows, prediction_rows, read_rows
+from app.plugins.kserve_v1.wire import WireRequest, WireResponse
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.models.registry import ModelState
 from app.core.engine.models.servable import Servable
-from app.core.protocols.kserve_v1.routes import KServeV1
 from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelError, ModelSource
+from app.plugins.kserve_v1.routes import KServeV1
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder

@@ -6,10 +6,9 @@ from typing import Any
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
+from app.core.hooks import Protocols
 from app.core.plugins import registry
 from app.core.protocols.inference_call import RequestHead, media_type_of
-from app.core.protocols.kserve_v1.codec import RequestCodec, find_envelope
-from app.core.protocols.kserve_v1.wire import WireModels, WireRequest, WireResponse
 from app.core.protocols.protocol import (
     Endpoint,
     HttpProtocol,
@@ -18,6 +17,9 @@ from app.core.protocols.protocol import (
     infer_endpoint,
     read_endpoint,
 )
+from app.core.settings.server import ServerSettings
+from app.plugins.kserve_v1.codec import RequestCodec, find_envelope
+from app.plugins.kserve_v1.wire import WireModels, WireRequest, WireResponse
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
 _MODEL = "/v1/models/{target:str}"
@@ -63,6 +65,11 @@ class KServeV1(HttpProtocol):
                 "Predict with a model", verb="predict", start=partial(create_codec, engine), answer=WireResponse
             ),
         ]
+
+
+def protocols(_: ServerSettings) -> Protocols:
+    """Return the protocol of the main port."""
+    return Protocols(http=(KServeV1(),))
 
 
 def create_codec(engine: Engine, head: RequestHead, body: bytes, context: RequestContext) -> RequestCodec:

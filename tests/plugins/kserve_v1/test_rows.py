@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
-from app.core.protocols.kserve_v1.rows import Column, nested_rows, nested_tensor, read_rows
-from app.core.wire.rows import prediction_rows
+from app.plugins.kserve_v1.rows import Column, nested_rows, nested_tensor, prediction_rows, read_rows
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 

@@ -1,0 +1,17 @@
+"""KServe's V1 protocol."""
+
+from pathlib import Path
+
+from app.core.hooks import Page, Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    name="kserve_v1",
+    summary="KServe's V1 protocol.",
+    protocols=Ref("app.plugins.kserve_v1.routes:protocols"),
+    extends={
+        "conformance.protocols": Ref("app.plugins.kserve_v1.conformance:PROTOCOLS"),
+        "evaluation.clients": Ref("app.plugins.kserve_v1.evaluation:CLIENTS"),
+    },
+    page=Page(folder=Path(__file__).parent / "static", requests={"v1": "request_v1.js"}),
+)
