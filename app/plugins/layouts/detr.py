@@ -74,8 +74,7 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
     classes = outputs[1].shape[2] - is_softmax
     if classes < 1:
         return None
-    config = view.model_files.config
-    known_layout = _LAYOUTS_BY_MODEL_TYPE.get((config.model_type if config else None) or "")
+    known_layout = _LAYOUTS_BY_MODEL_TYPE.get(view.model_files.folder.model_type)
     if view.declared_layout is None and (known_layout or name) != name:
         return None
     if view.declared_layout is None and known_layout is None and view.classes not in (None, classes):

@@ -6,5 +6,6 @@ plugin = Plugin(
     api=1,
     name="text",
     summary="Vision-language models in ONNX, text generation and tokenizers.",
+    requires=("hugging_face",),
     runtimes=Ref("app.plugins.text.runtime:RUNTIMES"),
 )

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import cast
 
-from app.core.runtimes.onnxruntime.files.hugging_face import read_json
 from app.core.settings.model import ModelError
+from app.plugins.hugging_face.files import read_json
 
 _WITH_CODE = (
     "config.json",

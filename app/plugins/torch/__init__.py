@@ -6,7 +6,7 @@ plugin = Plugin(
     api=1,
     name="torch",
     summary="Hugging Face and timm models on torch, and their export to ONNX.",
-    requires=("text",),
+    requires=("hugging_face", "text"),
     commands=(
         Command(
             name="export",

@@ -12,9 +12,9 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from app.core.runtimes.onnxruntime.files.hugging_face import Preprocessor, processor_preprocessing, processor_size
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.plugins.hugging_face.files import Preprocessor, processor_preprocessing, processor_size
 from app.plugins.text.library import locked
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType

@@ -1,6 +1,6 @@
-"""Inspect a model: read its settings, metadata and Hugging Face files, and run it once on a blank image.
+"""Inspect a model: read its settings, metadata and the files beside it, and run it once on a blank image.
 
-The order of precedence is settings, metadata, Hugging Face files, shapes, guesses.
+The order of precedence is settings, metadata, files beside the graph, shapes, guesses.
 """
 
 import math

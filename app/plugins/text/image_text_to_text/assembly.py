@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
-from app.core.runtimes.onnxruntime.files.hugging_face import read_json
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
+from app.plugins.hugging_face.files import read_json
 from app.plugins.text.configurations import check_configurations
 from app.plugins.text.conversation import Conversation, PromptStyle
 from app.plugins.text.image_text_to_text.configuration import GenerationConfiguration, ModelConfiguration

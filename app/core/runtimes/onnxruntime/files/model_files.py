@@ -1,24 +1,40 @@
 """Collect the information in a model's files."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from app.core.plugins import registry
 from app.core.runtimes.label_files import declared_labels, find_label_file, read_label_file
-from app.core.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, read_json
 from app.core.runtimes.onnxruntime.files.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
+from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from metadata.model import Origin
 from tasks.task import TaskType
 
-_ARCHITECTURES = {
-    "ForImageClassification": TaskType.IMAGE_CLASSIFICATION,
-    "ForObjectDetection": TaskType.OBJECT_DETECTION,
-    "ForSemanticSegmentation": TaskType.IMAGE_SEGMENTATION,
-}
-"""Suffixes of the names of transformers' classes."""
+
+class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files of a library beside a graph declare. An item of the extension point ``onnx.files`` returns it.
+
+    Attributes:
+        task_error: why the files are of a task that no ONNX model has; "" if they are not.
+        has_names: whether the labels are names, not numbers.
+        multi_label: whether the classes of a classifier are independent.
+        model_type: the library's name for the network.
+        sizes: (height, width) of the input, pixels, and the file that declares it; the first that is not None holds.
+        preprocessing: function of the task that returns the preprocessing, or None.
+    """
+
+    task_type: TaskType | None = None
+    task_error: str = ""
+    labels: tuple[str, ...] | None = None
+    has_names: bool = True
+    multi_label: bool = False
+    model_type: str = ""
+    sizes: Sequence[tuple[tuple[int, int] | None, Origin]] = ()
+    preprocessing: Callable[[TaskType], PartialPreprocessing | None] = lambda _: None
 
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +49,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     file: Path
     settings: ModelSettings
     metadata: ExportMetadata
-    config: Config | None = None
-    preprocessor: Preprocessor | None = None
+    folder: FolderMetadata = FolderMetadata()
     declared_labels: tuple[str, ...] | None = None
     label_file: str = ""
     file_labels: tuple[str, ...] | None = None
@@ -46,15 +61,12 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ModelError: if they are not valid Unicode.
         """
-        config_labels = self.config.labels if self.config else None
-        # The labels that transformers writes if it knows none.
-        is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
         candidates = (
             (self.declared_labels, Origin.DECLARED),
             (self.metadata.names, Origin.MODEL_FILE),
-            (config_labels if is_named else None, Origin.CONFIG),
+            (self.folder.labels if self.folder.has_names else None, Origin.CONFIG),
             (self.file_labels, Origin.LABEL_FILE),
-            (config_labels, Origin.CONFIG),
+            (self.folder.labels, Origin.CONFIG),
         )
         found = next(((labels, origin) for labels, origin in candidates if labels), None)
         try:
@@ -83,17 +95,9 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
                 f"its metadata declares the task {self.metadata.task!r}; "
                 "supported are classify, detect, obb, segment, semantic and pose"
             )
-        for architecture in (self.config.architectures or ()) if self.config else ():
-            for ending, task_type in _ARCHITECTURES.items():
-                if architecture.endswith(ending):
-                    return task_type, Origin.CONFIG
-            if "For" in architecture:
-                endings = ", ".join(f"...{ending}" for ending in _ARCHITECTURES)
-                raise self.error(
-                    f"its config.json names the architecture {architecture}; of the architectures in Hugging Face's "
-                    f"ONNX layout, {endings} are supported"
-                )
-        return None, Origin.SHAPES
+        if self.folder.task_error:
+            raise self.error(self.folder.task_error)
+        return self.folder.task_type, Origin.SHAPES if self.folder.task_type is None else Origin.CONFIG
 
     def error(self, reason: str) -> ModelError:
         """Return a `ModelError` whose message starts with the file."""
@@ -101,7 +105,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
-    """Read the settings, the metadata of the graph, the Hugging Face files and a label file.
+    """Read the settings, the metadata of the graph, the files of a library and a label file.
 
     Raises:
         ModelError: if one of them cannot be read.
@@ -114,14 +118,14 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
     if labels is None and metadata.names is None:
         label_file = find_label_file(source, session.file.parent)
         file_labels = None if label_file is None else read_label_file(label_file, source)
-    # Exports may put the graph into the subfolder "onnx", and the files of Hugging Face beside it or above.
+    # Exports may put the graph into the subfolder "onnx", and the other files beside it or above.
     folders = () if contract else (session.file.parent, source.folder)
+    read = (read(folders) for read in registry().extensions("onnx.files"))
     return ModelFiles(
         file=session.file,
         settings=source.settings,
         metadata=metadata,
-        config=read_json(Config, *(folder / "config.json" for folder in folders)),
-        preprocessor=read_json(Preprocessor, *(folder / "preprocessor_config.json" for folder in folders)),
+        folder=next(read, FolderMetadata()),
         declared_labels=declared_labels(source),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,

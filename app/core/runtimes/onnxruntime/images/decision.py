@@ -6,12 +6,6 @@ from typing import TypeVar
 
 import msgspec
 
-from app.core.runtimes.onnxruntime.files.hugging_face import (
-    as_triple,
-    processor_preprocessing,
-    processor_size,
-    timm_preprocessing,
-)
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs
 from app.core.runtimes.onnxruntime.images.preprocessing import (
@@ -27,6 +21,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     PartialPreprocessing,
     Preprocessing,
     Resize,
+    as_triple,
 )
 from app.core.settings.model import PreprocessingSettings
 from metadata.model import Fact, ModelMetadata, Origin
@@ -75,8 +70,7 @@ def decide_size(
         (declared, Origin.DECLARED),
         (fixed if -1 not in fixed else None, Origin.MODEL_FILE),
         (model_files.metadata.size, Origin.MODEL_FILE),
-        (processor_size(model_files.preprocessor), Origin.PREPROCESSOR),
-        (model_files.config.size if model_files.config else None, Origin.CONFIG),
+        *model_files.folder.sizes,
         (defaults.size, defaults.origin),
         ((guessed, guessed), Origin.GUESSED),
         to_text=_sides,
@@ -103,8 +97,7 @@ def decide_preprocessing(
     size = decide_size(inputs, model_files, facts, task_type, defaults)
     declared = model_files.settings.preprocessing
     is_ultralytics = model_files.ultralytics_task is not None
-    hints = processor_preprocessing(model_files.preprocessor, task_type) or timm_preprocessing(model_files.config)
-    hints = NO_PREPROCESSING if hints is None or is_ultralytics else hints
+    hints = NO_PREPROCESSING if is_ultralytics else model_files.folder.preprocessing(task_type) or NO_PREPROCESSING
     usual_resize: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
     resize: Resize = _choose(
         facts,

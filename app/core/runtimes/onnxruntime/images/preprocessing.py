@@ -37,6 +37,11 @@ def pillow_filter(value: object) -> Interpolation | None:
     return _FILTER_NAMES.get(str(value).lower())
 
 
+def as_triple(value: Triple | float | None) -> Triple | None:
+    """Return the values for R, G and B; a number applies to each."""
+    return (value, value, value) if isinstance(value, (int, float)) else value
+
+
 class DynamicSize(Protocol):
     """A rule for the input size of each image, with a text for users.
 

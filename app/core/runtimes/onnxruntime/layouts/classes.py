@@ -2,8 +2,8 @@
 
 - ``probabilities``: values in 0..1, used unchanged.
 - ``logits``: softmax is applied.
-- ``multi-label``: logits of independent classes; sigmoid is applied. The settings or ``problem_type`` in config.json
-  must declare this form.
+- ``multi-label``: logits of independent classes; sigmoid is applied. The settings or the model's files must
+  declare this form.
 
 The shape [b, nc, 1, 1] is decoded in the same way.
 """
@@ -29,7 +29,6 @@ from tasks.inference.error import model_failed
 from tasks.task import TaskType
 
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
-_MULTI_LABEL_PROBLEM = "multi_label_classification"
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -63,8 +62,7 @@ def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
         return view.declared_layout, Origin.DECLARED
     if view.model_files.ultralytics_task is not None:
         return _PROBABILITIES, Origin.MODEL_FILE
-    config = view.model_files.config
-    if config is not None and config.problem_type == _MULTI_LABEL_PROBLEM:
+    if view.model_files.folder.multi_label:
         return _MULTI_LABEL, Origin.CONFIG
     name = output.name.lower()
     # The softmax of a single class is always 1.

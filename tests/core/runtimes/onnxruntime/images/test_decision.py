@@ -6,18 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.runtimes.onnxruntime.files.hugging_face import (
-    Config,
-    Preprocessor,
-    Size,
-    TimmPreprocessing,
-)
 from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs
 from app.core.runtimes.onnxruntime.images.decision import decide_preprocessing
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.settings.model import ModelError, ModelSettings, PreprocessingSettings
+from app.plugins.hugging_face.beside_graph import describe
+from app.plugins.hugging_face.files import (
+    Config,
+    Preprocessor,
+    Size,
+    TimmPreprocessing,
+)
 from metadata.model import Fact, Origin
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
@@ -40,8 +41,7 @@ def evidence(
         file=Path("model.onnx"),
         settings=ModelSettings(preprocessing=declared or PreprocessingSettings()),
         metadata=metadata or ExportMetadata(),
-        config=config,
-        preprocessor=processor,
+        folder=describe(config or Config(), processor),
     )
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.core.plugins import registry
-from app.core.runtimes.onnxruntime.files.hugging_face import Config
 from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
-from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
+from app.core.runtimes.onnxruntime.files.model_files import FolderMetadata, ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.image_batch import fit
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
@@ -112,7 +111,7 @@ def test_any_outputs_are_read_or_rejected(
         file=Path("model.onnx"),
         settings=ModelSettings(layout=declared, labels=labels, task_type=task_type),
         metadata=ExportMetadata(),
-        config=Config(model_type=model_type),
+        folder=FolderMetadata(model_type=model_type or ""),
         declared_labels=labels,
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)

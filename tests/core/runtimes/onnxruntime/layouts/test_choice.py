@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from app.core.plugins import registry
-from app.core.runtimes.onnxruntime.files.hugging_face import Config
 from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs
 from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.core.settings.model import ModelError, ModelSettings
+from app.plugins.hugging_face.beside_graph import describe
+from app.plugins.hugging_face.files import Config
 from metadata.model import Fact, Origin
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
@@ -35,7 +36,7 @@ def evidence(settings: ModelSettings | None = None, config: Config | None = None
         file=Path("model.onnx"),
         settings=settings or ModelSettings(),
         metadata=ExportMetadata(**metadata),
-        config=config,
+        folder=describe(config or Config()),
         declared_labels=labels if isinstance(labels, tuple) else None,
     )
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, Size, TimmPreprocessing, read_json
 from app.core.settings.model import ModelError
+from app.plugins.hugging_face.files import Config, Preprocessor, Size, TimmPreprocessing, read_json
 
 
 def read_config(folder: Path, graph: str = "model.onnx") -> Config | None:

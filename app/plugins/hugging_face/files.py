@@ -18,6 +18,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     PartialPreprocessing,
     Resize,
     Triple,
+    as_triple,
     pillow_filter,
 )
 from app.core.settings.model import read_json_file
@@ -213,11 +214,6 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
     cropped = processor.do_center_crop and processor.crop_size is not None
     size = _as_size(processor.crop_size) if cropped else processor.resized
     return size.sides or (None if size.shortest_edge is None else (size.shortest_edge, size.shortest_edge))
-
-
-def as_triple(value: Triple | float | None) -> Triple | None:
-    """Return the values for R, G and B; a number applies to each."""
-    return (value, value, value) if isinstance(value, (int, float)) else value
 
 
 def _as_size(size: int | Size | None) -> Size:
