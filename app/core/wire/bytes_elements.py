@@ -1,13 +1,13 @@
 """BYTES elements of JSON protocols: a string is base64 when the task needs binary data, else text."""
 
 from collections.abc import Sequence
-from typing import TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import msgspec
 import pybase64
 
 from app.core.wire.json_body import read_json
-from app.core.wire.json_tensors import index_path
+from app.core.wire.json_tensors import check_rows, index_path, shape_and_values
 from tasks.inference.error import InferenceError, invalid, quote_value, truncate
 from tasks.inference.tensor import BytesTensor, Element
 
@@ -17,6 +17,7 @@ BASE64_KEY = "b64"
 
 _URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
 _MIN_IN_PLACE_BYTES = 256
+_PEEK_BYTES = 64
 
 
 class BinaryElement(msgspec.Struct, frozen=True):
@@ -104,13 +105,15 @@ def nested_elements(name: str, shape: tuple[int, ...], values: Sequence[object],
     return BytesTensor(name=name, shape=shape, elements=elements)
 
 
-def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
-    """Return the elements of a JSON array of strings, or of one bare string.
+def string_elements(
+    raw: msgspec.Raw, path: str, shape: Sequence[int] | None = None, shape_path: str = ""
+) -> Sequence[Element]:
+    """Return the elements of a JSON array of strings, flat or in nested rows, or of one bare string.
 
     Decode an array of one base64 string, the form of nearly every image request, without copying it first.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the element that is not a string.
+        InferenceError: INVALID_REQUEST naming the element that is not a string, or rows that `shape` contradicts.
     """
     view = memoryview(raw)
     if len(view) > _MIN_IN_PLACE_BYTES and bytes(view[:2]) == b'["' and bytes(view[-2:]) == b'"]':
@@ -120,7 +123,14 @@ def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
             pass
     if bytes(view[:1]) == b'"':
         return [StringElement(read_json(raw, str, path))]
-    return [StringElement(string) for string in read_json(raw, list[str], path)]
+    if not bytes(view[1:_PEEK_BYTES]).lstrip().startswith(b"["):
+        return [StringElement(string) for string in read_json(raw, list[str], path)]
+    rows_shape, texts = shape_and_values(read_json(raw, list[Any], path), path)
+    if not all(isinstance(text, str) for text in texts):
+        raise invalid("Expected texts, flat or in nested rows that are all of one depth", path)
+    if shape is not None:
+        check_rows(rows_shape, shape, shape_path)
+    return [StringElement(text) for text in texts]
 
 
 def _element(value: object) -> Element:

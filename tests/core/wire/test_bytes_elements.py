@@ -86,7 +86,7 @@ def test_escaped_slash_in_base64_is_unescaped() -> None:
     ("raw", "path"),
     [
         (b"5", "inputs[0].data"), (b"null", "inputs[0].data"), (b"{}", "inputs[0].data"), (b"[5]", "inputs[0].data[0]"),
-        (b'["AAAA", null]', "inputs[0].data[1]"), (b'[["AAAA"]]', "inputs[0].data[0]"), (b"[", "inputs[0].data"),
+        (b'["AAAA", null]', "inputs[0].data[1]"), (b'[["AAAA"], [5]]', "inputs[0].data"), (b"[", "inputs[0].data"),
         (b'["' + b"A" * 400 + b'", 5]', "inputs[0].data[1]"), (b'["' + b"A" * 400 + b'",5,""]', "inputs[0].data[1]"),
     ],
     ids=lambda value: str(value)[:16],

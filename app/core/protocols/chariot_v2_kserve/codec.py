@@ -93,7 +93,7 @@ def encode(response: InferenceResponse) -> bytes:
 def _tensor(wire: WireInput, path: str) -> InputTensor:
     parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
     if wire.datatype == Datatype.BYTES:
-        elements = string_elements(wire.data, f"{path}.data")
+        elements = string_elements(wire.data, f"{path}.data", wire.shape, f"{path}.shape")
         return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, wire.data, parameters, path)

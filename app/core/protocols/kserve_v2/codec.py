@@ -25,17 +25,16 @@ from app.core.protocols.kserve_v2.rendering import (
     select_outputs,
 )
 from app.core.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireResponse
-from app.core.wire.bytes_elements import StringElement, string_elements
+from app.core.wire.bytes_elements import string_elements
 from app.core.wire.json_body import read_json, read_parameters_object
-from app.core.wire.json_tensors import check_rows, check_shape, numeric_tensor, read_datatype, shape_and_values
+from app.core.wire.json_tensors import check_shape, numeric_tensor, read_datatype
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, convert
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 
 _BINARY_SIZE = "binary_data_size"
-_PEEK_BYTES = 64
 _encoder = msgspec.json.Encoder()
 
 
@@ -159,22 +158,11 @@ def _decode_json(
     wire: WireInput, datatype: Datatype, data: msgspec.Raw, parameters: Mapping[str, object], path: str
 ) -> InputTensor:
     if datatype is Datatype.BYTES:
-        return bytes_tensor(wire.name, wire.shape, _strings(data, wire.shape, path), parameters, path)
+        elements = string_elements(data, f"{path}.data", wire.shape, f"{path}.shape")
+        return bytes_tensor(wire.name, wire.shape, elements, parameters, path)
     if not datatype.has_json_form:
         raise invalid(f"{datatype} has no form in JSON; send it with the binary extension", f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, data, parameters, path)
-
-
-def _strings(data: msgspec.Raw, shape: Sequence[int], path: str) -> Sequence[Element]:
-    """Return BYTES elements from JSON strings, which may be nested as numbers may."""
-    data_path = f"{path}.data"
-    if not bytes(memoryview(data)[1:_PEEK_BYTES]).lstrip().startswith(b"["):
-        return string_elements(data, data_path)
-    rows_shape, texts = shape_and_values(read_json(data, list[Any], data_path), data_path)
-    if not all(isinstance(text, str) for text in texts):
-        raise invalid("Expected texts, flat or in nested rows that are all of one depth", data_path)
-    check_rows(rows_shape, shape, f"{path}.shape")
-    return [StringElement(text) for text in texts]
 
 
 def _raw_input(data: memoryview, servable: Servable) -> InputTensor:

@@ -44,6 +44,10 @@ def test_all_sizes_of_nested_numbers_may_be_free(tensors: Client) -> None:
     ]
 
 
+def test_texts_may_be_nested_like_numbers(tensors: Client) -> None:
+    assert echoed(tensors, "echo-bytes", tensor("BYTES", [2, -1], [["a", "b"], ["c", "d"]])) == [([2, 2], list("abcd"))]
+
+
 @pytest.mark.parametrize("name", ["input-0", "", "anything"])
 def test_only_input_of_a_model_may_have_any_name(tensors: Client, name: str) -> None:
     response = infer(tensors, "half_plus_two", tensor("FP32", [2], [1, 2], name))
@@ -63,6 +67,7 @@ def test_only_input_of_a_model_may_have_any_name(tensors: Client, name: str) -> 
         ("echo-bytes", "BYTES", [-1, -1], ["a", "b", "c"]),
         ("echo-bytes", "BYTES", [-1, 0], ["a", "b", "c"]),
         ("echo-bytes", "BYTES", [-2, 1], ["a", "b", "c"]),
+        ("echo-bytes", "BYTES", [3, 1], [["a", "b", "c"]]),
         ("echo-fixed", "INT16", [1, 3, 2], [1, 2, 3, 4, 5, 6]),
         ("echo-encoded", "BYTES", [1, 3], ["a", "b", "c"]),
     ],
