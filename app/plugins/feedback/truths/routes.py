@@ -152,9 +152,11 @@ def add_lines(store: TruthStore, body: bytes, author: str, *, spread: bool = Fal
     """Store the truths in JSON lines. A line that cannot be used does not affect the others.
 
     Raises:
-        InferenceError: INVALID_REQUEST for too many lines, or if the store cannot be used.
+        InferenceError: INVALID_REQUEST for no lines or too many, or if the store cannot be used.
     """
     lines = [line for line in body.split(b"\n") if line.strip()]
+    if not lines:
+        raise invalid('Expected JSON lines such as {"id": "...", "verdict": "right"}, got none', "body")
     if len(lines) > _MAX_LINES:
         raise too_large(_MAX_LINES, "lines", len(lines), "body")
     labels: dict[int, Label] = {}
