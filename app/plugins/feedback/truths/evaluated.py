@@ -47,14 +47,20 @@ def read_truths(store: str, model: str | None, images: Path | None) -> RecordedT
         raise EvaluationError(f"Expected truths of one model, got {', '.join(models)}; {way_on}")
     task = TaskType(found[0].task_type)
     # Recall and average precision would be too low if labels were missing, so other truths are left out.
-    complete = [item for item in found if item.truth and item.truth.complete and item.truth.records is not None]
-    items = tuple(_labelled(item, item.truth.records or (), task, images or Path()) for item in complete if item.truth)
+    complete = [
+        (item, item.truth.records)
+        for item in found
+        if item.truth and item.truth.complete and item.truth.records is not None
+    ]
+    items = tuple(_labelled(item, right, task, images or Path()) for item, right in complete)
     value, note = _right_answers(found, weighted=reason == _ANY)
     left_out = len(found) - len(complete)
     notes = [note, "Recorded answers have the score threshold of their requests, which lowers average precision."]
     if left_out:
         notes.append(f"{left_out} truths without complete records count only for the right answers.")
-    names = {name for item in items for name in (item.label, *(labelled.label for labelled in item.objects)) if name}
+    # A label that only the model has is a mistake too: a complete truth has all objects.
+    records = (record for item, right in complete for record in (*(item.records or ()), *right))
+    names = {str(record["label"]) for record in records if "label" in record}
     dataset = Dataset(
         path=Path(parse_dsn(store).display_name),
         format="truths",
@@ -63,7 +69,7 @@ def read_truths(store: str, model: str | None, images: Path | None) -> RecordedT
         items=items,
         notes=tuple(notes),
     )
-    answers = CollectedAnswers({item.id: item.records or () for item in complete})
+    answers = CollectedAnswers({item.id: item.records or () for item, _ in complete})
     figure = Figure(name="right", title="right answers, by the verdicts of all truths", value=value)
     return RecordedTruths(dataset=dataset, source=f"{models[0]}, as recorded", collected=answers, figures=(figure,))
 

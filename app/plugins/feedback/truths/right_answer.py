@@ -132,8 +132,9 @@ def _is_right(inference: RecordedInference, right: Records, *, complete: bool) -
     scored = [{**record, "score": 1.0} for record in right]
     item = item_of(inference)
     task = infer_task(scored)
-    if task is not None:
-        parse_records(scored, item, task)
+    shapes = parse_records(scored, item, task).predictions if task else ()
+    if any(shape.box and (shape.box[0] > shape.box[2] or shape.box[1] > shape.box[3]) for shape in shapes):
+        raise ValueError("Expected boxes with xmin <= xmax and ymin <= ymax")
     agreement = compare_answers([item], {item.id: scored}, {item.id: answer})
     if agreement.matched is None:
         return agreement.labels == 1

@@ -55,6 +55,13 @@ def test_report_has_the_metrics_of_complete_truths_and_the_share_of_right_answer
     assert "right is 0.7500, below the minimum 0.8" in capsys.readouterr().err
 
 
+def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
+    recorded = detection("a", records=found(CAR, DOG), truth=truth("wrong", CAR))
+    truths = read_truths(write_store(tmp_path, recorded), None, None)
+    report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
+    assert {figure.name: figure.value for figure in report.measures.figures}["precision"] == 0.5
+
+
 def test_inferences_of_all_reasons_are_weighted_by_their_probability(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

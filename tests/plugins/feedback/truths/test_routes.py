@@ -63,6 +63,7 @@ def test_lines_have_one_result_each(client: TestClient[Litestar]) -> None:
         ("PUT", "/inferences/a-0-0/truth", {"verdicts": "right"}, 400, "verdicts"),
         ("PUT", "/inferences/a-0-0/truth", {"records": [{"label": "cat"}]}, 400, "Expected records of OBJECT"),
         ("PUT", "/inferences/a-0-0/truth", {"records": [{"label": "a"}] * 10_001}, 400, "10000"),
+        ("PUT", "/inferences/a-0-0/truth", {"records": [{**CAR, "xmax": 1}]}, 400, "records: Expected boxes with xmin"),
         ("PUT", "/inferences/a-0-0/truth", {"verdict": "right", "comment": "x" * MAX_BYTES}, 413, "bytes in a body"),
         ("POST", "/inferences/truths", None, 400, 'body: Expected JSON lines such as {"id"'),
         ("POST", "/inferences/truths?spread=yes", None, 400, "spread: Expected true or false, got 'yes'"),
