@@ -1,8 +1,8 @@
 """Write the locks for deploy/install.sh: every package with its version and its digests (``make lock``).
 
 ``requirements/base.txt`` has what the server needs on every machine and every supported Python, ``<extra>.txt`` the
-additional packages of an extra, and ``build.txt`` the tools that build the server's wheel. All files come from one
-resolution, so that they can be combined. They name no registry.
+additional packages of an extra, and ``build.txt`` the tools that build the server's wheel and its guide. All files come
+from one resolution, so that they can be combined. They name no registry.
 """
 
 import subprocess
@@ -24,11 +24,12 @@ def main() -> None:
     """Resolve all requirements together, and write each file."""
     project = ROOT / "pyproject.toml"
     settings = tomllib.loads(project.read_text())
-    extras = [extra for extra in EXTRAS if extra in settings["project"]["optional-dependencies"]]
+    optional = settings["project"]["optional-dependencies"]
+    extras = [extra for extra in EXTRAS if extra in optional]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build = folder / "build.in"
-        build.write_text("\n".join(settings["build-system"]["requires"]))
+        build.write_text("\n".join([*settings["build-system"]["requires"], *optional["docs"]]))
         everything = folder / "everything.txt"
         compile_(everything, str(project), *(f"--extra={extra}" for extra in extras))
         base = blocks(compile_(folder / "base.txt", str(project), f"--constraint={everything}"))

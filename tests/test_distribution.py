@@ -23,6 +23,7 @@ from tests.support.servers.server_process import ROOT
 PACKAGES = ("app", "metadata", "tasks")
 DEMO = ("fixtures/images", "fixtures/models")
 TOP_LEVEL = "app/public_api/"
+GUIDE = "app/guide/"
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,9 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(built: Path) -> N
         names = set(archive.namelist())
     information = f"charioteer-{__version__}.dist-info/"
     expected = {name.removeprefix(TOP_LEVEL).replace("fixtures/", "app/demo/", 1) for name in tracked}
-    assert {name for name in names if not name.startswith(information)} == expected
+    assert {name for name in names if not name.startswith((information, GUIDE))} == expected
+    guide = {name for name in names if name.startswith(GUIDE)}
+    assert guide >= {f"{GUIDE}{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
     assert wheel(built).stat().st_size < 12_000_000
     assert "charioteer_pytest.py" in names
     assert f"{information}entry_points.txt" in names
@@ -107,6 +110,7 @@ def check_server(programs: Path, tmp_path: Path, *arguments: str) -> None:
         assert "<html" in page.text
         (script,) = re.findall(r'<script[^>]* src="([^"]+\.js)"', page.text)
         assert httpx.get(page.url.join(script), timeout=60).status_code == 200
+        assert "<h1" in httpx.get(f"{address}/guide/index.html", timeout=60).text
         sample = httpx.get(f"{address}/page/samples/scene.jpg", timeout=60)
         assert sample.content == (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
         process.terminate()

@@ -1,4 +1,4 @@
-"""Serve the guide: the site that `make docs` writes, if it is there."""
+"""Serve the guide: the site that a wheel contains, and that `make docs` writes in a clone."""
 
 import mimetypes
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from app.plugins.page.page_files import HEADERS
 
 _APP = Path(__file__).parents[2]
 _FOLDERS = (_APP / "guide", _APP.parent / "build" / "site")
-"""Where a wheel and a checkout have the site."""
+"""Where a wheel and a clone have the site."""
+_MISSING = "The guide is not built. Read the pages in the folder docs/ of the clone, or run `make docs` and restart.\n"
 
 GUIDE_HEADERS: Mapping[str, str] = {
     **HEADERS,
@@ -31,11 +32,13 @@ def guide_folder() -> Path | None:
     return next((folder for folder in _FOLDERS if (folder / "index.html").is_file()), None)
 
 
-def guide_handler(folder: Path) -> HTTPRouteHandler:
-    """Return the handler of the files in `folder`."""
+def guide_handler(folder: Path | None) -> HTTPRouteHandler:
+    """Return the handler of the files in `folder`; without a folder it says how to read the guide."""
 
     @get("/guide/{path:path}", sync_to_thread=True, opt=requires("read"))
     def show_guide(request: HttpRequest) -> Response[bytes]:
+        if folder is None:
+            return Response(_MISSING.encode(), status_code=404, media_type="text/plain", headers=HEADERS)
         file = (folder / str(request.path_params["path"]).lstrip("/")).resolve()
         if not file.is_relative_to(folder.resolve()) or not file.is_file():
             raise NotFoundException

@@ -123,9 +123,7 @@ class WebPage:
     def _render_shell(self, root: str, initial_view: str) -> PageFile:
         requests = {protocol: file for page in self._pages for protocol, file in page.requests.items()}
         parts = [part for page in self._pages for part in page.parts.items()]
-        return render_shell(
-            root, self._shown, requests, parts, initial_view=initial_view, has_guide=self._guide is not None
-        )
+        return render_shell(root, self._shown, requests, parts, initial_view=initial_view)
 
     def _read_view(self, name: str) -> Callable[[], object] | None:
         """Return the function that returns a file with the data of a view, such as ``drift.json``."""
@@ -160,7 +158,7 @@ class WebPage:
 
         options = {**requires("read"), UNCOMPRESSED: True}
         events = asgi(EVENTS_PATH, copy_scope=True, opt=options)(self.event_stream)
-        metrics = [show_file, show_page_of_grps, show_series, events, reference_handler()]
+        metrics = [show_file, show_page_of_grps, show_series, events, reference_handler(), guide_handler(self._guide)]
         return (
             [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.proxy.handlers] if self._full else metrics
         )
@@ -188,8 +186,7 @@ class WebPage:
                 raise NotFoundException
             return file_response(file, request)
 
-        guide = [] if self._guide is None else [guide_handler(self._guide)]
-        return [show_catalogue, show_sample, preview_handler(self._engine), *guide]
+        return [show_catalogue, show_sample, preview_handler(self._engine)]
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:

@@ -78,7 +78,6 @@ def render_shell(
     parts: Iterable[tuple[str, str]] = (),
     *,
     initial_view: str = "try",
-    has_guide: bool = False,
 ) -> PageFile:
     """Return the HTML that holds all views.
 
@@ -89,7 +88,6 @@ def render_shell(
         requests: by the id of a protocol, the file that writes its requests.
         parts: the id of a view, and a file that adds elements to it.
         initial_view: the view that opens when the address names none.
-        has_guide: whether the server has the guide.
     """
     tasks = {
         task_type: {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
@@ -98,13 +96,7 @@ def render_shell(
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
     sorted_views = sorted(views, key=lambda view: view.order)
     html = html.replace("{root}", root).replace("{opens}", initial_view)
-    values = {
-        "views": sorted_views,
-        "requests": requests or {},
-        "parts": list(parts),
-        "tasks": tasks,
-        "guide": has_guide,
-    }
+    values = {"views": sorted_views, "requests": requests or {}, "parts": list(parts), "tasks": tasks}
     for name, value in values.items():
         html = html.replace(f"{{{name}}}", escape(msgspec.json.encode(value).decode()))
     return _page_file(html.encode(), ".html")

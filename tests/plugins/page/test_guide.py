@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 from litestar.testing import TestClient
 
 from app.core.engine.engine import Engine
 from app.plugins.page.page import WebPage
 from app.plugins.page.trends import Trends
 from tests.plugins.page.pages import app_of
-
-BROWSER = {"accept": "text/html"}
 
 
 def test_guide_is_served_from_its_folder_alone(engine: Engine, trends: Trends, tmp_path: Path) -> None:
@@ -27,11 +24,11 @@ def test_guide_is_served_from_its_folder_alone(engine: Engine, trends: Trends, t
         assert client.get("/guide/assets/main.css").headers["content-type"].startswith("text/css")
         for path in ("none.html", "assets", "../secret.txt", "%2e%2e/secret.txt", "link.txt"):
             assert client.get(f"/guide/{path}").status_code == 404, path
-        assert 'data-guide="true"' in client.get("/", headers=BROWSER).text
 
 
-@pytest.mark.parametrize("full", [True, False])
-def test_page_without_a_guide_has_no_link_to_it(engine: Engine, trends: Trends, full: bool) -> None:
-    with TestClient(app_of(engine, WebPage(engine, trends, full=full))) as client:
-        assert 'data-guide="false"' in client.get("/grps/v1/monitor/metrics", headers=BROWSER).text
-        assert client.get("/guide/index.html").status_code == 404
+def test_server_without_a_guide_says_how_to_read_it(engine: Engine, trends: Trends) -> None:
+    with TestClient(app_of(engine, WebPage(engine, trends))) as client:
+        answer = client.get("/guide/index.html")
+    assert answer.status_code == 404
+    assert "folder docs/" in answer.text
+    assert "`make docs`" in answer.text

@@ -11,7 +11,7 @@ const STATES = { connecting: "Connecting", live: "Live", paused: "Paused while h
 const LOST = "The server cannot be reached. This page tries again until it answers.";
 const NOT_LOADED = "This view could not be loaded. Check that the server is running, then try again.";
 // The server writes its views into the page (app/plugins/page/page_files.py): those of its plugins, in order.
-const { views, opens, parts, guide } = document.documentElement.dataset;
+const { views, opens, parts } = document.documentElement.dataset;
 const ENABLED = JSON.parse(views);
 const ENABLED_VIEWS = ENABLED.filter(({ within }) => !within);
 const SECTIONS = ENABLED.filter(({ within }) => within);
@@ -40,7 +40,7 @@ document.body.replaceChildren(
     ),
     make("nav", { "aria-label": "Views" }, menu, list),
     state,
-    ...(guide === "true" ? [make("a", { href: new URL("../guide/index.html", import.meta.url) }, "Docs")] : []),
+    make("a", { href: new URL("../guide/index.html", import.meta.url) }, "Docs"),
     make("a", { href: new URL("../docs", import.meta.url) }, "API"),
   ),
   banner,
