@@ -189,7 +189,7 @@ def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
 
 
 # The last test here: it is recorded.
-def test_page_sends_nothing_of_its_own_and_requests_only_what_it_shows(browser: Browser, server: str) -> None:
+def test_page_sends_trials_of_what_it_shows_and_none_of_its_own(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.wait_for_load_state("networkidle")
@@ -203,3 +203,8 @@ def test_page_sends_nothing_of_its_own_and_requests_only_what_it_shows(browser: 
         expect(page.get_by_text("3 results")).to_be_visible()
         first, second = (json.loads(body).get("parameters", {}) for body in sent)
         assert (first, second) == ({}, {"score_threshold": 0.96})
+        page.get_by_role("navigation").get_by_role("link", name="Recorded").click()
+        expect(page.get_by_text("8 found, newest first")).to_be_visible()
+        assert column(page, "model")[:3] == ["detectortrial", "detectortrial", "detector"]
+        page.get_by_label("Trials").select_option("without")
+        search(page, 6)

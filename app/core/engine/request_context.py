@@ -45,6 +45,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         model_name: the requested model, empty if the request did not name one.
         operation: what the client asks of the model, in a protocol with several operations; otherwise empty.
         explanation: whether the client requested explanations, which take hundreds of times as long.
+        trial: whether the client marks it as a trial, which records and drift keep apart from other requests.
         max_queue_seconds: seconds that it may wait for a worker; None for no limit.
         arrived: arrival of the complete body on the clock of `time.perf_counter_ns`, in nanoseconds.
         timestamp: arrival in nanoseconds since 1970 (UTC).
@@ -83,6 +84,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     model_name: str = ""
     operation: str = ""
     explanation: bool = False
+    trial: bool = False
     max_queue_seconds: float | None = None
     arrived: int = field(default_factory=time.perf_counter_ns)
     timestamp: int = field(default_factory=time.time_ns)

@@ -15,6 +15,7 @@ RETRY_AFTER = "retry-after"
 
 REQUEST_ID_HEADER = "x-request-id"
 BASE_ID_HEADER = "chariot-inference-base-id"
+TRIAL_HEADER = "charioteer-trial"
 
 TRACE_HEADERS = ("traceparent", "tracestate")
 """W3C Trace Context."""
@@ -45,6 +46,8 @@ def new_context(headers: Mapping[str, str], protocol: str, address: str) -> Requ
         context.timeout = _timeout_of(headers)
     if BASE_ID_HEADER in headers:
         context.base_id = valid_id(headers[BASE_ID_HEADER])
+    if TRIAL_HEADER in headers:
+        context.trial = headers[TRIAL_HEADER] == "true"
     if TRACE_HEADERS[0] in headers or TRACE_HEADERS[1] in headers:
         context.trace = {name: value for name in TRACE_HEADERS if (value := valid_id(headers.get(name))) is not None}
     return context

@@ -99,6 +99,7 @@ class DriftObserver:
             or result is None
             or context.outcome is not None
             or context.explanation
+            or context.trial
             or SIMILARITY_HEADER in context.response_headers
         ):
             return
@@ -142,7 +143,8 @@ class DriftObserver:
         except Exception:
             _logger.exception("the similarity of images for %s could not be measured", model_name)
             return ()
-        self._submit(_Batch(model=model_name, task_type=task_type, observations=observations))
+        if not context.trial:
+            self._submit(_Batch(model=model_name, task_type=task_type, observations=observations))
         if all(value is None for value in similarities):
             return ()
         context.response_headers[SIMILARITY_HEADER] = ",".join(

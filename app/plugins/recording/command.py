@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,7 +19,7 @@ from app.plugins.recording.export.line_formats import best_prediction
 from app.plugins.recording.export.writing import Format, export, format_of
 from app.plugins.recording.inference import RecordedInference, format_timestamp
 from app.plugins.recording.inference_query import InferenceQuery
-from app.plugins.recording.query.reader import RecordingReader, ResultPage, SqlResult, open_recordings
+from app.plugins.recording.query.reader import RecordingReader, ResultPage, SqlResult, default_reason, open_recordings
 from tasks.inference.error import truncate
 from tasks.task import BEST_ONLY
 
@@ -79,6 +80,8 @@ def inferences(
     if id is not None:
         _print_one(reader, id)
     elif to is not None or pick is not None:
+        if query.reason is None:
+            query = replace(query, reason=default_reason(store))
         batches = reader.batches(query, limit) if sql is None else _chosen(reader, sql, limit)
         if pick is not None:
             batches = iter([pick(reader, batches)])
@@ -201,6 +204,8 @@ def _export(
             images,
         )
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
+    if not result.written:
+        stderr.print("Trials, such as requests of the page, are left out; --reason any includes them")
     if result.left_out:
         stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")
     for change, count in result.changed_objects.items():

@@ -83,7 +83,7 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
         error: the `ErrorKind` value of the error, None for an answer.
         message: the error message that the client received.
         explanation: whether the client requested an explanation.
-        reason: the name of the rule that selected it; None for the random sample (``--record-sample``).
+        reason: the name of the rule that selected it, or ``trial``; None for the random sample (``--record-sample``).
         probability: the probability, 0..1, with which requests like this one are recorded; None if it is unknown.
         truth: its truth, if it has one.
     """

@@ -9,6 +9,9 @@ from cyclopts import Parameter
 ANY_ERROR = "any"
 NO_ERROR = "none"
 RANDOM_SAMPLE = "sample"
+TRIAL = "trial"
+NO_TRIAL = "no-trial"
+ANY_REASON = "any"
 
 
 def _help(text: str) -> Parameter:
@@ -35,7 +38,13 @@ class InferenceQuery:
     max_score: Annotated[float | None, _help("No finding (of the label) has a higher score.")] = None
     error: Annotated[str | None, _help("Kind of error, such as model_failed; or any, or none.")] = None
     truth: Annotated[str | None, _help("Has a truth: yes, no, or wrong if the answer was wrong.")] = None
-    reason: Annotated[str | None, _help("Why it was recorded: sample, or the name of a rule of --record-when.")] = None
+    reason: Annotated[
+        str | None,
+        _help(
+            "Why it was recorded: sample, a rule of --record-when by its name, or trial, as requests of the page; "
+            "no-trial, as in exports; or any."
+        ),
+    ] = None
     request_id: Annotated[str | None, _help("Value of X-Request-ID.")] = None
     base_id: Annotated[str | None, _help("Chariot base id.")] = None
     digest: Annotated[str | None, _help("SHA-256 of the image.")] = None

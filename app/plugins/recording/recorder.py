@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from app.core.engine.request_context import RequestContext
+from app.plugins.recording.inference_query import TRIAL
 from app.plugins.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
 from app.plugins.recording.row_converter import RowConverter, Selection
 from app.plugins.recording.writer import Writer
@@ -65,7 +66,9 @@ class Recorder:
         return None if selection is None else self.record_as(event, selection)
 
     def record_as(self, event: RequestContext, selection: Selection) -> "Future[None] | None":
-        """Record a finished request for this reason."""
+        """Record a finished request for this reason; a trial with the reason ``trial``."""
+        if event.trial:
+            selection = selection._replace(reason=TRIAL)
         recorded: Future[None] | None = Future() if self.writer.acknowledge else None
         try:
             request = self.row_converter(event, selection)

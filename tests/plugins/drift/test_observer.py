@@ -103,6 +103,7 @@ def test_drifted_window_is_reported_in_metrics() -> None:
     [
         {"model_name": "missing"},
         {"explanation": True},
+        {"trial": True},
         {"result": None},
         {"response_headers": {SIMILARITY_HEADER: "0.5"}},
     ],

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 PHOTOGRAPH = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
 METADATA = json.dumps([{"key": "camera", "type": "str", "value": "north"}])
+TRIAL = {"charioteer-trial": "true"}
 TENSOR = {
     "name": "image",
     "datatype": "BYTES",
@@ -54,7 +55,7 @@ class Client:
 
     def call(self, request_id: str, method: str, message: Any) -> bytes:
         with channel_to(self._server) as channel:
-            metadata = (("x-request-id", request_id),)
+            metadata = (("x-request-id", request_id), *TRIAL.items())
             stub = channel.unary_unary(method)
             return stub(message.SerializeToString(), metadata=metadata, timeout=60)
 
@@ -100,7 +101,7 @@ def send_requests(client: Client) -> None:
     base = {"chariot-inference-base-id": "base"}
     assert client.post("chariot", "/v2/models/m-detector/infer", {"inputs": [TENSOR, TENSOR]}, **base) == 200
     assert client.post("v2", detector, {"inputs": [TENSOR]}) == 200
-    assert client.post("v1", "/v1/models/detector:predict", v1) == 200
+    assert client.post("v1", "/v1/models/detector:predict", v1, **TRIAL) == 200
     explained = {**v1, "parameters": {"samples": 20, "grid": 4}}
     assert client.post("explained", "/v1/models/detector:explain", explained) == 200
     halves = {"instances": [1.0, 2.0]}
@@ -163,6 +164,7 @@ def test_ids_metadata_and_request_kind_are_recorded(recorded: dict[str, list[Row
     assert (first["base_id"], first["input"], second["input"]) == ("base", 0, 1)
     assert json.loads(first["metadata"]) == [{"key": "camera", "type": "str", "value": "north"}]
     assert [bool(recorded[name][0]["explanation"]) for name in ("v1", "explained")] == [False, True]
+    assert [recorded[name][0]["reason"] for name in ("v1", "grpc", "v2")] == ["trial", "trial", None]
     (answer,) = json.loads(recorded["streamed"][0]["records"])
     assert answer["prompt"] == "What is this?"
     assert answer["answer"]

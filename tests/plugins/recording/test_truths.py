@@ -57,6 +57,20 @@ def test_filter_finds_inferences_by_truth_and_reason(filled: str, query: Inferen
     assert [item.id for item in open_recordings(filled).page(query, 10).inferences] == expected
 
 
+@pytest.mark.parametrize(
+    ("reason", "expected"), [(None, ["3-0-0", "1-0-0"]), ("trial", ["2-0-0"]), ("any", ["3-0-0", "2-0-0", "1-0-0"])]
+)
+def test_exports_leave_out_the_trials_of_a_store(
+    store: Store, url: str, tmp_path: Path, reason: str | None, expected: list[str]
+) -> None:
+    store.write([to_rows(inference(1, reason="unsure")), to_rows(inference(2, reason="trial")), to_rows(inference(3))])
+    out, again = tmp_path / "out.jsonl", tmp_path / "again.parquet"
+    inferences(url, query=InferenceQuery(reason=reason), to=out)
+    inferences(str(out), to=again)
+    for file in (out, again):
+        assert [item.id for item in open_recordings(str(file)).page(InferenceQuery(), 10).inferences] == expected
+
+
 def test_withdrawn_and_replaced_truths_do_not_count(store: Store, filled: str) -> None:
     with pytest.raises(InferenceError, match="truth: Expected yes, no or wrong, got 'maybe'"):
         open_recordings(filled).page(InferenceQuery(truth="maybe"), 1)

@@ -9,7 +9,7 @@ import msgspec
 
 from app.core.engine.request_context import RequestContext
 from app.core.settings.server import SettingsError
-from app.plugins.recording.inference_query import ANY_ERROR, RANDOM_SAMPLE
+from app.plugins.recording.inference_query import ANY_ERROR, ANY_REASON, NO_TRIAL, RANDOM_SAMPLE, TRIAL
 from app.plugins.recording.query.filters import COMPARISONS, CONDITION, unquote
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import BEST_ONLY
@@ -19,6 +19,7 @@ _SIMILARITY_HEADER = "charioteer-similarity"
 
 _NUMBERS = ("score", "margin", "count", "similarity", "disagreement")
 _TEXTS = ("label", "error")
+_RESERVED = (RANDOM_SAMPLE, TRIAL, NO_TRIAL, ANY_REASON)
 _OF_RECORDS = ("score", "margin", "count", "label")
 _SECONDS: Mapping[str, int] = {"minute": 60, "hour": 3600, "day": 86_400}
 _NAME = re.compile(r"\s*(?P<name>[\w-]{1,64})\s*:")
@@ -144,8 +145,10 @@ def parse_rules(text: str) -> Sequence[Rule]:
     position = 0
     while text[position:].strip():
         rule, position = _parse_rule(text, position)
-        if rule.name == RANDOM_SAMPLE or rule.name in {other.name for other in rules}:
-            raise SettingsError(f"--record-when: Expected other names than {RANDOM_SAMPLE}, each once, got {rule.name}")
+        if rule.name in _RESERVED or rule.name in {other.name for other in rules}:
+            raise SettingsError(
+                f"--record-when: Expected other names than {', '.join(_RESERVED)}, each once, got {rule.name}"
+            )
         rules.append(rule)
     return rules
 

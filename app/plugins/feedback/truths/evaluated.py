@@ -17,12 +17,11 @@ from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.right_answer import Records, item_of
 from app.plugins.recording.inference import RecordedInference
-from app.plugins.recording.inference_query import NO_ERROR, RANDOM_SAMPLE, InferenceQuery
+from app.plugins.recording.inference_query import ANY_REASON, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
 from app.plugins.recording.stores.store import parse_dsn
 from tasks.task import TaskType
 
-_ANY = "any"
 _Z = 1.959964
 """The normal quantile of a two-sided interval of 95 %."""
 
@@ -36,7 +35,7 @@ def read_truths(store: str, model: str | None, images: Path | None) -> RecordedT
         SettingsError: when the address of the store is invalid.
     """
     reason = command_options(TruthOptions).reason
-    query = InferenceQuery(model=model, truth="yes", error=NO_ERROR, reason=None if reason == _ANY else reason)
+    query = InferenceQuery(model=model, truth="yes", error=NO_ERROR, reason=reason)
     found = [item for batch in open_recordings(store).batches(query) for item in batch if not item.explanation]
     if not found:
         way_on = "; --reason any measures those of all rules" if reason == RANDOM_SAMPLE else ""
@@ -53,7 +52,7 @@ def read_truths(store: str, model: str | None, images: Path | None) -> RecordedT
         if item.truth and item.truth.complete and item.truth.records is not None
     ]
     items = tuple(_labelled(item, right, task, images or Path()) for item, right in complete)
-    value, note = _right_answers(found, weighted=reason == _ANY)
+    value, note = _right_answers(found, weighted=reason == ANY_REASON)
     left_out = len(found) - len(complete)
     notes = [note, "Recorded answers have the score threshold of their requests, which lowers average precision."]
     if left_out:

@@ -23,10 +23,10 @@ export function watchConnection(listener) {
 
 export const refusal = (status) => `The server answered with status ${status}`;
 
-// Fetch, or throw ConnectionLost or AbortError.
+// Fetch, or throw ConnectionLost or AbortError. Inferences of the page are trials, which recording keeps apart.
 export async function request(url, options) {
   try {
-    return await fetch(url, options);
+    return await fetch(url, { ...options, headers: { ...options?.headers, "Charioteer-Trial": "true" } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     reportLost();

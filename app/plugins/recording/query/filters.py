@@ -11,7 +11,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Table, and_, false, or_
 
-from app.plugins.recording.inference_query import ANY_ERROR, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
+from app.plugins.recording.inference_query import (
+    ANY_ERROR,
+    ANY_REASON,
+    NO_ERROR,
+    NO_TRIAL,
+    RANDOM_SAMPLE,
+    TRIAL,
+    InferenceQuery,
+)
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata, truths
 from tasks.inference.error import ErrorKind, invalid, quote_value
 
@@ -77,7 +85,7 @@ def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[Q
         filters.append(_error_filter(query.error))
     if query.truth is not None:
         filters.append(_truth_filter(query.truth))
-    if query.reason is not None:
+    if query.reason not in (None, ANY_REASON):
         filters.append(_reason_filter(query.reason))
     if query.since is not None or query.until is not None:
         filters.append(_time_filter(query, time.time() if now is None else now))
@@ -106,6 +114,8 @@ def _truth_filter(truth: str) -> QueryFilter:
 def _reason_filter(reason: str) -> QueryFilter:
     if reason == RANDOM_SAMPLE:
         return QueryFilter(alternatives=[inferences.c.reason.is_(None)], indexed=False)
+    if reason == NO_TRIAL:
+        return QueryFilter(alternatives=[inferences.c.reason.is_distinct_from(TRIAL)], indexed=False)
     return QueryFilter(alternatives=[inferences.c.reason == _indexed_text(reason, "reason")], ordered=True)
 
 

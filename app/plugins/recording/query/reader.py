@@ -15,7 +15,7 @@ from app.core.engine.error_text import needs_extra
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import read_image
 from app.plugins.recording.inference import RecordedInference, Truth, check_numbers, image_from_columns
-from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.connection import QueryRunner
 from app.plugins.recording.query.filters import query_filters
 from app.plugins.recording.query.search import newest_numbers
@@ -204,6 +204,11 @@ def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
     finally:
         store.close()
     return reader
+
+
+def default_reason(source: str) -> str | None:
+    """Return the filter that leaves out the trials in a store; None for an export, whose inferences were chosen."""
+    return None if is_folder_of_parts(source) or Path(source).suffix.lower() in _READERS else NO_TRIAL
 
 
 def is_folder_of_parts(source: str) -> bool:

@@ -10,6 +10,8 @@ import { shortened, summaryOf } from "./results.js";
 
 const VIEW = "recorded";
 const PAGE_SIZE = 50;
+// The reason of requests that this page sent.
+const TRIAL = "trial";
 // Limit texts and tensors in the table; the dialog shows more of them.
 const MAX_TEXTS = 4;
 const MAX_CHARACTERS = 160;
@@ -29,6 +31,7 @@ const WIDE_FILTERS = {
 // By name of the query: the label, and the options.
 const CHOICES = {
   error: ["Outcome", { "": "all", none: "succeeded", any: "failed" }],
+  reason: ["Trials", { "": "all", "no-trial": "without", trial: "only" }],
   truth: ["Truth", { "": "all", yes: "known", wrong: "answer was wrong", no: "unknown" }],
 };
 const COLUMNS = {
@@ -140,7 +143,7 @@ export function extend(container, { main, tools }) {
       "tr",
       inference.error ? { class: "failed" } : {},
       make("th.col-time", { scope: "row" }, openButton),
-      cell("model", inference.model),
+      cell("model", inference.model, inference.reason === TRIAL ? make("span.badge", TRIAL) : ""),
       cell("label", ...content),
       cell("score", score === null ? "–" : percent(100 * score)),
       cell("duration", milliseconds(inference.duration / 1000)),

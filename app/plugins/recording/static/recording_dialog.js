@@ -104,6 +104,7 @@ function detailsOf(inference) {
     ["Duration", milliseconds(inference.duration / 1000)],
     ["Image", image ? `${image.width} × ${image.height}, ${count(Math.ceil(image.size / 1024))} KiB` : ""],
     ["SHA-256", image?.digest],
+    ["Reason", inference.reason],
     ["Truth", truthText(inference.truth)],
     ["Parameters", Object.keys(parameters).length ? JSON.stringify(parameters) : ""],
     ...inference.metadata.map(({ key, type, value }) => [key, `${valueText(value)} (${type})`]),

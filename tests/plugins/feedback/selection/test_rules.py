@@ -61,8 +61,8 @@ def test_rule_has_conditions_a_limit_and_a_share() -> None:
         ("a: score > 'x'", "Expected a number after score >, got 'x'"),
         ("a: label > 'x'", """Expected label = "text", got label > 'x'"""),
         ("a: error = 'bad'", "Expected error = one of any, invalid_request"),
-        ("a: count > 1; a: count > 2", "Expected other names than sample, each once, got a"),
-        ("sample: count > 1", "Expected other names than sample, each once, got sample"),
+        ("a: count > 1; a: count > 2", "Expected other names than sample, trial, no-trial, any, each once, got a"),
+        ("sample: count > 1", "Expected other names than sample, trial, no-trial, any, each once, got sample"),
     ],
 )
 def test_rule_that_cannot_be_read_is_named(text: str, message: str) -> None:
