@@ -50,6 +50,10 @@ class ImageOptions:
     where: list[str] | None = None
     """Only recordings with this metadata, such as 'camera = "north"'; may be repeated."""
 
+    reason: Annotated[str | None, Parameter(show=False)] = None
+    """Only recordings for this reason, as in charioteer inferences; by default all but trials, such as those of the
+    page."""
+
     images: ExistingDirectory | None = None
     """Folder of recorded images (--record-images)."""
 

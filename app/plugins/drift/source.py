@@ -16,7 +16,7 @@ from app.core.cli.terminal import Bar, counted, progress
 from app.core.settings.model import ModelSource
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
-from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
+from app.plugins.recording.inference_query import NO_ERROR, NO_TRIAL, InferenceQuery
 from app.plugins.recording.sources import open_source
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -176,7 +176,7 @@ def _measure_recordings(
 ) -> MeasuredImages:
     """Measure the images of recorded requests; their metadata is that of the client, and the model."""
     from app.plugins.recording.inference import RecordedInference
-    from app.plugins.recording.query.reader import is_folder_of_parts, open_recordings
+    from app.plugins.recording.query.reader import default_reason, is_folder_of_parts, open_recordings
     from app.plugins.recording.row_converter import REDACTED
 
     query = InferenceQuery(
@@ -185,6 +185,7 @@ def _measure_recordings(
         model=options.recorded_model,
         error=NO_ERROR,
         where=options.where or (),
+        reason=options.reason or default_reason(source),
     )
     reader = open_recordings(source, options.images)
     if is_folder_of_parts(source):
@@ -201,7 +202,8 @@ def _measure_recordings(
         skipped["of no image, or explanations"] = len(answered) - len(inferences)
     if not inferences:
         model = f" of the model {options.recorded_model!r}" if options.recorded_model else ""
-        raise DriftError(f"There are no recordings of answered image requests{model}")
+        trials = "; --reason any includes trials, such as requests of the page" if query.reason == NO_TRIAL else ""
+        raise DriftError(f"There are no recordings of answered image requests{model}{trials}")
     # Through a server, the task of an answer without objects is unknown.
     task_type, *others = sorted({inference.task_type for inference in inferences.values()} - {""}) or [""]
     if others:

@@ -13,7 +13,7 @@ from app.plugins.evaluation.report import Figure
 from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
-from app.plugins.recording.query.reader import open_recordings
+from app.plugins.recording.query.reader import default_reason, open_recordings
 from app.plugins.recording.stores.store import parse_dsn
 
 _Index = Mapping[str, Sequence[Item]]
@@ -61,7 +61,8 @@ def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str,
         SettingsError: when the address of the store is invalid.
     """
     reader, name = open_recordings(store), parse_dsn(store).display_name
-    recorded = chain.from_iterable(reader.batches(InferenceQuery(model=model, error=NO_ERROR)))
+    query = InferenceQuery(model=model, error=NO_ERROR, reason=default_reason(store))
+    recorded = chain.from_iterable(reader.batches(query))
     collected, recorded_model, repeated = match_recorded(dataset, recorded, model)
     notes = [
         "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
@@ -108,7 +109,8 @@ def match_recorded(
         shared_names = any(item.image.name not in by_name for item in dataset.items)
         way_on = "; file names that several images have need their folder there" if shared_names else ""
         reason = f"None of the {len(dataset.items)} images was recorded{of_model}"
-        raise EvaluationError(f"{reason}, by file or by name in the metadata{way_on}")
+        trials = "; trials, such as requests of the page, count only in an export of --reason any"
+        raise EvaluationError(f"{reason}, by file or by name in the metadata{way_on}{trials}")
     if len(models) > 1:
         way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else CHOOSE_VERSION
         raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")

@@ -17,6 +17,8 @@ from app.plugins.drift.measurement import BUNDLED
 from app.plugins.drift.service import load_embedder
 from app.plugins.recording.export.parquet import write_parquet
 from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
 from tests.support.data.drift_samples import sample
 from tests.support.data.recorded_rows import recorded_inference
 
@@ -120,6 +122,19 @@ def recorded(number: int, model: str, task_type: str, *, has_image: bool = True)
     records = [{"label": "cat", "score": number / 50}]
     fields: dict[str, Any] = {"model": model, "task_type": task_type, "image": image, "records": records}
     return recorded_inference(str(number), started=number, **fields)
+
+
+def test_trials_in_a_store_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "recorded.db", tmp_path / "b.npz"
+    store = SqliteStore(path)
+    store.open()
+    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(60)]
+    trials = [msgspec.structs.replace(trial, reason="trial") for trial in inferences[40:]]
+    store.write([to_rows(inference) for inference in (*inferences[:40], *trials)])
+    store.close()
+    for options, count in (((), 40), (("--reason", "any"), 60)):
+        assert run("baseline", path, "--out", out, *options) == 0
+        assert f"{count} images" in capsys.readouterr().out
 
 
 def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
-from app.plugins.evaluation.recorded_answers import match_recorded
+from app.plugins.evaluation.recorded_answers import match_recorded, read_recorded
 from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
 from metadata.request import MetadataEntry
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import write_image
@@ -34,6 +36,17 @@ def recorded(records: Any, *, image: Path | None = None, name: str | None = None
     image_of = RecordedImage(digest=digest, width=8, height=8, size=1)
     values: dict[str, Any] = {"model": "classifier", "records": records, "image": image_of, "metadata": metadata}
     return recorded_inference(**{**values, **changes})
+
+
+def test_trials_in_a_store_are_left_out(tmp_path: Path) -> None:
+    trial = msgspec.structs.replace(recorded(DOG, name="1.png", started=9, reason="trial"), id="2-0-0")
+    store = SqliteStore(tmp_path / "recorded.db")
+    store.open()
+    store.write([to_rows(recorded(CAT, name="1.png", started=5)), to_rows(trial)])
+    store.close()
+    assert read_recorded(dataset(tmp_path), str(tmp_path / "recorded.db"), None)[1].records == {"1.png": CAT}
+    (tmp_path / "chosen.jsonl").write_bytes(msgspec.json.encode(trial))
+    assert read_recorded(dataset(tmp_path), str(tmp_path / "chosen.jsonl"), None)[1].records == {"1.png": DOG}
 
 
 def test_recordings_match_by_digest_and_by_name(tmp_path: Path) -> None:
