@@ -8,5 +8,8 @@ plugin = Plugin(
     summary="Classifiers and detectors as models of MAITE, and its models as Python classes.",
     requires=("in_process",),
     public={"as_maite": "app.plugins.maite.models"},
-    extends={"python.models": Ref("app.plugins.maite.python_models:ADAPTERS")},
+    extends={
+        "python.models": Ref("app.plugins.maite.python_models:ADAPTERS"),
+        "python.answers": Ref("app.plugins.maite.python_models:CONVERTERS"),
+    },
 )

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.runtimes.python.outputs.value_parsing import array
+from tasks.task import TaskType
+
 
 def adapt(target: object) -> object:
     """Return an object with ``predict`` for one that follows MAITE's protocols, and any other unchanged."""
@@ -31,4 +34,16 @@ class _MaiteModel:
         return self._model([np.ascontiguousarray(image.transpose(2, 0, 1)) for image in images])
 
 
+def own_scores(answer: Any, path: str, _: TaskType) -> object:
+    """Return a detection target whose (N, C) scores of all classes are those of its labels, and others unchanged."""
+    if any(not hasattr(answer, name) for name in ("boxes", "labels", "scores")):
+        return answer
+    scores, numbers = array(answer.scores, f"{path}.scores"), array(answer.labels, f"{path}.labels")
+    is_numbered = numbers.dtype.kind in "iu" and scores.ndim == 2 and numbers.shape == scores.shape[:1]
+    if not is_numbered or (numbers.size and not 0 <= numbers.min() <= numbers.max() < scores.shape[1]):
+        return answer
+    return {"boxes": answer.boxes, "labels": numbers, "scores": scores[np.arange(len(numbers)), numbers]}
+
+
 ADAPTERS = (adapt,)
+CONVERTERS = (own_scores,)

@@ -1,12 +1,16 @@
 """MAITE models as Python classes."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from app.core.settings.model import ModelError
+from app.plugins.maite.python_models import own_scores
+from tasks.task import TaskType
 from tests.plugins.maite.classes import CLASSIFIER
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_and_load
@@ -78,3 +82,9 @@ def test_maite_implementation_may_be_factory_function(tmp_path: Path) -> None:
 def test_maite_model_must_declare_task_type(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match='must declare its "task_type"'):
         write_and_load(tmp_path / "m", DETECTOR, task_type=None)
+
+
+@pytest.mark.parametrize("scores", [np.zeros((2, 1)), np.zeros((1, 2)), np.array([0.1, 0.2])])
+def test_scores_that_are_not_those_of_all_classes_stay(scores: np.ndarray[Any, Any]) -> None:
+    target = SimpleNamespace(boxes=np.zeros((2, 4)), labels=np.array([1, 0]), scores=scores)
+    assert own_scores(target, "predict()", TaskType.OBJECT_DETECTION) is target

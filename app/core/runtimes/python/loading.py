@@ -117,7 +117,8 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     form = _checked(source, call_form, target.predict, adapter)
     labels = ClassNames(_labels(source, target))
     model_class = StreamingPythonModel if form.streams else PythonModel
-    model = model_class(pool, form, adapter, labels, _explain_arguments(source, target, adapter))
+    explain_names, converters = _explain_arguments(source, target, adapter), registry().extensions("python.answers")
+    model = model_class(pool, form, adapter, labels, explain_names, converters)
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, pool.close).atexit = False
     weakref.finalize(model, code.unload).atexit = False

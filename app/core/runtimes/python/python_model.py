@@ -12,19 +12,24 @@ from app.core.runtimes.python.outputs.explanation import read_explanations
 from app.core.runtimes.python.outputs.value_parsing import ClassNames, describe, invalid_answer, items, text
 from app.core.runtimes.python.task_adapters import INPUTS, PREDICTIONS, PROMPT, PROMPTS, CallForm, TaskAdapter
 from tasks.inference.response import Prediction
-from tasks.task import TextChunk
+from tasks.task import TaskType, TextChunk
 
 _RESULT, _EXPLANATION = "predict()", "explain()"
 
 
 class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
-    """A model of any task. Without ``explain``, the class has no `_explain_arguments`."""
+    """A model of any task. Without ``explain``, the class has no `_explain_arguments`.
+
+    `_converters` are functions of an answer, its path and the task. They return objects of other libraries in a form
+    that the adapter reads, and other answers unchanged.
+    """
 
     _instances: InstancePool
     _form: CallForm
     _adapter: TaskAdapter
     _labels: ClassNames
     _explain_arguments: Sequence[str] | None
+    _converters: Sequence[Callable[[object, str, TaskType], object]] = ()
 
     @property
     def unavailable_reason(self) -> str:
@@ -94,10 +99,12 @@ class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
         return {name: [sample[sources.get(name, name)] for sample in samples] for name in names}
 
     def _parse(self, answers: Sequence[tuple[object, str]], inputs: Sequence[Any]) -> Sequence[Prediction]:
-        return [
-            self._adapter.parse(answer, path, item, self._labels)
-            for (answer, path), item in zip(answers, inputs, strict=True)
-        ]
+        predictions: list[Prediction] = []
+        for (answer, path), item in zip(answers, inputs, strict=True):
+            for convert in self._converters:
+                answer = convert(answer, path, self._adapter.task.task_type)
+            predictions.append(self._adapter.parse(answer, path, item, self._labels))
+        return predictions
 
     def _answer(self, lease: InstanceLease, item: Any) -> object:
         answers = [self._call(lease, arguments) for arguments in self._arguments(item)]

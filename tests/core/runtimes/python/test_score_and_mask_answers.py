@@ -1,7 +1,6 @@
 """Test the accepted return values for scores and masks."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,6 @@ SEGMENTATION_INPUT = SegmentationInput(IMAGE, SegmentationParameters())
         {"labels": ["background", "cat", "dog"], "scores": [0.25, 0, 0.75]},
         {"labels": np.array([0, 1, 2]), "scores": np.array([0.25, 0, 0.75])},
         Classification(labels=["background", "cat", "dog"], scores=np.array([0.25, 0, 0.75], F32)),
-        SimpleNamespace(class_id=np.array([0, 1, 2]), confidence=np.array([0.25, 0, 0.75])),
     ],
 )
 def test_scores_are_read_in_every_accepted_form(answer: object) -> None:
@@ -146,12 +144,6 @@ POINTS = [[{"x": float(x), "y": float(y)} for x, y in contour] for contour in OU
         Segments(labels=["cat"], scores=np.array([0.5], F32), contours=[OUTLINE]),
         Segments(labels=["cat"], scores=np.array([0.5], F32), contours=[OUTLINE]).records(),
         {"label_map": square_with_hole().astype(np.int64), "scores": np.full((30, 40), 0.5)},
-        SimpleNamespace(
-            xyxy=np.array([[10, 5, 30, 25]]),
-            mask=square_with_hole()[np.newaxis],
-            confidence=np.array([0.5]),
-            class_id=np.array([1]),
-        ),
     ],
 )
 def test_masks_are_read_in_every_accepted_form(answer: object) -> None:
@@ -169,7 +161,6 @@ def test_masks_are_read_in_every_accepted_form(answer: object) -> None:
         np.zeros((30, 40), np.int64),
         np.full((30, 40), 255, np.uint8),
         np.full((30, 40), -1),
-        SimpleNamespace(xyxy=np.zeros((0, 4)), mask=None, confidence=None, class_id=np.zeros(0, np.int64)),
     ],
 )
 def test_empty_segmentation_is_read_in_every_accepted_form(answer: object) -> None:
@@ -235,10 +226,6 @@ def masks(**changes: Any) -> dict[str, Any]:
             "predict()[0].contour[0]: Expected points with x and y, got at least one without them",
         ),
         ([{"label": 1, "score": 1}], "predict()[0]: Expected the fields label, score, contour"),
-        (
-            SimpleNamespace(xyxy=np.zeros((1, 4)), mask=None, confidence=[0.5], class_id=[1]),
-            "predict().mask: Expected a list or an array, got None",
-        ),
     ],
 )
 def test_error_names_invalid_mask(answer: object, error_text: str) -> None:

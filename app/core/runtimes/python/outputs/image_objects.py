@@ -1,12 +1,12 @@
 """Convert the return values of detectors of boxes and of oriented boxes, and of segmenters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.python.outputs.labelled_scores import RECORDS, SUPERVISION, Objects, read_objects
+from app.core.runtimes.python.outputs.labelled_scores import RECORDS, Objects, read_objects
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     array,
@@ -23,20 +23,16 @@ from tasks.oriented_object_detection import OrientedDetections
 from tasks.vision.contours import Contour, contours_of_mask
 
 _BOX_FORMS = (
-    "Detections, boxes with scores and labels, a list of records with label, score, xmin, ymin, xmax and ymax, "
-    "or supervision's Detections"
+    "Detections, boxes with scores and labels, or a list of records with label, score, xmin, ymin, xmax and ymax"
 )
 _ORIENTED_FORMS = (
-    "OrientedDetections, boxes with scores and labels, a list of records with label, score, cx, cy, w, h and r, "
-    "or supervision's Detections with oriented boxes"
+    "OrientedDetections, boxes with scores and labels, or a list of records with label, score, cx, cy, w, h and r"
 )
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _ORIENTED_FIELDS = ("cx", "cy", "w", "h", "r")
-_CORNERS = "xyxyxyxy"
-"""The key of supervision's ``data`` with the corners of oriented boxes."""
 _SEGMENT_FORMS = (
-    "Segments, masks or contours with scores and labels, a map of class numbers, a list of records with label, score "
-    "and contour, or supervision's Detections with masks"
+    "Segments, masks or contours with scores and labels, a map of class numbers, or a list of records with label, "
+    "score and contour"
 )
 _BACKGROUND = "background"
 _VOID = 255
@@ -50,8 +46,7 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Clas
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del item
-    supervised = getattr(value, "xyxy", None), f"{path}.xyxy"
-    found = read_objects(value, path, labels, ("boxes",), _SIDES, supervised)
+    found = read_objects(value, path, labels, ("boxes",), _SIDES)
     if found is None:
         raise invalid_answer(path, _BOX_FORMS, describe(value))
     boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
@@ -65,11 +60,9 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Clas
 
 
 def _keypoints(value: object, path: str, found: Objects, count: int) -> NDArray[np.float32] | None:
-    """Return the (N, K, 2 or 3) keypoints of `count` objects, in supervision's types from ``data``; None without."""
+    """Return the (N, K, 2 or 3) keypoints of `count` objects; None without."""
     points, points_path = _optional(value, path, "keypoints")
-    if found.form == SUPERVISION:
-        points, points_path = _optional(getattr(value, "data", None), f"{path}.data", "keypoints")
-    elif found.form == RECORDS:
+    if found.form == RECORDS:
         by_record = [_optional(record, path, "keypoints")[0] for record in cast("Sequence[object]", value)]
         points = None if all(pose is None for pose in by_record) else by_record
     if points is None or not count:
@@ -90,10 +83,7 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     width, height = item.image.width, item.image.height
-    data = getattr(value, "data", None)
-    corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
-    supervised = np.zeros((0, 4, 2)) if corners is None else corners, f'{path}.data["{_CORNERS}"]'
-    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS, supervised)
+    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS)
     if found is None:
         raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
     if getattr(found.geometry, "ndim", 2) == 3:
@@ -126,8 +116,7 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     size = (item.image.height, item.image.width)
-    supervised = getattr(value, "mask", None), f"{path}.mask"
-    found = read_objects(value, path, labels, ("masks", "contours"), ("contour",), supervised)
+    found = read_objects(value, path, labels, ("masks", "contours"), ("contour",))
     if found is None:
         if (mapped := fields(value, path, ("label_map",))) is not None:
             return _label_map_segments(*mapped["label_map"], _optional(value, path, "scores"), size, labels)
@@ -140,8 +129,7 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
         shapes = _sequence(found.geometry, found.path)
         contours = [_contours(parts, f"{found.path}[{index}]") for index, parts in enumerate(shapes)]
     else:
-        is_empty = found.form == SUPERVISION and found.geometry is None and not found.labels
-        contours = _mask_contours(() if is_empty else found.geometry, found.path, size)
+        contours = _mask_contours(found.geometry, found.path, size)
     found.check_lengths(path, objects=len(contours))
     return Segments(labels=found.labels, scores=found.scores, contours=contours)
 

@@ -1,4 +1,4 @@
-"""Read classes with scores, and labelled objects: from parallel arrays, supervision's types, records and others."""
+"""Read classes with scores, and labelled objects: from parallel arrays, records and others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -14,7 +14,6 @@ from app.core.runtimes.python.outputs.value_parsing import (
     columns,
     describe,
     fields,
-    finite,
     invalid_answer,
     items,
     names,
@@ -27,8 +26,8 @@ from tasks.inference.error import quote_value
 _CLASS_FORMS = (
     "Classification, a dict of scores by label, an array of scores by class number, or a list of label and score"
 )
-RECORDS, SUPERVISION = "records", "supervision"
-"""The forms of objects besides parallel arrays."""
+RECORDS = "records"
+"""The form of objects besides parallel arrays."""
 
 
 class LabelledScores(msgspec.Struct, frozen=True, eq=False):
@@ -58,7 +57,7 @@ class Objects(LabelledScores, frozen=True, eq=False):
     """The labels and scores of N objects, and their geometry.
 
     Attributes:
-        form: the key or attribute of parallel arrays with the geometry, `RECORDS` or `SUPERVISION`.
+        form: the key or attribute of parallel arrays with the geometry, or `RECORDS`.
         geometry: the geometry as the model returned it; for records a list of the values of their only field, or an
             (N, fields) float32 array.
         path: path of the geometry in error messages.
@@ -85,9 +84,6 @@ def read_classification(value: object, path: str, item: object, labels: ClassNam
             return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=class_ids)
     elif isinstance(value, Mapping):
         labelled = _by_label(cast("Mapping[object, object]", value), path, labels)
-    elif (supervised := read_supervision(value, path, labels)) is not None:
-        labelled = supervised
-        labelled.check_lengths(path)
     elif (listed := items(value)) is None:
         raise invalid_answer(path, _CLASS_FORMS, describe(value))
     elif isinstance(listed, (list, tuple)) and len(listed) and not isinstance(listed[0], (int, float, np.generic)):
@@ -128,10 +124,9 @@ def read_objects(
     labels: ClassNames,
     geometries: Sequence[str],
     field_names: Sequence[str],
-    supervised: tuple[object, str] | None = None,
     label: str = "label",
 ) -> Objects | None:
-    """Read labelled objects from parallel arrays, supervision's types, or records; return None for other forms.
+    """Read labelled objects from parallel arrays or records; return None for other forms.
 
     The prediction types of `tasks`, torchvision's dicts and MAITE's targets are parallel arrays.
 
@@ -141,7 +136,6 @@ def read_objects(
         labels: the model's class names.
         geometries: the keys or attributes of parallel arrays that may contain the objects' geometry.
         field_names: the fields of records with the geometry.
-        supervised: the geometry in one of supervision's types, and its path; None if they are not supported.
         label: the field of records with the class.
 
     Raises:
@@ -149,40 +143,13 @@ def read_objects(
     """
     for name in geometries:
         if (mapping := fields(value, path, (name, "scores", "labels"))) is not None:
-            label_names, (score_values, scores_path) = names(*mapping["labels"], labels), mapping["scores"]
-            if getattr(score_values, "ndim", 1) == 2:
-                score_values = _scores_of_labels(score_values, label_names, labels, scores_path)
-            return Objects(label_names, scores(score_values, scores_path), name, *mapping[name])
-    if supervised is not None and (labelled := read_supervision(value, path, labels)) is not None:
-        return Objects(labelled.labels, labelled.scores, SUPERVISION, *supervised)
+            return Objects(names(*mapping["labels"], labels), scores(*mapping["scores"]), name, *mapping[name])
     if isinstance(value, (list, tuple)):
         records = cast("Sequence[object]", value)
         labelled, by_field = read_records(records, path, labels, field_names, label)
         geometry = by_field[field_names[0]] if len(field_names) == 1 else _table(by_field, path, field_names)
         return Objects(labelled.labels, labelled.scores, RECORDS, geometry, path)
     return None
-
-
-def read_supervision(value: object, path: str, labels: ClassNames) -> LabelledScores | None:
-    """Read the labels and scores of supervision's `Detections` or `Classifications`; return None for other types.
-
-    Class names come from ``data["class_name"]`` if it exists, or else from the class numbers.
-
-    Raises:
-        InferenceError: MODEL_FAILED if scores or classes are missing.
-    """
-    mapping = None if isinstance(value, Mapping) else fields(value, path, ("confidence", "class_id"))
-    if mapping is None:
-        return None
-    (confidence, confidence_path), (class_id, class_path) = mapping["confidence"], mapping["class_id"]
-    data: object = getattr(cast("object", value), "data", None)
-    class_names: object = cast("Mapping[str, object]", data).get("class_name") if isinstance(data, Mapping) else None
-    if class_names is not None:
-        class_id, class_path = class_names, f'{path}.data["class_name"]'
-    label_names = names(class_id, class_path, labels)
-    if confidence is None and not label_names:
-        confidence = ()
-    return LabelledScores(label_names, scores(confidence, confidence_path))
 
 
 def read_records(
@@ -208,17 +175,3 @@ def _table(by_field: Mapping[str, Sequence[Any]], path: str, field_names: Sequen
     return np.stack(
         [column(by_field[name], lambda index, name=name: f"{path}[{index}].{name}") for name in field_names], axis=1
     )
-
-
-def _scores_of_labels(value: object, label_names: Sequence[str], labels: ClassNames, path: str) -> NDArray[np.float32]:
-    """Select the score of each object's own class from (N, C) scores of all classes."""
-    by_class = finite(numbers(value, path, ("N", "C")), path)
-    if len(by_class) != len(label_names):
-        raise invalid_answer(path, f"scores of {len(label_names)} objects", f"shape {by_class.shape}")
-    numbers_of = [labels.number(name) if labels.known else int(name) for name in label_names]
-    for index, number in enumerate(numbers_of):
-        if number is None or number >= by_class.shape[1]:
-            raise invalid_answer(
-                f"{path}[{index}]", f"a score for the class {label_names[index]!r}", describe(by_class[index])
-            )
-    return by_class[np.arange(len(by_class)), np.array(numbers_of, np.intp)]

@@ -1,0 +1,10 @@
+"""Objects of the library supervision as answers of Python classes."""
+
+from app.core.hooks import Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    name="supervision",
+    summary="Objects of the library supervision as answers of Python classes.",
+    extends={"python.answers": Ref("app.plugins.supervision.answers:CONVERTERS")},
+)
