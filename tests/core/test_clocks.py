@@ -26,7 +26,7 @@ _ALLOWED = {
     "app/plugins/triton/statistics.py": "when a model answered last, for clients",
     "app/core/engine/request_context.py": "arrival of requests, for records; ids, unique whatever the clock says",
     "app/plugins/otel/tracing.py": "when a span ended; its duration is measured with the monotonic clock",
-    "app/plugins/cloud_events/events.py": "when an event was created, for clients",
+    "app/plugins/kserve_v1/cloud_events.py": "when an event was created, for clients",
     "app/plugins/kserve_v1/wire.py": "when the server started, for clients",
     "app/plugins/recording/query/filters.py": "the time that `--since 1h` means",
     "app/plugins/recording/retention.py": "which records are too old; a clock that jumps ahead is ignored",

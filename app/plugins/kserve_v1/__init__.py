@@ -7,7 +7,7 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="kserve_v1",
-    summary="KServe's V1 protocol.",
+    summary="KServe's V1 protocol, with CloudEvents.",
     protocols=Ref("app.plugins.kserve_v1.routes:protocols"),
     extends={
         "conformance.protocols": Ref("app.plugins.kserve_v1.conformance:PROTOCOLS"),

@@ -1,17 +1,24 @@
 """Convert bodies of KServe's V1 protocol to and from the neutral request and response."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from app.core.engine.models.servable import Servable
-from app.core.plugins import registry
 from app.core.protocols.inference_call import HttpResponse, media_type_of
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.error_paths import map_path
 from app.core.wire.json_body import read_json, read_parameters_object
+from app.plugins.kserve_v1.cloud_events import (
+    EVENT_MEDIA_TYPE,
+    EventMode,
+    WireEvent,
+    detect_event_mode,
+    encode_event,
+    looks_like_event,
+    read_event,
+)
 from app.plugins.kserve_v1.input_names import takes_prompts
 from app.plugins.kserve_v1.instances import Instance, read_instance, without_content_type
 from app.plugins.kserve_v1.rows import Column, nested_rows, prediction_rows, read_rows
@@ -40,30 +47,6 @@ _IMAGE = "image/"
 _encoder = msgspec.json.Encoder()
 
 
-class Envelope(Protocol):
-    """What a plugin puts around requests and answers: an item of the extension point ``kserve-v1.envelopes``.
-
-    `mode` returns how the headers of a request say that it has one, "" if they do not. `open` returns the content, its
-    media type and its path in the body, or None for a body that is no envelope. `seal` encodes the answer for the same
-    mode, and for whether `open` returned a content. `headers` are those of its own, and `request_type` is the type of
-    JSON bodies for `open`.
-    """
-
-    media_type: str
-    headers: Sequence[str]
-    request_type: type[WireRequest]
-
-    def mode(self, media_type: str, headers: Mapping[str, str], /) -> str: ...
-    def open(self, wire: Any, mode: str, /) -> tuple[bytes | msgspec.Raw, str, str] | None: ...
-    def seal(self, mode: str, opened: bool, model_name: str, content: bytes, /) -> HttpResponse: ...
-
-
-@cache
-def find_envelope() -> Envelope | None:
-    """Return the envelope of a plugin; None without one."""
-    return next(iter(registry().extensions("kserve-v1.envelopes")), None)
-
-
 class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
 
@@ -71,8 +54,8 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         media_type: the media type of `body` without parameters; empty if missing.
         headers: the request's headers, names in lower case.
         limits: limits for the JSON and the number of instances.
-        mode: set by `decode`, as all of the following: how the request carries an envelope.
-        path_prefix: path of the envelope's content with a dot behind it; empty without one.
+        mode: set by `decode`, as all of the following: how the request and its response carry a CloudEvent.
+        path_prefix: path of the event's data with a dot behind it; empty without a structured event.
         instances_path: path of the list of instances.
         locations: the inputs and their paths.
         parameters: parameters of the request.
@@ -85,7 +68,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     model_name: str
     request_id: str
     limits: Limits
-    mode: str = ""
+    mode: EventMode = EventMode.NONE
     path_prefix: str = ""
     instances_path: str = ""
     locations: Sequence[Instance | Column] = ()
@@ -111,7 +94,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return self._request([location.tensor for location in locations])
 
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
-        """Encode the response, in an envelope if the request had one.
+        """Encode the response, as an event if the request was one.
 
         Raises:
             InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
@@ -120,11 +103,8 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return self.encode_wire(wire)
 
     def encode_wire(self, wire: WireResponse) -> HttpResponse:
-        """Encode an answer, in an envelope if the request had one."""
-        content = _encoder.encode(wire)
-        if (envelope := find_envelope()) is None:
-            return HttpResponse(content=content)
-        return envelope.seal(self.mode, bool(self.path_prefix), self.model_name, content)
+        """Encode an answer, as an event if the request was one."""
+        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         if not self.locations:
@@ -152,16 +132,15 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return output_parameters[0] if self.servable.description.takes == "tensor" else output_parameters
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
-        """Return the JSON request or the image, from the body or from its envelope."""
-        envelope = find_envelope()
-        if envelope is not None:
-            self.mode = envelope.mode(self.media_type, self.headers)
-        if self.media_type not in _JSON and (envelope is None or self.media_type != envelope.media_type):
+        """Return the JSON request or the image, from the body or from its event."""
+        self.mode = detect_event_mode(self.media_type, self.headers)
+        if self.media_type not in _JSON and self.media_type != EVENT_MEDIA_TYPE:
             return self._decode_image(self.body, self.media_type, "")
-        wire = self._read_body(self.body, WireRequest if envelope is None else envelope.request_type)
-        if envelope is None or (opened := envelope.open(wire, self.mode)) is None:
+        wire = self._read_body(self.body, WireEvent)
+        if self.mode is EventMode.BINARY or (self.mode is EventMode.NONE and not looks_like_event(wire)):
             return wire
-        content, content_type, path = opened
+        self.mode = EventMode.STRUCTURED
+        content, content_type, path = read_event(wire)
         self.path_prefix = f"{path}."
         media_type = media_type_of(content_type)
         if media_type in _JSON:

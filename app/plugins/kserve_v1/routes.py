@@ -18,7 +18,8 @@ from app.core.protocols.protocol import (
     read_endpoint,
 )
 from app.core.settings.server import ServerSettings
-from app.plugins.kserve_v1.codec import RequestCodec, find_envelope
+from app.plugins.kserve_v1.cloud_events import EVENT_HEADERS, EVENT_MEDIA_TYPE
+from app.plugins.kserve_v1.codec import RequestCodec
 from app.plugins.kserve_v1.wire import WireModels, WireRequest, WireResponse
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
@@ -27,19 +28,14 @@ _MODEL = "/v1/models/{target:str}"
 
 def v1_inference(summary: str, **fields: Any) -> Endpoint:
     """Return an endpoint of a model that takes instances."""
-    envelope = find_envelope()
-    media_types = ("image/*",) if envelope is None else (envelope.media_type, "image/*")
-    return infer_endpoint(_MODEL, summary, body=WireRequest, media_types=media_types, **fields)
+    return infer_endpoint(_MODEL, summary, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"), **fields)
 
 
 class KServeV1(HttpProtocol):
     """KServe's V1 protocol: lists of instances in, lists of predictions out."""
 
     name = "kserve-v1"
-
-    def __init__(self) -> None:
-        if (envelope := find_envelope()) is not None:
-            self.request_headers = self.response_headers = envelope.headers
+    request_headers = response_headers = EVENT_HEADERS
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         lists = registry().extensions("kserve-v1.models")

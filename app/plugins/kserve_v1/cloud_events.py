@@ -24,7 +24,7 @@ EVENT_MEDIA_TYPE = "application/cloudevents+json"
 _HEADER_PREFIX = "ce-"
 """Prefix of the headers with an event's attributes in binary mode."""
 
-_HEADERS = tuple(
+EVENT_HEADERS = tuple(
     _HEADER_PREFIX + name
     for name in ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
 )
@@ -57,12 +57,14 @@ class EventMode(StrEnum):
     STRUCTURED = "structured"
 
 
-def detect_event_mode(headers: Mapping[str, str]) -> EventMode:
-    """Return whether `headers`, with names in lower case, make the request an event in binary mode.
+def detect_event_mode(media_type: str, headers: Mapping[str, str]) -> EventMode:
+    """Return how the media type or the headers, with names in lower case, make the request an event.
 
     Raises:
         InferenceError: INVALID_REQUEST when only some of the required attributes are present.
     """
+    if media_type == EVENT_MEDIA_TYPE:
+        return EventMode.STRUCTURED
     names = [_HEADER_PREFIX + name for name in _REQUIRED]
     missing = [name for name in names if not headers.get(name)]
     if len(missing) == len(names):
@@ -136,24 +138,3 @@ def _attribute(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> str:
 
 
 _Text: Any = str | None
-
-
-class _CloudEvents:
-    """The envelope for the codec of KServe V1."""
-
-    media_type = EVENT_MEDIA_TYPE
-    headers = _HEADERS
-    request_type = WireEvent
-
-    def mode(self, media_type: str, headers: Mapping[str, str]) -> str:
-        return EventMode.STRUCTURED if media_type == EVENT_MEDIA_TYPE else detect_event_mode(headers)
-
-    def open(self, wire: Any, mode: str) -> tuple[bytes | msgspec.Raw, str, str] | None:
-        is_structured = mode == EventMode.STRUCTURED or (mode == EventMode.NONE and looks_like_event(wire))
-        return read_event(wire) if is_structured else None
-
-    def seal(self, mode: str, opened: bool, model_name: str, content: bytes) -> HttpResponse:
-        return encode_event(EventMode.STRUCTURED if opened else EventMode(mode), model_name, content)
-
-
-ENVELOPES = (_CloudEvents(),)

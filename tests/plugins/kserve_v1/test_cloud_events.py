@@ -12,7 +12,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.protocols.inference_call import HttpResponse
-from app.plugins.cloud_events.events import EventMode, encode_event
+from app.plugins.kserve_v1.cloud_events import EventMode, encode_event
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import app_with_models
 
