@@ -24,10 +24,6 @@ from metadata.model import ModelMetadata
 _load_meter = LoadMeter()
 
 
-_ARITHMETIC = frozenset({"greeter", "half_plus_three", "half_plus_two", "ranker"})
-"""Fixtures that show nothing on the page of `--demo`."""
-
-
 def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     """Return every version of every model that `options` name.
 
@@ -37,7 +33,8 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     if options.demo + (options.model is not None) + (options.model_repository is not None) > 1:
         raise ModelError("Use one of --model, --model-repository and --demo")
     if options.demo:
-        sources = [source for source in models_in(DEMO_MODELS) if source.name not in _ARITHMETIC]
+        shown = (DEMO_MODELS / "demo.txt").read_text().split()
+        sources = [source for source in models_in(DEMO_MODELS) if source.name in shown]
     elif options.model is not None:
         sources = model_at(options.model)
     elif options.model_repository is not None:

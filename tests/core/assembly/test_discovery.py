@@ -280,9 +280,10 @@ def test_options_select_the_models(tmp_path: Path) -> None:
     assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
     assert {source.folder.parent for source in find_models(ModelOptions())} == {DEMO_MODELS}
     # The image sets MODEL_DIR.
-    assert {source.folder.parent for source in find_models(ModelOptions(demo=True, model_dir=tmp_path))} == {
-        DEMO_MODELS
-    }
+    demo = find_models(ModelOptions(demo=True, model_dir=tmp_path))
+    assert [source.folder for source in demo] == [
+        DEMO_MODELS / name for name in ("classifier", "detector", "oriented-detector", "segmenter", "vlm")
+    ]
     for options in (ModelOptions(model=tmp_path, model_repository=tmp_path), ModelOptions(model=tmp_path, demo=True)):
         with pytest.raises(ModelError, match="one of --model, --model-repository and --demo"):
             find_models(options)
