@@ -32,16 +32,17 @@ SLOW = tuple(
 LONGEST = tuple(
     _TESTS / name
     for name in (
-        "plugins/ray/test_ray_serve.py", "clients/test_foreign_clients.py", "installed/test_extras.py",
-        "browser/test_request_view.py", "installed/test_readme.py", "plugins/recording/test_recording_server.py",
-        "test_distribution.py", "faults/test_stopping.py", "plugins/torch/test_timm.py",
-        "plugins/conformance/test_deliberate_faults.py", "deploy/test_image.py", "browser/test_drift_view.py",
-        "browser/test_models_view.py", "faults/test_surroundings.py", "browser/test_try_inputs.py",
-        "browser/test_try_viewer.py", "browser/test_try_view.py", "browser/test_connection.py",
-        "browser/test_accessibility.py", "plugins/conformance/test_foreign_servers.py",
+        "plugins/ray/test_ray_serve.py", "clients/test_foreign_clients.py", "installed/test_extras.py", "browser",
+        "installed/test_readme.py", "plugins/recording/test_recording_server.py", "test_distribution.py",
+        "faults/test_stopping.py", "plugins/torch/test_timm.py", "plugins/conformance/test_deliberate_faults.py",
+        "deploy/test_image.py", "faults/test_surroundings.py", "plugins/conformance/test_foreign_servers.py",
     )
 )  # fmt: skip
-"""Files that take longest, the longest first: at the end one worker would wait for another."""
+"""Files that take longest, and the folder whose files share a browser and a server: at the end no worker waits long."""
+
+
+def _order(path: Path) -> int:
+    return next((index for index, longest in enumerate(LONGEST) if path.is_relative_to(longest)), len(LONGEST))
 
 
 def _is_slow(path: Path) -> bool:
@@ -59,8 +60,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in slow folders, and begin with the longest."""
-    order = {path: index for index, path in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path, len(order)))
+    items.sort(key=lambda item: _order(item.path))
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
