@@ -13,6 +13,7 @@
   score is the mean of its probability.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -184,14 +185,12 @@ def _recognise_mask(view: GraphView) -> Match | None:
     is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout in _MASK_NAMES
     if not is_requested or not all(output.is_float and output.blank.ndim == 4 for output in view.outputs):
         return None
-    masks = [output for output in view.outputs if planes_first(output, view.inputs).shape[1] == 1 and output.blank.size]
-    if not masks:
+    output = likely_mask(view, view.outputs)
+    if output is None:
         return None
-    if len(masks) < len(view.outputs) and view.declared_layout is None and _recognise_scores(view) is not None:
+    if len(view.outputs) > 1 and view.declared_layout is None and _recognise_scores(view) is not None:
         # Its other outputs accompany the scores of classes.
         return None
-    # A feature map with one channel usually has values outside 0..1, even for a black image.
-    output = max(masks, key=lambda output: (_is_mask_like(output, view.declared_layout), output.blank.size))
     layout, origin = _mask_form(output, view.declared_layout)
     keras = view.inputs.channels_last
     others = ", ".join(other.name for other in view.outputs if other is not output)
@@ -212,6 +211,13 @@ def _recognise_mask(view: GraphView) -> Match | None:
         ),
         facts=(Fact("further outputs", f"{others}, left out", Origin.SHAPES),) if others else (),
     )
+
+
+def likely_mask(view: GraphView, maps: Sequence[Output]) -> Output | None:
+    """Return the largest of the [b, 1, h, w] maps that can be a mask, or else the largest; None without such a map."""
+    masks = [output for output in maps if planes_first(output, view.inputs).shape[1] == 1 and output.blank.size]
+    # A feature map with one channel usually has values outside 0..1, even for a black image.
+    return max(masks, key=lambda mask: (_is_mask_like(mask, view.declared_layout), mask.blank.size), default=None)
 
 
 def _is_mask_like(output: Output, declared_layout: str | None) -> bool:

@@ -12,7 +12,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     is_map_or_features,
     takes_text_lines,
 )
-from app.plugins.layouts.pixel_maps import planes_first
+from app.plugins.layouts.pixel_maps import likely_mask, planes_first
 from tasks.task import TaskType
 
 _FAR = 1000
@@ -114,8 +114,10 @@ def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:
     ):
         matching = [output for found, output in tasks if found is task]
         if matching:
-            largest = max(matching, key=lambda output: output.blank.size)
-            return task, None if task is TaskType.OBJECT_DETECTION else largest
+            if task is TaskType.OBJECT_DETECTION:
+                return task, None
+            mask = likely_mask(view, matching) if task is TaskType.IMAGE_SEGMENTATION else None
+            return task, mask or max(matching, key=lambda output: output.blank.size)
     return TaskType.TENSOR, None
 
 

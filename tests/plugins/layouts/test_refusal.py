@@ -69,7 +69,9 @@ def test_rejection_without_task_names_the_likely_one(
 
 
 def test_declaring_the_likely_task_serves_isnet(tmp_path: Path) -> None:
-    assert "and 4 more" in rejection(tmp_path, ISNET, SQUARE)
+    message = rejection(tmp_path, ISNET, SQUARE)
+    assert "and 4 more" in message
+    assert '{"outputs": ["d1"]}' in message, "not a map of features, although that has more values"
     arrays = {name: np.zeros(sides, np.float32) for name, sides in ISNET.items()}
     file = graphs.constant(tmp_path / "model.onnx", arrays, shape=SQUARE)
     found = inspected(graphs.source(file, task_type="IMAGE_SEGMENTATION")).match
