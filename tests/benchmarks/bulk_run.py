@@ -1,14 +1,17 @@
-"""Measure ``charioteer run`` beside a bare loop, and beside a pipeline of Ray Data as its documentation writes it.
+"""Measure ``charioteer run``: its speed beside other programs, its memory, and its result after kills.
 
-Each runs as a process of its own on two folders of copies of a photograph. The difference between both leaves out the
-start. CPU time is that of all its processes. Ray needs an interpreter with the extras ray and parquet:
+- speed: beside a bare loop and, with --ray, a pipeline as in Ray Data's documentation. Each program runs on two
+  folders of copies of a photograph; the difference leaves out the start. CPU time is that of all its processes.
+- memory: the peak of the process for two numbers of tiny images.
+- kills: a run is killed at random times until 20 kills, and then compared with an undisturbed one.
 
-    python -m tests.benchmarks.bulk_run [--images 2000] [--rounds 3] [--ray PYTHON]
+    python -m tests.benchmarks.bulk_run [speed] [memory] [kills] [--images 1000] [--rounds 2] [--tiny 200000] [--ray]
 """
 
 import argparse
-import importlib
 import os
+import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -17,104 +20,197 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import cv2
 import msgspec
-import numpy as np
-import onnxruntime
-from numpy.typing import NDArray
 
-from app.core.server.process_setup import configure_process
-from tests.benchmarks.serving.floor import Chain, open_session
 from tests.benchmarks.serving.section import Section, as_markdown
-from tests.benchmarks.serving.workload import make_workload
+from tests.benchmarks.serving.workload import Workload, make_workload
+from tests.installed.environments import ray_environment
+from tests.plugins.bulk_run.test_command import answers
 from tests.support.servers.server_process import ROOT
 
 _START = 200
 """Images of the smaller folder."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SAMPLE_SECONDS = 0.1
+_TINY_SIDE = 16
+_FOLDER_IMAGES = 1000
+_KILLS = 20
+_KILLED_IMAGES = 1500
+_KILL_SECONDS = (0.5, 4.0)
+"""The shortest and the longest time from a start to its kill."""
 
 
 def main() -> None:
-    """Measure all programs, or be one of the two that are not Charioteer's."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ray", default="", help="interpreter that has Ray")
-    parser.add_argument("--program", nargs=4, metavar=("NAME", "MODEL", "IMAGES", "OUTPUT"))
+    parser.add_argument("parts", nargs="*", help="speed, memory, kills; all by default")
+    parser.add_argument("--images", type=int, default=1000, help="images of the speed")
+    parser.add_argument("--rounds", type=int, default=2, help="each second round has the programs in reverse order")
+    parser.add_argument("--tiny", type=int, default=200_000, help="images of the memory")
+    parser.add_argument("--ray", action="store_true", help="install Ray, and measure it too")
+    parser.add_argument("--seed", type=int, default=0, help="of the times of the kills")
     options = parser.parse_args()
-    if options.program:
-        name, *paths = options.program
-        {"loop": bare_loop, "ray": ray_pipeline}[name](*map(Path, paths))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        print(as_markdown(measure(Path(folder), options.images, options.rounds, options.ray)))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "workload").mkdir()
+        workload = make_workload(folder / "workload")
+        sections = {
+            "speed": lambda: speed(folder, workload, options.images, options.rounds, ray=options.ray),
+            "memory": lambda: memory(folder, workload, options.tiny),
+            "kills": lambda: kills(folder, workload, options.seed),
+        }
+        for part in options.parts or sections:
+            print(as_markdown(sections[part]()), flush=True)
 
 
-def measure(folder: Path, images: int, rounds: int, ray: str) -> Section:
-    """Return the table."""
-    (folder / "workload").mkdir()
-    workload = make_workload(folder / "workload")
-    photo = workload.images["vga"].read_bytes()
+def speed(folder: Path, workload: Workload, images: int, rounds: int, *, ray: bool) -> Section:
+    """Return the table of images per second and CPU time an image."""
+    photo, model = workload.images["vga"].read_bytes(), workload.model("medium")
     for count in (_START, _START + images):
-        for index in range(count):
-            path = folder / str(count) / f"{index // 1000:03}" / f"{index:06}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(photo)
-    model = workload.model("medium")
-    run = ["-m", "charioteer", "run", "{images}", "--model", str(model.parent), "--to", "{output}"]
-    own = ["-m", "tests.benchmarks.bulk_run", "--program"]
+        write_copies(folder / str(count), photo, count)
+    own = ["-m", "tests.benchmarks.bulk_programs"]
     programs: dict[str, Sequence[str]] = {
         "bare loop in threads": [sys.executable, *own, "loop", str(model), "{images}", "{output}"],
-        "charioteer run": [sys.executable, *run],
-        "charioteer run --batch 8": [sys.executable, *run, "--batch", "8"],
+        "charioteer run": run_command(model),
+        "charioteer run --batch 8": [*run_command(model), "--batch", "8"],
     }
     if ray:
-        programs["Ray Data as documented"] = [ray, *own, "ray", str(model), "{images}", "{output}"]
-        programs["charioteer run --ray local"] = [ray, *run, "--ray", "local"]
-    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
-    for _ in range(rounds):
-        for name, program in programs.items():
-            (cpu, seconds), (more_cpu, more_seconds) = (
-                cost(program, folder / str(count), folder / "output") for count in (_START, _START + images)
+        python = str(ray_environment().python)
+        programs["Ray Data as documented"] = [python, *own, "ray", str(model), "{images}", "{output}"]
+        programs["charioteer run --ray local"] = [python, *run_command(model)[1:], "--ray", "local"]
+    costs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in programs}
+    for number in range(rounds):
+        for name in reversed(programs) if number % 2 else programs:
+            few, many = (
+                cost(programs[name], folder / str(count), folder / "output") for count in (_START, _START + images)
             )
-            print(f"{name}: {cpu:.1f} and {more_cpu:.1f} s of CPU, {seconds:.1f} and {more_seconds:.1f} s", flush=True)
-            costs[name].append((1000 * (more_cpu - cpu) / images, images / (more_seconds - seconds)))
-    floor = statistics.median(cpu for cpu, _ in costs["bare loop in threads"])
-    rows = [
-        (
-            name,
-            statistics.median(rate for _, rate in found),
-            cpu := statistics.median(cpu for cpu, _ in found),
-            cpu / floor,
-        )
-        for name, found in costs.items()
-    ]
-    about = f"MobileNetV2, VGA photographs, {len(os.sched_getaffinity(0))} cores, median of {rounds} rounds."
-    columns = ("program", "images/s", "CPU ms an image", "CPU beside the loop")
+            print(
+                f"{name}: {few.cpu:.1f}, {many.cpu:.1f} s of CPU; {few.seconds:.1f}, {many.seconds:.1f} s", flush=True
+            )
+            costs[name].append((1000 * (many.cpu - few.cpu) / images, images / (many.seconds - few.seconds)))
+    medians = {
+        name: [statistics.median(values) for values in zip(*found, strict=True)] for name, found in costs.items()
+    }
+    floor = medians["bare loop in threads"][1]
+    rows = [(name, rate, cpu, cpu / floor, seconds) for name, (rate, cpu, seconds) in medians.items()]
+    about = f"MobileNetV2, VGA photographs, {len(os.sched_getaffinity(0))} cores, median of {rounds} rounds, each second one in reverse order."
+    columns = ("program", "images/s", "CPU ms an image", "CPU beside the loop", f"s for {_START}, with the start")
     return Section(title="Many images", about=about, columns=columns, rows=rows)
 
 
-def cost(program: Sequence[str], images: Path, output: Path) -> tuple[float, float]:
-    """Run a program; return the seconds of CPU of all its processes, and the seconds that it took."""
+def memory(folder: Path, workload: Workload, images: int) -> Section:
+    """Return the table of the process's peak for a tenth of the images, and for all."""
+    rows: list[tuple[int, float, float]] = []
+    photo: Any = cv2.imread(str(workload.images["vga"]))
+    tiny = cv2.imencode(".jpg", cv2.resize(photo, (_TINY_SIDE, _TINY_SIDE)))[1].tobytes()
+    for count in (images // 10, images):
+        write_copies(folder / "tiny", tiny, count)
+        found = cost(run_command(workload.model("small")), folder / "tiny", folder / "output")
+        rows.append((count, count / found.seconds, found.peak_megabytes))
+    return Section(
+        title="Memory",
+        about=f"The small network, images of {_TINY_SIDE}x{_TINY_SIDE} pixels.",
+        columns=("images", "images/s with the start", "peak RSS, MB"),
+        rows=rows,
+    )
+
+
+def kills(folder: Path, workload: Workload, seed: int) -> Section:
+    """Kill a run at random times, and compare its result with that of an undisturbed one.
+
+    Raises:
+        SystemExit: if the results differ.
+    """
+    images, output = folder / "killed", folder / "resumed"
+    write_copies(images, workload.images["vga"].read_bytes(), _KILLED_IMAGES)
+    command = [*run_command(workload.model("medium")), "--part-size", "20"]
+    chance, killed = random.Random(seed), 0
+    while killed < _KILLS:
+        process = start(command, images, output)
+        try:
+            process.wait(chance.uniform(*_KILL_SECONDS))
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed += 1
+    finished = len(answers(output)) if output.is_dir() else 0
+    for target in (output, folder / "undisturbed"):
+        if start(command, images, target).wait():
+            raise SystemExit(f"the run into {target} failed")
+    same = answers(output) == answers(folder / "undisturbed")
+    section = Section(
+        title="Kills",
+        about=f"A run over {_KILLED_IMAGES:,} images, killed at random times.",
+        columns=("kills", "images after the last kill", "result"),
+        rows=[(killed, finished, "that of an undisturbed run" if same else "different")],
+    )
+    if not same:
+        raise SystemExit(as_markdown(section))
+    return section
+
+
+def write_copies(folder: Path, image: bytes, count: int) -> None:
+    """Write copies of an image, 1,000 to a subfolder, that are links to the first of it."""
+    for index in range(count):
+        path = folder / f"{index // _FOLDER_IMAGES:03}" / f"{index:06}.jpg"
+        if path.exists():
+            continue
+        if index % _FOLDER_IMAGES:
+            path.hardlink_to(path.with_name(f"{index // _FOLDER_IMAGES * _FOLDER_IMAGES:06}.jpg"))
+        else:
+            path.parent.mkdir(parents=True)
+            path.write_bytes(image)
+
+
+def run_command(model: Path) -> Sequence[str]:
+    """Return ``charioteer run`` for a model."""
+    return [sys.executable, "-m", "charioteer", "run", "{images}", "--model", str(model.parent), "--to", "{output}"]
+
+
+def start(program: Sequence[str], images: Path, output: Path) -> "subprocess.Popen[bytes]":
+    """Start a program on a folder of images."""
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": f"{ROOT}:{ROOT / 'app' / 'public_api'}"}
+    command = [part.format(images=images, output=output) for part in program]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """The CPU seconds of all processes of a program, its duration, and the peak memory of its first process."""
+
+    cpu: float
+    seconds: float
+    peak_megabytes: float
+
+
+def cost(program: Sequence[str], images: Path, output: Path) -> Cost:
+    """Run a program to its end.
+
+    Raises:
+        SystemExit: if it fails.
+    """
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
-    command = [part.format(images=images, output=output / "answers") for part in program]
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": f"{ROOT}:{ROOT / 'app' / 'public_api'}"}
-    started = time.monotonic()
-    used: dict[int, float] = {}
+    started, used, peak = time.monotonic(), dict[int, float](), 0.0
     pause = threading.Event()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with start(program, images, output / "answers") as process:
         while process.poll() is None:
             used |= cpu_of_tree(process.pid)
+            peak = max(peak, peak_of(process.pid))
             pause.wait(_SAMPLE_SECONDS)
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
-    return sum(used.values()), time.monotonic() - started
+        raise SystemExit(f"{' '.join(program)}: exit status {process.returncode}")
+    return Cost(sum(used.values()), time.monotonic() - started, peak)
+
+
+def peak_of(process: int) -> float:
+    """Return the peak of a process's resident memory in megabytes."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) / 1000 if found else 0.0
 
 
 def cpu_of_tree(root: int) -> Mapping[int, float]:
@@ -132,42 +228,6 @@ def cpu_of_tree(root: int) -> Mapping[int, float]:
     while added := {child for child, parent in parents.items() if parent in tree} - tree:
         tree |= added
     return {process: seconds[process] for process in tree & seconds.keys()}
-
-
-def bare_loop(model: Path, images: Path, output: Path) -> None:
-    """Answer each image by OpenCV and ONNX Runtime in one thread for each core, and write JSON lines."""
-    configure_process()
-    chain = Chain(model)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool, output.open("wb") as file:
-        for records in pool.map(lambda path: chain.answer(path.read_bytes()), sorted(images.rglob("*.jpg"))):
-            file.write(msgspec.json.encode(records) + b"\n")
-
-
-def ray_pipeline(model: Path, images: Path, output: Path) -> None:
-    """Answer each image as in "Batch inference" of Ray Data's documentation, with ONNX Runtime as the framework."""
-    ray: Any = importlib.import_module("ray")
-    data: Any = importlib.import_module("ray.data")
-
-    class Predictor:
-        def __init__(self) -> None:
-            self.session: Any = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-
-        def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, Any]:
-            name = self.session.get_inputs()[0].name
-            scores = np.concatenate([self.session.run(None, {name: image[None]})[0] for image in batch["image"]])
-            return {"path": batch["path"], "label": scores.argmax(axis=1), "score": scores.max(axis=1)}
-
-    side = open_session(model)[2]
-
-    def preprocess(row: dict[str, Any]) -> dict[str, Any]:
-        resized = cv2.resize(row["image"], (side, side))
-        return {"path": row["path"], "image": resized.transpose(2, 0, 1).astype(np.float32) / 255}
-
-    # With a CPU for each actor alone, none is left for the tasks that read images.
-    ray.init(num_cpus=2 * len(os.sched_getaffinity(0)), log_to_driver=False)
-    dataset = data.read_images(str(images), mode="RGB", include_paths=True).map(preprocess)
-    dataset.map_batches(Predictor, batch_size=16, compute=data.ActorPoolStrategy(size=2)).write_parquet(str(output))
-    ray.shutdown()
 
 
 if __name__ == "__main__":
