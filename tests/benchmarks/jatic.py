@@ -1,7 +1,7 @@
-"""Print the largest differences between JATIC_ONNX models served here and those that modelmaite runs.
+"""Print the largest differences between JATIC_ONNX models served here and those that modelmaite and dataeval run.
 
 Each graph is tiny, and its scores depend on how images are resized. The program fails if a difference is too large.
-Usage: ``python -m tests.benchmarks.jatic`` (seconds; the first time it installs modelmaite).
+Usage: ``python -m tests.benchmarks.jatic`` (seconds; the first time it installs both).
 """
 
 import subprocess
@@ -26,6 +26,7 @@ from tests.support.servers.server_process import ROOT
 MAX_SCORE_DIFFERENCE = 1e-5
 MAX_BOX_DIFFERENCE = 1e-3
 """Pixels."""
+LOADERS = {"modelmaite": "modelmaite 0.2.0", "dataeval": "dataeval 1.1.4"}
 _GREY = ("b", 1, "h", "w")
 
 
@@ -83,16 +84,24 @@ class Difference(msgspec.Struct, frozen=True):
     """
 
     case: str
+    loader: str
     scores: float
     boxes: float | None = None
 
 
-def differences(folder: Path) -> list[Difference]:
-    """Run every case with modelmaite in its own environment, and here."""
+def differences(folder: Path, *loaders: str) -> list[Difference]:
+    """Run every case with the loaders in their own environments, and here."""
     images = {name: _write_case(folder / f"case{index:02}", case) for index, (name, case) in enumerate(CASES.items())}
-    command = [str(python_with("modelmaite")), "-m", "tests.clients.with_modelmaite", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
-    return [_difference(name, folder / f"case{index:02}", images[name]) for index, name in enumerate(CASES)]
+    for loader in loaders:
+        command = [str(python_with(loader)), "-m", f"tests.clients.with_{loader}", str(folder)]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    return [
+        _difference(name, loader, file, images[name])
+        for index, name in enumerate(CASES)
+        for loader in loaders
+        # dataeval takes some kinds of images differently, or not at all.
+        if (file := folder / f"case{index:02}" / f"{loader}.npz").exists()
+    ]
 
 
 def _write_case(folder: Path, case: Case) -> NDArray[np.uint8]:
@@ -104,20 +113,20 @@ def _write_case(folder: Path, case: Case) -> NDArray[np.uint8]:
     return pixels
 
 
-def _difference(name: str, folder: Path, images: NDArray[np.uint8]) -> Difference:
-    answers, expected = as_maite(folder)(list(images)), np.load(folder / "answers.npz")
+def _difference(name: str, loader: str, file: Path, images: NDArray[np.uint8]) -> Difference:
+    answers, expected = as_maite(file.parent)(list(images)), np.load(file)
     if "boxes" not in expected:
-        return Difference(name, _largest(np.stack(answers), expected["scores"]))
+        return Difference(name, loader, _largest(np.stack(answers), expected["scores"]))
     scores = boxes = 0.0
     for index, answer in enumerate(answers):
         # Unused slots and the background are no objects here.
         kept = (expected["scores"][index] > 0) & (expected["labels"][index] != 0)
         order = np.flatnonzero(kept)[(-expected["scores"][index][kept]).argsort(kind="stable")]
         if answer.labels.tolist() != expected["labels"][index][order].tolist():
-            return Difference(name, float("inf"), float("inf"))
+            return Difference(name, loader, float("inf"), float("inf"))
         scores = max(scores, _largest(answer.scores, expected["scores"][index][order]))
         boxes = max(boxes, _largest(answer.boxes, expected["boxes"][index][order]))
-    return Difference(name, scores, boxes)
+    return Difference(name, loader, scores, boxes)
 
 
 def _largest(found: NDArray[Any], expected: NDArray[Any]) -> float:
@@ -127,11 +136,11 @@ def _largest(found: NDArray[Any], expected: NDArray[Any]) -> float:
 def main() -> None:
     """Print the table, and fail when a difference is too large."""
     with tempfile.TemporaryDirectory() as folder:
-        found = differences(Path(folder))
+        found = differences(Path(folder), *LOADERS)
     table = Table("graph", "loader", "scores", "boxes, pixels", title="Largest differences to Charioteer")
     for difference in found:
         boxes = "" if difference.boxes is None else f"{difference.boxes:.1e}"
-        table.add_row(difference.case, "modelmaite 0.2.0", f"{difference.scores:.1e}", boxes)
+        table.add_row(difference.case, LOADERS[difference.loader], f"{difference.scores:.1e}", boxes)
     Console(width=120).print(table)
     sys.exit(any(map(is_too_large, found)))
 

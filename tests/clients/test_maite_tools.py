@@ -11,7 +11,7 @@ from tests.support.servers.client_environments import run_checks
 
 @pytest.mark.slow
 def test_jatic_models_score_as_in_modelmaite(tmp_path: Path) -> None:
-    assert [difference for difference in differences(tmp_path) if is_too_large(difference)] == []
+    assert [difference for difference in differences(tmp_path, "modelmaite") if is_too_large(difference)] == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def main(folder: str) -> None:
-    """Write answers.npz beside the images.npz of each model below `folder`."""
+    """Write modelmaite.npz beside the images.npz of each model below `folder`."""
     for images in sorted(Path(folder).glob("*/images.npz")):
         model, is_detector = images.parent, (images.parent / "detector").exists()
         wrappers: Any = importlib.import_module(
@@ -20,7 +20,7 @@ def main(folder: str) -> None:
         answers = wrapper(**paths, device="cpu")(list(np.load(images)["images"]))
         fields = ("boxes", "labels", "scores") if is_detector else ()
         arrays = {name: np.stack([getattr(answer, name) for answer in answers]) for name in fields}
-        np.savez(model / "answers.npz", allow_pickle=False, **(arrays or {"scores": np.stack(answers)}))
+        np.savez(model / "modelmaite.npz", allow_pickle=False, **(arrays or {"scores": np.stack(answers)}))
 
 
 if __name__ == "__main__":
