@@ -17,8 +17,9 @@ from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.terminal_image import graphics_of, show_image
-from app.plugins.drawing.image import check_image_path, colour_of, write_image
+from app.plugins.drawing.image import check_image_path, write_image
 from app.plugins.drawing.image import draw as draw_records
+from app.plugins.drawing.palette import colour_of
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image
 
@@ -80,19 +81,19 @@ def predict(
         unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
         reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
         records = predict_records(servable, source.name, data, parameters, limits)
-    geometry = servable.description.task_type.geometry
+    geometry, labels = servable.description.task_type.geometry, servable.description.labels
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:
         pixels = decode_image(data).pixels
-        show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, width=width))
+        show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, labels, width=width))
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
-        terminal.print(_table(source, records, coloured=graphics is not None))
+        terminal.print(_table(source, records, labels if graphics is not None else None))
     else:
         terminal.print(f"{printable(source.name)}: nothing found")
     if draw is not None:
-        write_image(draw, draw_records(decode_image(data).pixels, records, geometry))
+        write_image(draw, draw_records(decode_image(data).pixels, records, geometry, labels))
         error_console().print(f"Wrote {printable(draw)}")
 
 
@@ -108,17 +109,17 @@ def _load(source: ModelSource, *, draws: bool) -> Servable:
     return servable
 
 
-def _table(source: ModelSource, records: Sequence[Record], *, coloured: bool) -> Table:
-    """Return the records as a table, `coloured` with a square in the colour of each label on the shown image."""
+def _table(source: ModelSource, records: Sequence[Record], labels: Sequence[str] | None) -> Table:
+    """Return the records as a table, with the `labels` of the model each with its colour on the shown image."""
     found = table(*records[0].__struct_fields__, title=f"{source.name}: {len(records)} found")
     for record in records:
         first, *rest = (_cell(value) for value in msgspec.structs.astuple(record))
-        found.add_row(f"{_square(record)} {first}" if coloured else first, *rest)
+        found.add_row(first if labels is None else f"{_square(record, labels)} {first}", *rest)
     return found
 
 
-def _square(record: Record) -> str:
-    red, green, blue = colour_of(getattr(record, "label", ""))
+def _square(record: Record, labels: Sequence[str]) -> str:
+    red, green, blue = colour_of(getattr(record, "label", ""), labels)
     return f"[rgb({red},{green},{blue})]■[/]"
 
 

@@ -1,9 +1,9 @@
-"""Records and heat maps drawn on images, for commands."""
+"""Records and heat maps drawn on images, and the colours of labels."""
 
 from app.core.hooks import Plugin
 
 plugin = Plugin(
     api=1,
     name="drawing",
-    summary="Records and heat maps drawn on images, for commands.",
+    summary="Records and heat maps drawn on images, and the colours of labels.",
 )

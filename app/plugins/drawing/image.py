@@ -1,7 +1,5 @@
 """Draw records and explanation heat maps on images."""
 
-import colorsys
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,13 +10,13 @@ from numpy.typing import NDArray
 
 from app.core.cli.terminal import check_output
 from app.core.settings.model import ModelError
+from app.plugins.drawing.palette import Colour, colour_of
 from tasks.inference.response import Record
 from tasks.object_detection import PosedObject
 from tasks.shapes import read_shape
 from tasks.task import Geometry
 
 Pixels = NDArray[np.uint8]
-Colour = tuple[int, int, int]
 
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _PNG = ".png"
@@ -34,6 +32,7 @@ def draw(
     pixels: Pixels,
     records: Sequence[Record],
     geometry: Geometry | None,
+    labels: Sequence[str] = (),
     *,
     filled: bool = True,
     width: int | None = None,
@@ -44,26 +43,28 @@ def draw(
         pixels: (height, width, 3) RGB; not modified.
         records: all of one image task type.
         geometry: the geometry of that task type.
+        labels: those of the model, which have colours far apart.
         filled: whether to tint the inside of contours.
         width: width at which a terminal shows the copy: lines stay visible, and names, unreadable there, are left out.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
     if geometry is None:
-        _write(canvas, records, scale)
+        _write(canvas, records, labels, scale)
         return canvas
     thickness = max(1, round(2 * scale) if width is None else round(canvas.shape[1] / width))
     for record in records:
         shape = read_shape(geometry, record)
+        colour = colour_of(shape.label, labels)
         rings = shape.rings(canvas.shape[1], canvas.shape[0])
         if geometry == "contour" and filled:
-            _fill(canvas, rings, colour_of(shape.label))
-        cv2.polylines(canvas, [_integer(ring) for ring in rings], True, colour_of(shape.label), thickness, cv2.LINE_AA)
+            _fill(canvas, rings, colour)
+        cv2.polylines(canvas, [_integer(ring) for ring in rings], True, colour, thickness, cv2.LINE_AA)
         if width is None:
             x, y = _integer(rings[0]).reshape(-1, 2).min(axis=0).tolist()
-            _tag(canvas, f"{shape.label} {shape.score:.2f}", (x, y), colour_of(shape.label), scale)
+            _tag(canvas, f"{shape.label} {shape.score:.2f}", (x, y), colour, scale)
         if isinstance(record, PosedObject):
-            _dots(canvas, record.keypoints, colour_of(shape.label), thickness)
+            _dots(canvas, record.keypoints, colour, thickness)
     return canvas
 
 
@@ -125,14 +126,14 @@ def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, sca
     cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, _ink_on(colour), 1, cv2.LINE_AA)
 
 
-def _write(canvas: Pixels, records: Sequence[Record], scale: float) -> None:
+def _write(canvas: Pixels, records: Sequence[Record], labels: Sequence[str], scale: float) -> None:
     """Write one line for each record with its values, in the colour of its label if it has one."""
     y = 0
     for record in records:
         values = msgspec.structs.astuple(record)
         text = " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)
         label = getattr(record, "label", None)
-        colour = colour_of(label) if isinstance(label, str) else _TEXT_COLOUR
+        colour = colour_of(label, labels) if isinstance(label, str) else _TEXT_COLOUR
         (_, height), base = cv2.getTextSize(text, _FONT, scale, 1)
         y += height + 2 * base
         _tag(canvas, text, (0, y), colour, scale)
@@ -145,10 +146,3 @@ def _integer(points: NDArray[np.float64]) -> NDArray[np.int32]:
 def _ink_on(colour: Colour) -> Colour:
     """Return black or white, whichever contrasts more with `colour`."""
     return (0, 0, 0) if np.dot(colour, _LUMA_WEIGHTS) > 128 else (255, 255, 255)
-
-
-def colour_of(label: str) -> Colour:
-    """Return a colour that stays the same for a label in every image."""
-    hue = zlib.crc32(label.encode()) % 360 / 360
-    red, green, blue = colorsys.hsv_to_rgb(hue, 0.85, 0.95)
-    return round(red * 255), round(green * 255), round(blue * 255)

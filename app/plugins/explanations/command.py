@@ -120,8 +120,8 @@ def explain(
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
         drawn: Explanation = explanations[object - 1]
         overlay = overlay_heat_map(decode_image(data).pixels, drawn.saliency)
-        geometry = servable.description.task_type.geometry
-        write_image(draw, draw_records(overlay, [drawn.record], geometry, filled=False))
+        geometry, labels = servable.description.task_type.geometry, servable.description.labels
+        write_image(draw, draw_records(overlay, [drawn.record], geometry, labels, filled=False))
         error_console().print(f"Wrote {printable(draw)}: {printable(drawn.label)}")
 
 

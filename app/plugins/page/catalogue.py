@@ -8,6 +8,7 @@ import numpy as np
 
 from app import __version__
 from app.core.engine.models.registry import Registration, Registry
+from app.plugins.drawing.palette import VIVID, Colour, colours_of
 from app.plugins.page.page_files import PageSample, samples
 from app.plugins.page.request_history import HistoryWindow, Resolution, quantiles
 from app.plugins.page.trends import Trends
@@ -28,6 +29,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
         platform: the runtime's name for the model's format.
         layout: the name of its output layout.
         labels: class names by class number.
+        colours: of the labels, as ``#rrggbb``.
         streams: whether it can stream generated text.
         inputs: input tensors, as tensor protocols report them.
         outputs: output tensors, into which its predictions are stacked.
@@ -47,6 +49,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     platform: str = ""
     layout: str = ""
     labels: Sequence[str] = ()
+    colours: Sequence[str] = ()
     streams: bool = False
     inputs: Sequence[TensorSpec] = ()
     outputs: Sequence[TensorSpec] = ()
@@ -79,10 +82,12 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         usage: the use of each model, by name.
         models: every version of every model, by name, latest version first.
         requires_credentials: whether clients must authenticate.
+        palette: the colours of labels that no model declares, chosen by CRC-32.
     """
 
     version: str
     requires_credentials: bool
+    palette: Sequence[str]
     chariot_protocol: str
     ports: Mapping[str, int]
     samples: Sequence[PageSample]
@@ -103,6 +108,7 @@ def make_catalogue(
     return Catalogue(
         version=__version__,
         requires_credentials=requires_credentials,
+        palette=[_hex(colour) for colour in VIVID],
         chariot_protocol=chariot_protocol,
         ports=ports,
         samples=samples(),
@@ -137,12 +143,14 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
     if servable is None:
         return entry
     description = servable.description
+    colours = colours_of(tuple(description.labels))
     return msgspec.structs.replace(
         entry,
         task_type=description.task_type,
         platform=description.platform,
         layout=description.layout,
         labels=description.labels,
+        colours=[_hex(colours[label]) for label in description.labels],
         streams=servable.streams,
         inputs=servable.inputs,
         outputs=servable.outputs,
@@ -152,6 +160,10 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
             servable.parameters_type, servable.defaults, open_vocabulary=description.open_vocabulary
         ),
     )
+
+
+def _hex(colour: Colour) -> str:
+    return "#" + bytes(colour).hex()
 
 
 def _parameters(

@@ -39,7 +39,7 @@ function rank({ default: isDefault, takes, geometry }) {
 export async function fetchCatalogue(root) {
   const catalogue = await requestJson(new URL("page/models.json", root));
   catalogue.models = catalogue.models.map((model) => ({ ...model, ...taskOf(model.task_type) }));
-  assignColours(catalogue.models);
+  assignColours(catalogue);
   return catalogue;
 }
 

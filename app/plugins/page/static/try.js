@@ -3,6 +3,7 @@
 import { NO_MODELS, chooseModel, notReady, readyModels, taskName, waitForModels } from "./catalogue.js";
 import { choice, field, make, notice, setText } from "./dom.js";
 import { count, isolated } from "./format.js";
+import { useColours } from "./palette.js";
 import { sampleFor, suits } from "./samples.js";
 import { session } from "./session.js";
 import { createImageTry } from "./try_image.js";
@@ -56,6 +57,7 @@ export function open(main, tools) {
       message.clear();
       session.model = model.name;
       session.parameters = {};
+      useColours(model);
       const create = CREATORS[model.takes];
       content = create({ tools, root: tools.root, go: tools.go, catalogue, model, message, area: main });
       content.model = model.name;
