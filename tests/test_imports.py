@@ -21,16 +21,32 @@ def test_the_command_line_imports_no_framework() -> None:
     assert completed.stdout.strip() == "[]"
 
 
-def test_serving_onnx_models_without_text_imports_neither_torch_nor_transformers() -> None:
-    program = """
+OPTIONAL = (
+    "torch",
+    "transformers",
+    "sqlalchemy",
+    "scipy",
+    "httpx",
+    "PIL.Image",
+    "jwt",
+    "cryptography",
+    "pydantic",
+)
+"""Libraries of features that are off by default, and of models with text."""
+
+
+def test_server_of_onnx_models_without_text_imports_no_library_that_it_does_not_need() -> None:
+    program = f"""
 import sys
 from app.core.assembly.models import find_models, load
 from app.core.assembly.service import Service
+from app.core.plugins import registry
 from app.core.settings.server import ModelOptions
-for source in find_models(ModelOptions()):
-    if source.name != "vlm":
-        load(source)
-print([name for name in ("torch", "transformers") if name in sys.modules])
+models = [source for source in find_models(ModelOptions()) if source.name != "vlm"]
+Service(registry().settings(), lambda: models)
+for source in models:
+    load(source)
+print([name for name in {OPTIONAL!r} if name in sys.modules])
 """
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "[]"

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from app.core.assembly.manifest import MANIFEST_FILE, checked_manifest
 from app.core.engine.events import OutputAnnotator
 from app.core.engine.models.registry import version_sort_key
-from app.core.hooks import Host, Parts
 from app.core.runtimes.folder import check_folder
 from app.core.server.auth.watched_file import file_stamp
 from app.core.settings.model import ModelError, ModelSource
@@ -77,31 +76,6 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
     if file:
         raise DriftError(f"{file} is not the embedder that made the baseline, {baseline.embedder}")
     raise DriftError(f"The baseline's embedder is missing: put {baseline.embedder} beside it")
-
-
-def start(host: Host) -> Parts:
-    """Return the observer and the annotators of drift, if the operator asks for them.
-
-    Raises:
-        SettingsError: as `Drift`.
-    """
-    settings, registry = host.settings.of(DriftSettings), host.engine.registry
-    if not settings.drift:
-        for name, value in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
-            if value:
-                raise SettingsError(f"--drift-{name} needs --drift")
-        return Parts()
-    drift = Drift(
-        settings,
-        lambda: [registration.source for registration in registry.registrations if registration.enabled],
-        host.metrics,
-    )
-    return Parts(
-        observers=(drift.observer,),
-        annotators=drift.annotators,
-        close=lambda _: drift.close(),
-        views={"drift": drift.observer.windows},
-    )
 
 
 class Drift:

@@ -10,7 +10,7 @@ plugin = Plugin(
     name="labeling",
     summary="The ML backend of Label Studio, and a function for CVAT.",
     settings=(LabelStudioSettings,),
-    protocols=Ref("app.plugins.labeling.routes:protocols"),
+    protocols=Ref("app.plugins.labeling.protocols:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},
     page=Page(folder=Path(__file__).parent / "static", parts={"request": "labeling.js"}),
     public={"cvat_function": "app.plugins.labeling.cvat"},

@@ -12,7 +12,6 @@ from litestar import Response
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.request_context import RequestContext
-from app.core.hooks import Protocols
 from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import (
@@ -24,13 +23,11 @@ from app.core.protocols.protocol import (
     probe_endpoint,
 )
 from app.core.protocols.request_info import CLIENT, address_of, new_context
-from app.core.settings.server import ServerSettings
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.json_body import read_json
 from app.plugins.labeling.images import ImageReader, file_name
 from app.plugins.labeling.plan import Plan, make_plan, with_labels_of_model
 from app.plugins.labeling.regions import task_result
-from app.plugins.labeling.settings import LabelStudioSettings
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
 from tasks.inference.limits import too_large
@@ -187,16 +184,6 @@ class LabelStudio(HttpProtocol):
             return task_result(plan, response.predictions[0].records(), *upright_size(data, *size))
 
         return await engine.handle(context, plan.model_name, decode, encode)
-
-
-def protocols(settings: ServerSettings) -> Protocols:
-    """Return the protocol, if it is enabled.
-
-    Raises:
-        SettingsError: as `ImageReader`.
-    """
-    options = settings.of(LabelStudioSettings)
-    return Protocols(http=(LabelStudio(ImageReader(options)),)) if options.label_studio else Protocols()
 
 
 def _find(engine: Engine, request: HttpRequest) -> Registration:

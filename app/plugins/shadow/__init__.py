@@ -15,7 +15,7 @@ plugin = Plugin(
             name="shadow", run="app.plugins.shadow.command:shadow", help="Compare a shadow version with its champion."
         ),
     ),
-    start=Ref("app.plugins.shadow.service:start"),
+    start=Ref("app.plugins.shadow.start:start"),
     page=Page(
         folder=Path(__file__).parent / "static",
         views=(View(id="shadow", title="Disagreements", order=20, within="recorded", observes=True),),

@@ -16,103 +16,28 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
-from app.core.hooks import Host, Parts
 from app.core.plugins import registry
-from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_settings
-from app.core.settings.server import SettingsError
+from app.core.settings.model import ModelError, ModelSource
 from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.runner import Records
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.recording.service import recording_routes, redacted_keys, store_at
-from app.plugins.recording.settings import RecordingSettings
-from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter
 from app.plugins.shadow.settings import ShadowSettings
+from app.plugins.shadow.start import check_not_served, settings_of, shadow_source
 from tasks.inference.error import InferenceError
 from tasks.vision.image import image_of
 
 _logger = logging.getLogger(__name__)
 
-_SECONDS_A_DAY = 86_400
 _SECONDS_TO_CLOSE = 5.0
 _MAX_SHOWN = 50
-_OFF = ShadowSettings()
 
 Watch = Callable[[Engine, RequestContext], Callable[[int], None] | None]
 """Returns what is called with the number of samples that the shadow version of a request answers in another way."""
-
-
-def start(host: Host) -> Parts:
-    """Return the observer, if any model of the server may have a shadow version.
-
-    Raises:
-        SettingsError: when a shadow version does not exist, answers clients too, or cannot be recorded.
-    """
-    settings, sources = host.settings.of(RecordingSettings), [one.source for one in host.engine.registry.registrations]
-    champions = [source for source in sources if _settings(source).version]
-    for source in champions:
-        try:
-            shadow_source(source)
-            check_not_served(host.engine, source)
-        except ModelError as error:
-            raise SettingsError(str(error)) from None
-        if settings.record is None:
-            raise SettingsError(f'{source.folder}: "shadow" needs --record, where its answers are kept')
-    if settings.record is None:
-        return Parts()
-    keep = None if settings.record_keep is None else settings.record_keep * _SECONDS_A_DAY
-    writer = ShadowWriter(store_at(parse_dsn(settings.record)), keep)
-    shadows = Shadows(host.engine, writer, Redaction(redacted_keys(settings)), host.metrics)
-    # The view shows answers, as the view of recordings does.
-    is_shown = champions and recording_routes(host.settings).is_available
-    views = {"shadow": shadows.differing} if is_shown else {}
-    return Parts(observers=(shadows,), close=shadows.close, views=views)
-
-
-def _settings(source: ModelSource) -> ShadowSettings:
-    # The attribute is read for every request; `ModelSettings.of` would search for it.
-    return getattr(source.settings, "shadow", _OFF)
-
-
-def shadow_source(source: ModelSource) -> ModelSource:
-    """Return the shadow version of a model.
-
-    Raises:
-        ModelError: when the model has no such version.
-    """
-    version, root = _settings(source).version, source.root
-    folders: Sequence[Path] = () if root is None else (root / version, root / f"v{version}")
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    if folder is None or Path(version).name != version:
-        raise ModelError(f'{root or source.folder}: "shadow": There is no version {version!r} beside the served ones')
-    settings = source.settings
-    if (folder / SETTINGS_FILE).is_file():
-        settings = read_settings(folder)
-        if settings.onnxruntime.devices is None:
-            settings = msgspec.structs.replace(settings, onnxruntime=source.settings.onnxruntime)
-    file = None if settings.uri is None else folder / settings.uri
-    return msgspec.structs.replace(
-        source, version=version, folder=folder, settings=settings, file=file, fallbacks=(), fault=None
-    )
-
-
-def check_not_served(engine: Engine, source: ModelSource) -> None:
-    """Check that the shadow version of a model answers no clients.
-
-    Raises:
-        ModelError: when it does.
-    """
-    shadow, versions = _settings(source).version, engine.registry.versions(source.name)
-    served = [version.source.version for version in versions if version.source.version != shadow]
-    if len(served) < len(versions):
-        raise ModelError(
-            f'{source.root or source.folder}: "shadow": version {shadow!r} answers clients too; '
-            f'set "versions" to the others, such as {msgspec.json.encode(served or ["1"]).decode()}'
-        )
 
 
 class DifferentAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +73,7 @@ class Shadows:
         registration, result, request = context.registration, context.result, context.request
         if registration is None or result is None or request is None or context.outcome or context.explanation:
             return
-        settings = _settings(registration.source)
+        settings = settings_of(registration.source)
         if not settings.version or not is_sampled(context.id, settings.share):
             return
         samples: list[ShadowedSample] = []
@@ -192,7 +117,7 @@ class Shadows:
         if servable is None:
             self._count(job, "failed", len(job.samples))
             return
-        settings = _settings(source)
+        settings = settings_of(source)
         try:
             result = servable.predict(job.request, self._engine.limits)
         except InferenceError as error:
@@ -251,7 +176,7 @@ class Shadows:
 
     def _count(self, job: ShadowJob, outcome: str, count: int) -> None:
         source = job.registration.source
-        self._images.labels(source.name, _settings(source).version, outcome).inc(count)
+        self._images.labels(source.name, settings_of(source).version, outcome).inc(count)
 
 
 def _row(job: ShadowJob, settings: ShadowSettings, sample: ShadowedSample) -> ShadowRow:

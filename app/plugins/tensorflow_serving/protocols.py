@@ -3,8 +3,6 @@
 from app.core.hooks import Port, Protocols
 from app.core.server.http.cross_site import ANY_ORIGIN, parse_origins
 from app.core.settings.server import ServerSettings
-from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
-from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
 _DEFAULT_PORT, _DEFAULT_GRPC_PORT = 8501, 8500
@@ -23,6 +21,10 @@ def protocols(settings: ServerSettings) -> Protocols:
         is_enabled = port is not None or grpc_port is not None
     if not is_enabled:
         return Protocols()
+    # Import late: other servers start faster.
+    from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
+    from app.plugins.tensorflow_serving.routes import TensorFlowServing
+
     origins = [ANY_ORIGIN]
     if options.tensorflow_serving_cors.strip() != ANY_ORIGIN:
         origins = parse_origins("--tensorflow-serving-cors", options.tensorflow_serving_cors, ", or * for any")

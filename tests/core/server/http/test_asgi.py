@@ -1,7 +1,5 @@
 """What the application adds to the responses of every protocol."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -43,13 +41,3 @@ def test_metrics_content_type_has_one_charset(client: Client) -> None:
     (media_type, *parameters) = client.get("/metrics").headers["content-type"].split("; ")
     assert media_type == "text/plain"
     assert [parameter for parameter in parameters if parameter.startswith("charset")] == ["charset=utf-8"]
-
-
-def test_application_does_not_import_pydantic() -> None:
-    code = (
-        "import sys\n"
-        "from tests.support.servers.apps import app_with_models\n"
-        "app_with_models(['half_plus_two'])\n"
-        "sys.exit('pydantic' in sys.modules)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
