@@ -124,7 +124,7 @@ def _split(name: str, task: TaskType, recipe: Recipe, seed: int, count: int) -> 
             halves[not in_first_half(result.item.id.encode(), bytes([split]))].append(result)
         calibration = fit(halves[0], names, task)
         for scores, used in (("before", None), ("after", calibration)):
-            measured = measure(events_of(halves[1], names, task, used), draws=1)
+            measured = measure(events_of(halves[1], names, task, used))
             figures[scores].append((measured.ece.value, measured.brier.value))
     before, after = np.array(figures["before"]), np.array(figures["after"])
     better = [f"{int(column.sum())} of {_SPLITS}" for column in (after < before).T]

@@ -64,7 +64,7 @@ def _print_interval(console: Console) -> None:
     champion = rng.uniform(size=1000) < 0.8
     shadow = np.where(rng.uniform(size=1000) < 0.9, champion, ~champion)
     counts = [np.stack([hits, ~hits, ~hits], axis=1).astype(np.float64) for hits in (champion, shadow)]
-    own = compare(range(1000), *counts)[0].difference
+    own = compare(*counts)[0].difference
     stats: Any = scipy.stats
     sample = (shadow.astype(np.float64) - champion,)
     reference = stats.bootstrap(sample, np.mean, n_resamples=2000, method="percentile", random_state=1)

@@ -1,7 +1,7 @@
 """``charioteer shadow``."""
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,12 +10,12 @@ from cyclopts.types import NormFloat, PositiveInt
 
 from app.core.cli.terminal import console, counted, printable, reject_unused, stop, table
 from app.core.settings.server import SettingsError
+from app.plugins.evaluation.metrics.bootstrap import Estimate
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.report import Agreement, JudgedImage, Verdict, agreement_of, judge, verdict_of
 from app.plugins.shadow.rows import ShadowRow, read_rows
-from app.plugins.shadow.statistics import Estimate
 from tasks.inference.error import InferenceError
 
 _MARGIN = 0.01
@@ -33,7 +33,6 @@ def shadow(
     truth: Annotated[bool, Parameter(negative="")] = False,
     margin: NormFloat = _MARGIN,
     slice: str | None = None,  # noqa: A002
-    cluster: str | None = None,
     limit: PositiveInt = 10_000,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -49,7 +48,6 @@ def shadow(
         truth: Use the truths of images to decide whether it may replace the champion.
         margin: Largest accepted loss of accuracy or F1.
         slice: Metadata key by whose values to split the figures.
-        cluster: Metadata key of images that belong together, such as a video. Intervals then draw its values.
         limit: Maximum number of images, the newest.
         json: Print JSON.
     """
@@ -64,15 +62,12 @@ def shadow(
         stop(error)
     if not any(row.agreed is not None for row in rows):
         stop("There are no shadow answers to compare")
-    clusters: Mapping[str, Hashable] = {
-        row.id: row.id if cluster is None else _value(inferences.get(row.id), cluster) for row in rows
-    }
     slices = {} if slice is None else {row.id: _value(inferences.get(row.id), slice) for row in rows}
-    agreement = agreement_of(rows, clusters, slices)
+    agreement = agreement_of(rows, slices)
     judged, unreadable = _judge(rows if truth else (), inferences)
     if truth and not judged:
         stop("No image that both versions answered has a complete truth; import truths of recorded inferences first")
-    verdict = verdict_of(judged, clusters, slices, margin) if truth else None
+    verdict = verdict_of(judged, slices, margin) if truth else None
     differing = [row.id for row in rows if row.agreed is False]
     if json:
         found = {"agreement": agreement, "verdict": verdict, "differing": differing, "unreadable": unreadable}

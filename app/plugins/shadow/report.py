@@ -1,7 +1,7 @@
 """Compare a shadow version with its champion: how often they agree, and which is right more often."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -11,19 +11,11 @@ import numpy as np
 from app.plugins.evaluation.agreement import partners
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
+from app.plugins.evaluation.metrics.bootstrap import Estimate, Floats
 from app.plugins.evaluation.runner import Records
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.shadow.rows import ShadowRow
-from app.plugins.shadow.statistics import (
-    Comparison,
-    Estimate,
-    Floats,
-    compare,
-    losing,
-    mcnemar,
-    needed_images,
-    share,
-)
+from app.plugins.shadow.statistics import Comparison, compare, losing, mcnemar, needed_images, share
 from tasks.task import TaskType
 
 T = TypeVar("T")
@@ -91,18 +83,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     needed: int
 
 
-def agreement_of(rows: Sequence[ShadowRow], clusters: Mapping[str, Hashable], slices: Mapping[str, str]) -> Agreement:
+def agreement_of(rows: Sequence[ShadowRow], slices: Mapping[str, str]) -> Agreement:
     """Return the agreement in at least one row with an answer.
 
     Args:
         rows: the rows of one shadow version.
-        clusters: the cluster of each row by its id: intervals draw clusters.
         slices: the value of the metadata key by id; empty without a key.
     """
     answered = [row for row in rows if row.agreed is not None]
-
-    def agreed(chosen: Sequence[ShadowRow]) -> Estimate:
-        return share([clusters[row.id] for row in chosen], [bool(row.agreed) for row in chosen])
 
     ious = [row.mean_iou for row in answered if row.mean_iou is not None]
     milliseconds = [(row.champion_ms or 0.0, row.shadow_ms or 0.0) for row in answered]
@@ -111,11 +99,11 @@ def agreement_of(rows: Sequence[ShadowRow], clusters: Mapping[str, Hashable], sl
     return Agreement(
         images=len(answered),
         failed=len(rows) - len(answered),
-        agreed=agreed(answered),
+        agreed=share([bool(row.agreed) for row in answered]),
         mean_iou=float(np.mean(ious)) if ious else None,
         score_difference=float(np.mean([row.score_difference or 0.0 for row in answered])),
         time_ratio=shadow_ms / champion_ms if champion_ms else 1.0,
-        slices={value: (len(group), agreed(group)) for value, group in groups.items()},
+        slices={value: (len(group), share([bool(row.agreed) for row in group])) for value, group in groups.items()},
     )
 
 
@@ -159,7 +147,6 @@ def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Cou
 
 def verdict_of(
     judged: Sequence[JudgedImage],
-    clusters: Mapping[str, Hashable],
     slices: Mapping[str, str],
     margin: float,
 ) -> Verdict:
@@ -167,17 +154,16 @@ def verdict_of(
 
     Args:
         judged: images with truths.
-        clusters: as for `agreement_of`.
         slices: as for `agreement_of`.
         margin: largest accepted loss, 0..1.
     """
-    overall, _ = _compare(judged, clusters)
+    overall, _ = _compare(judged)
     by_label: dict[str, list[JudgedImage]] = {}
     for image in judged:
         for label in image.true_labels:
             by_label.setdefault(label, []).append(image)
     frequent = {label: images for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES}
-    draws = {label: _compare(images, clusters, label)[1] for label, images in frequent.items()}
+    draws = {label: _compare(images, label)[1] for label, images in frequent.items()}
     lost = losing(draws, _MAX_CLASS_LOSS)
     reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
     if overall.difference.low <= -margin:
@@ -189,7 +175,7 @@ def verdict_of(
         images=len(judged),
         all=overall,
         slices={
-            value: (len(group), _compare(group, clusters)[0])
+            value: (len(group), _compare(group)[0])
             for value, group in _grouped(judged, lambda image: slices.get(image.row.id)).items()
         },
         p_value=mcnemar(pairs[True, False], pairs[False, True]),
@@ -198,11 +184,8 @@ def verdict_of(
     )
 
 
-def _compare(
-    judged: Sequence[JudgedImage], clusters: Mapping[str, Hashable], label: str | None = None
-) -> tuple[Comparison, Floats]:
-    names = [clusters[image.row.id] for image in judged]
-    return compare(names, _sums(judged, "champion", label), _sums(judged, "shadow", label))
+def _compare(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[Comparison, Floats]:
+    return compare(_sums(judged, "champion", label), _sums(judged, "shadow", label))
 
 
 def _sums(judged: Sequence[JudgedImage], version: Literal["champion", "shadow"], label: str | None = None) -> Floats:

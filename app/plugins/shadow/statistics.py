@@ -1,30 +1,17 @@
 """Statistics of pairs: two versions on the same images."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from app.plugins.evaluation.metrics.bootstrap import Estimate, Floats, draw_sums, estimate
 
-DRAWS = 2000
-_SEED = 0
-_PERCENTILES = (2.5, 97.5)
 _NORMAL = 1.96
 _MIN_CORRECTED = 25
 """From this number of unequal pairs on, McNemar's test uses the chi-squared distribution instead of the binomial."""
 _LEVEL = 0.05
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """A number, and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,44 +38,16 @@ def mcnemar(only_champion: int, only_shadow: int) -> float:
     return math.erfc(math.sqrt(statistic / 2))
 
 
-@lru_cache(maxsize=2)
-def draw_weights(clusters: int) -> NDArray[np.int32]:
-    """Return (DRAWS, clusters) how often each bootstrap draw has each cluster."""
-    rng = np.random.default_rng(_SEED)
-    rows = (np.bincount(rng.integers(clusters, size=clusters), minlength=clusters) for _ in range(DRAWS))
-    return np.array([*rows], np.int32)
+def share(hits: Sequence[bool]) -> Estimate:
+    """Return the share of images that are hits."""
+    values = np.array(hits, np.float64)
+    return estimate(float(values.mean()), draw_sums(values[:, np.newaxis])[:, 0] / len(values))
 
 
-def sum_by_cluster(clusters: Sequence[Hashable], values: Floats) -> Floats:
-    """Return (C, K) the sums of (N, K) values in each cluster, in the order of their first values."""
-    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    sums = np.zeros((len(numbers), values.shape[1]))
-    np.add.at(sums, [numbers[cluster] for cluster in clusters], values)
-    return sums
-
-
-def estimate(value: float, draws: Floats) -> Estimate:
-    """Return a value with the percentiles of its draws."""
-    low, high = np.percentile(draws, _PERCENTILES).tolist()
-    return Estimate(value, low, high)
-
-
-def share(clusters: Sequence[Hashable], hits: Sequence[bool]) -> Estimate:
-    """Return the share of hits, with an interval that draws clusters of images."""
-    sums = sum_by_cluster(clusters, np.stack([np.array(hits, np.float64), np.ones(len(hits))], axis=1))
-    drawn = draw_weights(len(sums)) @ sums
-    return estimate(float(np.mean(hits)), drawn[:, 0] / drawn[:, 1])
-
-
-def compare(clusters: Sequence[Hashable], champion: Floats, shadow: Floats) -> tuple[Comparison, Floats]:
-    """Compare (N, 3) right, wrong and missed of each image. Return the (DRAWS,) differences too.
-
-    Both versions have the same draws of clusters.
-    """
-    sums = [sum_by_cluster(clusters, counts) for counts in (champion, shadow)]
-    drawn = [_f1(draw_weights(len(counts)) @ counts) for counts in sums]
+def compare(champion: Floats, shadow: Floats) -> tuple[Comparison, Floats]:
+    """Compare (N, 3) right, wrong and missed of each image. Return the (DRAWS,) differences too."""
+    draws = _f1(draw_sums(shadow)) - _f1(draw_sums(champion))
     first, second = (float(_f1(counts.sum(axis=0, keepdims=True))[0]) for counts in (champion, shadow))
-    draws = drawn[1] - drawn[0]
     return Comparison(champion=first, shadow=second, difference=estimate(second - first, draws)), draws
 
 

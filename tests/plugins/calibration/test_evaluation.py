@@ -94,7 +94,7 @@ def test_lines_make_detections_frequencies_and_keep_rare_classes_together() -> N
     labels, task = ["cat", "dog", "emu"], TaskType.OBJECT_DETECTION
     calibration = fit(results[:300], labels, task)
     assert (calibration.method, [*calibration.classes]) == ("platt", ["cat", "dog"])
-    before, after = (measure(events_of(results[300:], labels, task, used), draws=50) for used in (None, calibration))
+    before, after = (measure(events_of(results[300:], labels, task, used)) for used in (None, calibration))
     assert before.ece.value > 2 * after.ece.value
     assert after.brier.value < before.brier.value
 

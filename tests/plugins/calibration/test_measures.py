@@ -38,7 +38,7 @@ def _events(count: int = 2000, *, digits: int | None = None) -> Events:
 @pytest.mark.parametrize("digits", [None, 1])
 def test_figures_equal_scikit_learn(digits: int | None) -> None:
     events = _events(digits=digits)
-    measured = measure(events, draws=200)
+    measured = measure(events)
     frequency, confidence = _calibration.calibration_curve(events.correct, events.confidence, n_bins=BINS)
     assert measured.confidence == pytest.approx(confidence)
     assert measured.frequency == pytest.approx(frequency)
@@ -53,7 +53,7 @@ def test_figures_equal_scikit_learn(digits: int | None) -> None:
 def test_intervals_draw_images_and_not_objects() -> None:
     events = _events()
     copies = Events(**{name: np.repeat(getattr(events, name), 3) for name in Events.__struct_fields__})
-    single, tripled = measure(events, draws=200), measure(copies, draws=200)
+    single, tripled = measure(events), measure(copies)
     assert tripled.brier.high - tripled.brier.low == pytest.approx(single.brier.high - single.brier.low)
 
 

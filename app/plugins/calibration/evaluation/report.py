@@ -11,10 +11,11 @@ from app.core.settings.model import ModelSource
 from app.plugins.calibration.calibration import Calibration, FittedOn, model_digest, write_calibration
 from app.plugins.calibration.evaluation.events import MIN_SCORE
 from app.plugins.calibration.evaluation.fit import check_count, events_of, fit, in_first_half
-from app.plugins.calibration.evaluation.measures import BINS, DRAWS, Measured, measure
+from app.plugins.calibration.evaluation.measures import BINS, Measured, measure
 from app.plugins.calibration.settings import CalibrationOptions, CalibrationSettings
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError, fingerprint
+from app.plugins.evaluation.metrics.bootstrap import DRAWS
 from app.plugins.evaluation.report import Chart, EvaluationReport, Line, Table
 from app.plugins.evaluation.report_parts import EvaluationRun
 from tasks.task import TaskType
