@@ -29,7 +29,9 @@ from tests.support.servers.server_process import ROOT, run_server
 _PAIRS = ((3, 9), (24, 0), (20, 5), (50, 50), (300, 220))
 _TOLERANCE = 1e-9
 _TURNS = 5
-_WARM_UP = 20
+_WARM_UP = 60
+_SECONDS_UNTIL_WRITTEN = 2.0
+"""A shadow version loads at its first request, and its rows are written when it is idle for a second."""
 
 
 def main() -> None:
@@ -115,6 +117,7 @@ def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[floa
         seconds, cpu = list[float](), 0.0
         for index in range(requests + _WARM_UP):
             if index == _WARM_UP:
+                time.sleep(_SECONDS_UNTIL_WRITTEN)
                 cpu = _cpu_seconds(server.process.pid)
             started = time.perf_counter()
             client.post("/v2/models/m-classifier/infer", json=body).raise_for_status()

@@ -46,6 +46,8 @@ class Redaction:
 
         Objects and lists nested deeper than `depth` are replaced completely, because they are not searched.
         """
+        if not self._keys:
+            return value
         if isinstance(value, msgspec.Raw | msgspec.Struct):
             value = msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
         if isinstance(value, Mapping | list | tuple) and depth == 0:
@@ -155,9 +157,7 @@ class RowConverter:
         for index in inputs:
             parameters |= request.parameters_of(index)
         parameters.pop(METADATA_PARAMETER, None)
-        records: Sequence[object] = sample.prediction.records()
-        if self._redaction:
-            records = cast("Sequence[object]", self._redaction.value(records))
+        records = cast("Sequence[object]", self._redaction.value(sample.prediction.records()))
         labels = () if self._redaction.redacts("label") else label_rows(records)
         image = self._read_image(request, sample, images)
         # Metadata that several inputs share counts once.

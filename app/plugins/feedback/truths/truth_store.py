@@ -174,8 +174,6 @@ class TruthStore:
             raise _unavailable(error) from None
 
     def _redacted(self, truth: Truth) -> Truth:
-        if not self._redaction or truth.records is None:
-            return truth
         return msgspec.structs.replace(truth, records=self._redaction.value(truth.records))
 
 
