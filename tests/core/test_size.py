@@ -2,7 +2,7 @@
 
 from tests.support.removal import ROOT
 
-MAX_CORE_LINES = 20_080
+MAX_CORE_LINES = 20_011
 """The number of today. It may only fall; the goal is 20,000."""
 MAX_HOOKS_LINES = 250
 """Authors of plugins read all of it."""

@@ -1,19 +1,15 @@
 """BYTES elements of JSON protocols: a string is base64 when the task needs binary data, else text."""
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any
 
 import msgspec
 import pybase64
 
 from app.core.wire.json_body import read_json
-from app.core.wire.json_tensors import check_rows, index_path, shape_and_values
-from tasks.inference.error import InferenceError, invalid, quote_value, truncate
-from tasks.inference.tensor import BytesTensor, Element
-
-BASE64_KEY = "b64"
-"""Key of an object that holds base64: TensorFlow Serving's form for bytes, which KServe V1 also accepts."""
-
+from app.core.wire.json_tensors import check_rows, shape_and_values
+from tasks.inference.error import invalid, truncate
+from tasks.inference.tensor import Element
 
 _URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
 _MIN_IN_PLACE_BYTES = 256
@@ -75,36 +71,6 @@ class _DecodedElement(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.source, type=str)
 
 
-def is_base64_object(value: object) -> TypeGuard[dict[str, str]]:
-    """Return whether `value` is bytes as an object with one key, ``{"b64": "<base64>"}``."""
-    if not isinstance(value, dict):
-        return False
-    members = cast("dict[str, object]", value)
-    return len(members) == 1 and isinstance(members.get(BASE64_KEY), str)
-
-
-def base64_object(data: bytes) -> dict[str, str]:
-    """Return bytes as an object that holds base64."""
-    return {BASE64_KEY: pybase64.b64encode_as_string(data)}
-
-
-def nested_elements(name: str, shape: tuple[int, ...], values: Sequence[object], path: str) -> BytesTensor:
-    """Return the tensor of nested rows at `path` of texts and base64 objects.
-
-    `shape` has the lengths of the rows, `values` their values in row-major order.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the value under `path`.
-    """
-    elements: list[Element] = []
-    for index, value in enumerate(values):
-        try:
-            elements.append(_element(value))
-        except InferenceError as error:
-            raise error.with_prefix(path + index_path(index, shape)) from None
-    return BytesTensor(name=name, shape=shape, elements=elements)
-
-
 def string_elements(
     raw: msgspec.Raw, path: str, shape: Sequence[int] | None = None, shape_path: str = ""
 ) -> Sequence[Element]:
@@ -131,14 +97,6 @@ def string_elements(
     if shape is not None:
         check_rows(rows_shape, shape, shape_path)
     return [StringElement(text) for text in texts]
-
-
-def _element(value: object) -> Element:
-    if isinstance(value, str):
-        return StringElement(value)
-    if is_base64_object(value):
-        return BinaryElement(StringElement(value[BASE64_KEY]).binary())
-    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {quote_value(value)}')
 
 
 def _decode_leniently(encoded: str) -> bytes:

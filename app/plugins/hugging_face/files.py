@@ -12,9 +12,9 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     IMAGENET_MEAN,
     IMAGENET_STD,
+    MIN_SIDE,
     ONES,
     ZEROS,
-    EdgeLimits,
     PartialPreprocessing,
     Resize,
     Triple,
@@ -47,6 +47,31 @@ _TIMM_CROP_PCT = 0.875
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 """Pixels."""
+
+
+class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Resize the shorter side to a length, with a limit for the longer side, in pixels, as image processors of DETR do.
+
+    No side is shorter than 32. Both sides are truncated to a multiple of `floor`, as YOLOS does.
+    """
+
+    shortest: int
+    longest: int
+    floor: int = 1
+
+    def __str__(self) -> str:
+        rounded = f", to multiples of {self.floor}" if self.floor > 1 else ""
+        return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        shorter, longer = min(height, width), max(height, width)
+        scaled = float(self.shortest)
+        if longer / shorter * scaled > self.longest:
+            scaled = self.longest * shorter / longer
+        # The sides are rounded as in ``get_size_with_aspect_ratio`` of transformers.
+        sides = (round(scaled), int(scaled * longer / shorter))
+        short, long = (max(MIN_SIDE, side - side % self.floor) for side in sides)
+        return (short, long) if height <= width else (long, short)
 
 
 class TimmPreprocessing(msgspec.Struct, frozen=True, kw_only=True):

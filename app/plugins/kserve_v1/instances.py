@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from app.core.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement
+from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.core.wire.error_paths import move
 from app.core.wire.json_body import read_json, read_parameters_object
+from app.plugins.kserve_v1.base64_objects import BASE64_KEY
 from app.plugins.kserve_v1.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
 from app.plugins.kserve_v1.rows import nested_tensor
 from tasks.inference.error import InferenceError, invalid, quote_value

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.wire.bytes_elements import BASE64_KEY, nested_elements
 from app.core.wire.json_body import read_json
 from app.core.wire.json_tensors import index_path, read_numbers, shape_and_values, to_bfloat16_bits
+from app.plugins.kserve_v1.base64_objects import BASE64_KEY, nested_elements
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec, from_bfloat16_bits
 from tasks.tensor_inference import text_or_base64

@@ -54,31 +54,6 @@ class DynamicSize(Protocol):
         ...
 
 
-class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Resize the shorter side to a length, with a limit for the longer side, in pixels, as image processors of DETR do.
-
-    No side is shorter than 32. Both sides are truncated to a multiple of `floor`, as YOLOS does.
-    """
-
-    shortest: int
-    longest: int
-    floor: int = 1
-
-    def __str__(self) -> str:
-        rounded = f", to multiples of {self.floor}" if self.floor > 1 else ""
-        return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
-
-    def input_size(self, height: int, width: int) -> tuple[int, int]:
-        shorter, longer = min(height, width), max(height, width)
-        scaled = float(self.shortest)
-        if longer / shorter * scaled > self.longest:
-            scaled = self.longest * shorter / longer
-        # The sides are rounded as in ``get_size_with_aspect_ratio`` of transformers.
-        sides = (round(scaled), int(scaled * longer / shorter))
-        short, long = (max(MIN_SIDE, side - side % self.floor) for side in sides)
-        return (short, long) if height <= width else (long, short)
-
-
 class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do.
 

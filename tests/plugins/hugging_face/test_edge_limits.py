@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.runtimes.onnxruntime.images.preprocessing import EdgeLimits
+from app.plugins.hugging_face.files import EdgeLimits
 
 
 @pytest.mark.parametrize(
