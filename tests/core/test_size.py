@@ -2,8 +2,8 @@
 
 from tests.support.removal import ROOT
 
-MAX_CORE_LINES = 20_011
-"""The number of today. It may only fall; the goal is 20,000."""
+MAX_CORE_LINES = 20_000
+"""A newcomer can read them in a day. The number may only fall."""
 MAX_HOOKS_LINES = 250
 """Authors of plugins read all of it."""
 

@@ -74,18 +74,6 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             raise ValueError("std: Expected a number above 0, or three")
 
 
-class CtcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the output of a text recogniser is read.
-
-    Attributes:
-        time_axis: the axis of the steps; 0 in [steps, 1, characters], of a graph that takes one image at a time.
-        blank: whether the blank precedes the labels or follows them.
-    """
-
-    time_axis: Literal[0, 1, 2] = 1
-    blank: Literal["first", "last"] = "first"
-
-
 class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how the `onnxruntime` runtime runs a model's graphs.
 
@@ -131,7 +119,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         chariot_id: the id after ``m-`` in Chariot's paths; by default the name in lower case.
         default: whether the path ``/infer`` uses this model.
         preprocessing: how pixels become its input.
-        ctc: how the output of a text recogniser is read.
         parameters: defaults of request parameters, such as score_threshold.
         onnxruntime: where and how ONNX Runtime runs it.
         precision: of the computation; bf16 needs the runtime openvino, and int8 a quantised graph. Both change answers
@@ -157,7 +144,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     chariot_id: str | None = None
     default: bool = False
     preprocessing: PreprocessingSettings = PreprocessingSettings()
-    ctc: CtcSettings = CtcSettings()
     parameters: Mapping[str, object] = {}
     onnxruntime: OnnxRuntimeSettings = OnnxRuntimeSettings()
     precision: Literal["fp32", "bf16", "int8"] = "fp32"

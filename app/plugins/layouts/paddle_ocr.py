@@ -26,7 +26,7 @@ from app.core.runtimes.onnxruntime.heads import OnnxImageModel, blank_image
 from app.core.runtimes.onnxruntime.images.image_batch import Placement
 from app.core.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, GraphView, Layout, Match
-from app.core.settings.model import CtcSettings
+from app.plugins.layouts.settings import CtcSettings
 from app.plugins.layouts.text_sizes import TextLine, TextPage
 from metadata.model import Fact, Origin
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
@@ -178,7 +178,7 @@ def _recognise_line(view: GraphView) -> Match | None:
     is_requested = view.declared_task is TaskType.IMAGE_TEXT_TO_TEXT or view.declared_layout == _LINE_NAME
     if metadata_characters is None and not (is_requested and declared_labels):
         return None
-    ctc, shape = view.model_files.settings.ctc, view.outputs[0].shape
+    ctc, shape = view.model_files.settings.of(CtcSettings), view.outputs[0].shape
     if ctc.time_axis == 0 and shape[1] != 1:
         return None
     count = shape[1 if ctc.time_axis == 2 else 2]
