@@ -66,6 +66,11 @@ def check(
     terminal, failures = console(), 0
     # Without hard wraps, the text of a line can be searched for.
     write_line = partial(terminal.print, soft_wrap=True)
+
+    def warn(*warnings: str) -> None:
+        for warning in filter(None, warnings):
+            write_line(f"[yellow]{printable(warning)}[/yellow].")
+
     options = ModelOptions(
         model_dir=path,
         allow_code=allow_code,
@@ -80,10 +85,10 @@ def check(
         except ModelError as error:
             failures += 1
             write_line(f"[red]{label} cannot be served[/red]: {printable(error)}")
+            warn(duplicate_keys(source))
             continue
         terminal.print(_table(source, servable.description))
-        if warning := chariot_name_warning(source.name):
-            write_line(f"[yellow]{printable(warning)}[/yellow].")
+        warn(chariot_name_warning(source.name))
         if source.imported is not None:
             write_line(f"Settings from {source.imported.file}: {', '.join(source.imported.settings)}.")
             if source.imported.ignored:
@@ -92,14 +97,11 @@ def check(
         if guessed := [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]:
             advice = "declare it in model-settings.json if it is wrong"
             terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
-        for warning in (duplicate_keys(source), duplicate_labels(servable.description.labels)):
-            if warning:
-                write_line(f"[yellow]{printable(warning)}[/yellow].")
+        warn(duplicate_keys(source), duplicate_labels(servable.description.labels))
         try:
             result, warning = _try_on_sample(source, servable, image_data, limits)
             write_line(result)
-            if warning:
-                write_line(f"[yellow]{printable(warning)}[/yellow].")
+            warn(warning)
         except InferenceError as error:
             failures += 1
             write_line(f"[red]{label} cannot answer[/red]: {printable(error)}")

@@ -66,6 +66,13 @@ def test_duplicate_keys_in_settings_are_reported(tmp_path: Path) -> None:
     assert 'model-settings.json has "mean", "name" more than once; only the last one has an effect' in text
 
 
+def test_duplicate_keys_of_a_rejected_model_are_reported(tmp_path: Path) -> None:
+    settings = '{"task_type": "IMAGE_CLASSIFICATION", "task_type": "OBJECT_DETECTION"}'
+    completed = charioteer("check", classifier(tmp_path, settings))
+    assert completed.returncode == 1
+    assert 'has "task_type" more than once' in " ".join(completed.stdout.split())
+
+
 @pytest.mark.parametrize(("x", "y", "is_reported"), [("1", "1", True), ("width", "height", False)])
 def test_boxes_of_a_class_that_are_fractions_are_reported(tmp_path: Path, x: str, y: str, *, is_reported: bool) -> None:
     folder = write_model(tmp_path / "boats", DETECTOR.format(x=x, y=y))
