@@ -91,10 +91,9 @@ def speed(folder: Path, workload: Workload, images: int, rounds: int, *, ray: bo
             few, many = (
                 cost(programs[name], folder / str(count), folder / "output") for count in (_START, _START + images)
             )
-            print(
-                f"{name}: {few.cpu:.1f}, {many.cpu:.1f} s of CPU; {few.seconds:.1f}, {many.seconds:.1f} s", flush=True
-            )
-            costs[name].append((1000 * (many.cpu - few.cpu) / images, images / (many.seconds - few.seconds)))
+            rate, cpu = images / (many.seconds - few.seconds), 1000 * (many.cpu - few.cpu) / images
+            print(f"{name}: {rate:.1f} images/s, {cpu:.2f} ms of CPU; {few.seconds:.1f} s for {_START}", flush=True)
+            costs[name].append((rate, cpu, few.seconds))
     medians = {
         name: [statistics.median(values) for values in zip(*found, strict=True)] for name, found in costs.items()
     }
