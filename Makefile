@@ -155,7 +155,7 @@ $(BIN)/python:
 # Stamp files make the second start fast: pip runs again only if pyproject.toml changed.
 $(VENV)/.serve: pyproject.toml | $(BIN)/python
 	@echo "Installing Charioteer into $(VENV) ..."
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[demo]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

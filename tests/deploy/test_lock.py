@@ -23,6 +23,7 @@ WITHOUT_LOCK = {
     "bench",
     "check",
     "cvat",
+    "demo",
     "docs",
     "fixtures",
     "fuzz",

@@ -51,6 +51,8 @@ EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     "maite": "tests/installed/test_extras.py",
     # It needs a server of CVAT, which no package has; a test calls the function as its command does.
     "cvat": "tests/clients/with_cvat.py",
+    # `make serve` installs it, and `serve --demo` serves its models if they are there.
+    "demo": "tests/installed/test_readme.py",
     # Ray starts its own processes; tests/plugins/ray has an environment with this extra alone.
     "ray": "tests/plugins/ray/driver.py",
     # The registry has torchvision, which timm needs, for CUDA only; its test needs none of the missing operators.

@@ -1,11 +1,13 @@
 """Run the commands of README.md and the tutorial in order, with nothing installed but what they say."""
 
+import base64
 import re
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.installed.environments import EXTRAS, linked_environment, makefile_environment
@@ -20,6 +22,20 @@ QUICK_OPTIONS = {"tune": "--seconds 0.05 --batches 1 --threads 1"}
 
 ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate"]
 """Commands that the workspace has already run."""
+
+
+DEMO_PACKAGES = {
+    "charset-normalizer",
+    "colorlog",
+    "omegaconf",
+    "pyclipper",
+    "rapidocr",
+    "requests",
+    "shapely",
+    "six",
+    "urllib3",
+}
+"""What the extra `demo` adds."""
 
 
 def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
@@ -40,11 +56,16 @@ def test_commands_of_the_tutorial_run_in_order(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_make_serve_installs_the_base_dependencies_and_serves(tmp_path: Path) -> None:
     environment = makefile_environment()
-    # The other tests use linked environments, which must equal the one that users get.
-    assert environment.packages() == linked_environment().packages()
+    # The other tests use linked environments, which must equal the one that users get, without its extra `demo`.
+    assert environment.packages() == linked_environment().packages() | DEMO_PACKAGES
     workspace = Workspace(tmp_path, environment)
     with workspace.serving("make serve") as address:
         workspace.try_server("make serve", address)
+        image = base64.b64encode((ROOT / "fixtures" / "images" / "line.jpg").read_bytes()).decode()
+        answer = httpx.post(
+            f"{address}/v1/models/text-reader:predict", json={"instances": [{"b64": image}]}, timeout=60
+        )
+        assert "Wheels and axles since 1896" in answer.text
     # The test above tries one batch size and one thread count.
     run(workspace, "charioteer tune path/to/model", "--seconds 0.05")
 

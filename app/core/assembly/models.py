@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,7 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     if options.demo + (options.model is not None) + (options.model_repository is not None) > 1:
         raise ModelError("Use one of --model, --model-repository and --demo")
     if options.demo:
-        shown = (DEMO_MODELS / "demo.txt").read_text().split()
-        sources = [source for source in models_in(DEMO_MODELS) if source.name in shown]
+        sources = _demo_models()
     elif options.model is not None:
         sources = model_at(options.model)
     elif options.model_repository is not None:
@@ -52,6 +52,19 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
         if not folder.is_dir():
             raise ModelError(f"--model-links: {folder} is not a folder")
     return [_configured(source, options, links) for source in sources]
+
+
+def _demo_models() -> list[ModelSource]:
+    """Return the models that ``demo.txt`` names, one a line: a folder, or a name, a package and a file in it."""
+    sources: list[ModelSource] = []
+    for line in (DEMO_MODELS / "demo.txt").read_text().splitlines():
+        name, *place = line.split()
+        if not place:
+            sources += model_at(DEMO_MODELS / name)
+        elif (package := find_spec(place[0])) is not None and package.origin is not None:
+            file = Path(package.origin).parent / place[1]
+            sources += [model_at(file)[0].with_changes(name=name)] if file.is_file() else []
+    return sources
 
 
 def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, ...]) -> ModelSource:

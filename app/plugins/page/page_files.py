@@ -12,7 +12,7 @@ from app.core.hooks import Page, View
 from app.core.plugin_loading import PluginError
 from app.core.protocols.protocol import HttpRequest
 from app.core.settings.server import DEMO_IMAGES
-from tasks.task import Geometry, TaskType, all_task_types
+from tasks.task import Geometry, InputKind, TaskType, all_task_types
 
 # Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
 # from dropped files are blobs.
@@ -34,13 +34,15 @@ _FOLDER = Path(__file__).parent / "static"
 _SHELL = "index.html"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
-_SAMPLES: Mapping[str, tuple[Sequence[Geometry | None], Sequence[str]]] = {
+_SAMPLES: Mapping[str, tuple[Sequence[Geometry | InputKind | None], Sequence[str]]] = {
     "scene.jpg": (("box", "contour"), ("circle", "square", "star")),
     "shape.jpg": ((None, "box", "contour"), ("star",)),
     "oriented.jpg": (("oriented",), ("arrow", "bar", "ellipse")),
     "photo.jpg": (("box", "contour", None, "oriented"), ("cat",)),
+    "sign.jpg": (("oriented",), ("text",)),
+    "line.jpg": (("question",), ("ctc",)),
 }
-"""The geometries of the image tasks that each sample suits, and what it shows."""
+"""The geometries or inputs of the tasks that each sample suits, and words in a model's labels, or its layout."""
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +142,7 @@ class PageSample(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         task_types: task types that this image suits.
-        shows: words of the labels that a model finds in it.
+        shows: words of the labels that a model finds in it, or its layout.
     """
 
     name: str
@@ -154,7 +156,7 @@ def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
     return [
         PageSample(
             name=name,
-            task_types=[task_type for task_type in of_images if task_type.geometry in geometries],
+            task_types=[task_type for task_type in of_images if {task_type.geometry, task_type.takes} & {*geometries}],
             shows=shows,
         )
         for name, (geometries, shows) in _SAMPLES.items()

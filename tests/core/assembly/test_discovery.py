@@ -289,6 +289,15 @@ def test_options_select_the_models(tmp_path: Path) -> None:
             find_models(options)
 
 
+def test_demo_has_the_text_models_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_files(tmp_path, "rapidocr/__init__.py", "rapidocr/models/PP-OCRv6_det_small.onnx")
+    shapes = {source.name for source in find_models(ModelOptions(demo=True))}
+    monkeypatch.syspath_prepend(tmp_path)
+    *others, text = find_models(ModelOptions(demo=True))
+    assert {source.name for source in others} == shapes
+    assert (text.name, text.file) == ("text-detector", tmp_path / "rapidocr" / "models" / "PP-OCRv6_det_small.onnx")
+
+
 def test_settings_override_the_score_threshold_of_the_options(tmp_path: Path) -> None:
     create_files(tmp_path, "a/model.onnx", "b/model.onnx")
     (tmp_path / "b" / "model-settings.json").write_text('{"parameters": {"score_threshold": 0.7}}')

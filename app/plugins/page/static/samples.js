@@ -7,10 +7,11 @@ import { newImage } from "./images.js";
 const THUMBNAIL_SIZE = 56;
 
 // The samples that suit a model, the best first: those of its task that show something that it knows.
-function samplesFor(catalogue, { task_type: task, labels }) {
-  const words = new Set(labels.flatMap((label) => label.toLowerCase().split(/\W+/)));
-  const isKnown = ({ shows }) => !labels.length || shows.some((word) => words.has(word));
-  return catalogue.samples.filter((sample) => sample.task_types.includes(task) && isKnown(sample));
+function samplesFor(catalogue, { task_type: task, labels, layout }) {
+  const words = new Set([layout, ...labels.flatMap((label) => label.toLowerCase().split(/\W+/))]);
+  const ofTask = catalogue.samples.filter((sample) => sample.task_types.includes(task));
+  const known = ofTask.filter(({ shows }) => shows.some((word) => words.has(word)));
+  return known.length || labels.length ? known : ofTask;
 }
 
 export function sampleFor(catalogue, model) {
