@@ -84,7 +84,8 @@ def run_server(
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, **(environment or {})},
+        # Users run installed packages, which have bytecode.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
