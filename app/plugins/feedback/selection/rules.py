@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.token_bucket import Rate
 from app.core.settings.server import SettingsError
 from app.plugins.recording.inference_query import ANY_ERROR, ANY_REASON, NO_TRIAL, RANDOM_SAMPLE, TRIAL
 from app.plugins.recording.query.filters import COMPARISONS, CONDITION, unquote
@@ -62,14 +63,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         name: the `reason` of what it selects.
         conditions: all must hold; those on ``label`` and ``score`` for the same record.
         share: share of the matching requests that it selects, 0..1.
-        limit: maximum number of requests in `period` seconds; None for no limit.
+        limit: the rate of requests that it selects at most; None for no limit.
     """
 
     name: str
     conditions: Sequence[Condition]
     share: float = 1.0
-    limit: int | None = None
-    period: int = 3600
+    limit: Rate | None = None
 
     @property
     def needs_shadow(self) -> bool:
@@ -171,9 +171,11 @@ def _parse_rule(text: str, position: int) -> tuple[Rule, int]:
     share = float(end["share"] or 1)
     if not 0 < share <= 1:
         raise SettingsError(f"--record-when: {start['name']}: Expected a share above 0 and up to 1, got {end['share']}")
-    limit = None if end["limit"] is None else int(end["limit"])
-    period = _SECONDS[(end["period"] or "hour").lower()]
-    return Rule(name=start["name"], conditions=conditions, share=share, limit=limit, period=period), end.end()
+    limit = None
+    if end["limit"] is not None:
+        burst = int(end["limit"])
+        limit = Rate(per_second=burst / _SECONDS[end["period"].lower()], burst=burst)
+    return Rule(name=start["name"], conditions=conditions, share=share, limit=limit), end.end()
 
 
 def _condition(match: re.Match[str]) -> Condition:

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.token_bucket import Rate
 from app.core.settings.server import SettingsError
 from app.plugins.feedback.selection.rules import Condition, Rule, parse_rules
 from app.plugins.feedback.selection.selector import RuleSelector
@@ -36,14 +37,12 @@ def test_rule_has_conditions_a_limit_and_a_share() -> None:
             name="unsure",
             conditions=[Condition("score", ">", 0.3), Condition("score", "<=", 0.6)],
             share=0.5,
-            limit=100,
-            period=3600,
+            limit=Rate(per_second=100 / 3600, burst=100),
         ),
         Rule(
             name="north",
             conditions=[Condition("camera", "=", "a; b", True), Condition("score", ">=", 7, True)],
-            limit=5,
-            period=86_400,
+            limit=Rate(per_second=5 / 86_400, burst=5),
         ),
     ]
     assert parse_rules(" ") == []
