@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-evaluation bench-calibration bench-shadow compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
+	bench-recording bench-recorded-query bench-drift bench-evaluation bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -103,11 +103,11 @@ bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million re
 bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
 	@$(BIN)/python -m tests.benchmarks.drift_power
 
-bench-calibration: $(VENV)/.fixtures ## [measure] compare calibration with scikit-learn and SciPy, and measure it on 20 splits (a minute)
+bench-feedback: $(VENV)/.fixtures ## [measure] compare calibration and shadow versions with scikit-learn and SciPy, measure both, and kill servers while truths arrive (minutes)
 	@$(BIN)/python -m tests.benchmarks.calibration
-
-bench-shadow: $(VENV)/.test ## [measure] compare statistics with SciPy, and measure the cost of shadow versions (minutes)
 	@$(BIN)/python -m tests.benchmarks.shadow
+	@rm -rf build/truths && mkdir -p build/truths
+	@$(BIN)/python -m tests.plugins.feedback.truths.killed build/truths/store.db 30
 
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines
