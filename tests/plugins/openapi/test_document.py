@@ -43,7 +43,7 @@ def test_every_route_except_the_web_page_is_documented(app: Litestar, document: 
         for handler in route.route_handlers
         for method in handler.http_methods - {"OPTIONS"}
     }
-    pages = {route for route in served if route[0].startswith(("/page", "/grps/v1/monitor", "/openapi.json"))}
+    pages = {route for route in served if route[0].startswith(("/page", "/guide", "/grps/v1/monitor", "/openapi.json"))}
     assert served - documented == pages
 
 

@@ -43,6 +43,7 @@ READ = {
     "GET /openapi.json",
     "GET /schema",
     "GET /schema/openapi.json",
+    "GET /guide/{path:path}",
     "GET /grps/v1/monitor/metrics",
     "GET /grps/v1/monitor/series",
     "GET /inferences",
