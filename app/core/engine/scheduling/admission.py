@@ -160,10 +160,6 @@ class Admission:
             return _overload(self._full_message(self.in_flight + arriving))
         if model is None:
             return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
-        return self.rejection(model)
-
-    def rejection(self, model: str) -> InferenceError | None:
-        """Return the error of a request that `acquire` would refuse now; None if it is admitted."""
         return self._rejection(model, self._limited_wait(model))
 
     def deadline(self, context: RequestContext) -> float | None:
