@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from app.core.cli.client_options import TlsOptions
-from app.plugins.conformance.check import Check, Finding, Level, Verdict
+from app.plugins.conformance.check import Check, Level, Verdict
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
-from app.plugins.conformance.output.reports import describe_readers, evidence
+from app.plugins.conformance.output.reports import describe_failure
 from app.plugins.conformance.runner import CheckRunner, UnreachableError
 
 
@@ -59,14 +59,6 @@ class EngineCollector(pytest.Collector):
             raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
-class CheckFailedError(Exception):
-    """The engine violates a MUST."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.reason)
-        self.finding = finding
-
-
 class CheckItem(pytest.Item):
     """One check.
 
@@ -89,17 +81,7 @@ class CheckItem(pytest.Item):
             pytest.skip(f"{finding.verdict}: {finding.reason}")
         if self._check.level is Level.SHOULD:
             pytest.xfail(f"{self._check.sentence} {finding.reason}")
-        raise CheckFailedError(finding)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the check, the reason, the features that still work, and the exchanges as evidence."""
-        if not isinstance(excinfo.value, CheckFailedError):
-            return super().repr_failure(excinfo, style)
-        finding = excinfo.value.finding
-        check = finding.check
-        lines = [f"{check.id} {check.level}: {check.sentence}", f"({check.source})", finding.reason]
-        lines.append(describe_readers(finding, self._runner.protocol.needs))
-        return "\n".join([*filter(None, lines), *(f"\n{evidence(exchange)}" for exchange in finding.exchanges)])
+        raise pytest.fail.Exception(describe_failure(finding, self._runner.protocol.needs), pytrace=False)
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Return the name of the item for verbose runs and JUnit."""

@@ -139,13 +139,11 @@ def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> Non
     check = finding.check
     name = f"{check.id} {check.sentence}"
     case = ET.SubElement(suite, "testcase", {"classname": report.protocol.name, "name": name, "time": "0"})
-    readers = describe_readers(finding, report.protocol.needs)
     if finding.verdict is Verdict.FAILED and check.level is Level.MUST:
         failure = ET.SubElement(case, "failure", {"type": check.level, "message": _clean(finding.reason)})
-        exchanges = "\n\n".join(map(evidence, finding.exchanges))
-        lines = (check.sentence, check.source, finding.reason, readers, exchanges)
-        failure.text = _clean("\n".join(filter(None, lines)))
+        failure.text = _clean(describe_failure(finding, report.protocol.needs))
     elif finding.verdict is not Verdict.PASSED:
+        readers = describe_readers(finding, report.protocol.needs)
         message = f"{check.level} {finding.verdict}: {finding.reason} {readers}".strip()
         ET.SubElement(case, "skipped", {"message": _clean(message)})
 
@@ -175,7 +173,15 @@ def describe_readers(finding: Finding, needs: Sequence[Need]) -> str:
     return f"Answers {'; '.join(parts)}." if parts else ""
 
 
-def evidence(exchange: Exchange) -> str:
+def describe_failure(finding: Finding, needs: Sequence[Need]) -> str:
+    """Return the requirement, why it is not met, the features that still work, and the exchanges as evidence."""
+    check = finding.check
+    lines = [f"{check.id} {check.level}: {check.sentence}", f"({check.source})", finding.reason]
+    lines.append(describe_readers(finding, needs))
+    return "\n".join([*filter(None, lines), *(f"\n{_evidence(exchange)}" for exchange in finding.exchanges)])
+
+
+def _evidence(exchange: Exchange) -> str:
     """Return a request and its response as text, with long bodies truncated."""
     parts = (
         (f"{exchange.method} {exchange.path}", exchange.request_headers, exchange.request_body),
