@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeFloat, PositiveInt
+from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
@@ -38,6 +38,7 @@ def run(
     name: str | None = None,
     server: ServerOptions = ServerOptions(),  # noqa: B008
     candidate_labels: list[str] | None = None,
+    tile: NonNegativeInt | None = None,
     parameter: list[str] | None = None,
     batch: PositiveInt | None = None,
     concurrency: PositiveInt | None = None,
@@ -61,6 +62,7 @@ def run(
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
+        tile: Side of the tiles into which images are cut, in pixels, for models that find objects; 0 for none.
         parameter: Extra parameter of every image, "name=value"; may be repeated.
         batch: Images in one call of a local model; 1 by default.
         concurrency: Threads of a local model, one for each core by default; parallel requests with --url, 8 by default;
@@ -84,9 +86,10 @@ def run(
         if ray is None:
             reject_unused("without --ray", {"--num-gpus": num_gpus})
         images = Source(source)
-        parameters = read_assignments(parameter or ())
-        if candidate_labels:
-            parameters["candidate_labels"] = candidate_labels
+        given = {"candidate_labels": candidate_labels, "tile": tile}
+        parameters = read_assignments(parameter or ()) | {
+            name: value for name, value in given.items() if value is not None
+        }
         configure_process()
         if ray is not None:
             with needs_extra("--ray", "ray", SettingsError):
@@ -106,7 +109,7 @@ def run(
             raise SettingsError(f"There are no images in {source}")
         with open_parts(to, results, part_size, fresh=fresh) as parts:
             if parts.count:
-                error_console().print(f"{counted(parts.count, 'image')} were finished before")
+                error_console().print(f"{counted(parts.count, 'image')} finished before")
             with progress("Running", total) as bar, job.open() as answer:
                 unfinished = (image for image in _selected(images, sample, limit) if not parts.has(image))
                 parts.write(answer(unfinished), _reporter(bar, parts.count, total))

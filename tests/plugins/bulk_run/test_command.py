@@ -84,7 +84,7 @@ def test_second_run_answers_only_images_without_a_row(tmp_path: Path) -> None:
     before = rows(out)
     (images / "0" / "001.jpg").write_bytes((IMAGES / "photo.jpg").read_bytes())
     status, messages = run(images, out)
-    assert (status, messages.splitlines()[0]) == (0, "2 images were finished before")
+    assert (status, messages.splitlines()[0]) == (0, "2 images finished before")
     after = rows(out)
     assert len(after) == 8
     assert {name: after[name] for name in before} == before
@@ -130,13 +130,14 @@ def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> 
     bad = b'"YmFk"'
     with fake_server(lambda number, body: 503 if number == 2 else 400 if bad in body else 200) as url:
         arguments = ("--url", url, "--protocol", "chariot-v2", "--concurrency", 3, "--score-threshold", 0.25)
-        assert run(images, tmp_path / "out", *arguments)[0] == 0
+        options = ("--candidate-labels", "cat", "--tile", 640)
+        assert run(images, tmp_path / "out", *arguments, *options)[0] == 0
     found = rows(tmp_path / "out")
     refused = found.pop("0/bad.jpg")
     assert (refused["error"], refused["message"]) == ("invalid_request", "HTTP 400: no")
     assert {row["records"] for row in found.values()} == {json.dumps([DETECTION], separators=(",", ":"))}
     assert {(row["task_type"], row["parameters"], row["image_width"]) for row in found.values()} == {
-        ("OBJECT_DETECTION", '{"score_threshold":0.25}', 640)
+        ("OBJECT_DETECTION", '{"candidate_labels":["cat"],"tile":640,"score_threshold":0.25}', 640)
     }
 
 
@@ -152,7 +153,7 @@ def test_server_that_rejects_the_client_stops_the_run_and_the_same_command_conti
         status, messages = run(images, out, *arguments)
         assert (status, messages) == (2, "charioteer: HTTP 401: no; the same command continues the run\n")
         refused = False
-        assert run(images, out, *arguments)[1].splitlines()[0] == "3 images were finished before"
+        assert run(images, out, *arguments)[1].splitlines()[0] == "3 images finished before"
     assert len(rows(out)) == 7
 
 
