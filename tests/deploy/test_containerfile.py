@@ -35,13 +35,10 @@ def test_image_sets_only_known_environment_variables() -> None:
     assert [name for name in names if name not in PROPERTIES] == []
 
 
-def test_image_exposes_the_ports_that_are_open_by_default() -> None:
-    default = re.search(r"by default (\d+)", PROPERTIES["CHARIOTEER_GRPC_PORT"]["description"])
-    assert default is not None
-    assert only_argument(IMAGE, "EXPOSE").split()[:2] == [
-        str(PROPERTIES["CHARIOTEER_HTTP_PORT"]["default"]),
-        default[1],
-    ]
+def test_image_exposes_the_default_port_of_every_protocol() -> None:
+    names = [name for name in PROPERTIES if re.fullmatch(r"CHARIOTEER_\w+_PORT", name)]
+    assert len(names) == 4
+    assert sorted(only_argument(IMAGE, "EXPOSE").split()) == sorted(str(PROPERTIES[name]["default"]) for name in names)
 
 
 def test_image_has_the_version_of_the_package() -> None:

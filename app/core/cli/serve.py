@@ -26,7 +26,7 @@ from app.core.cli.command_options import added_parameters
 from app.core.plugins import registry
 from app.core.settings.environment import MODELS, check_finite, environment
 from app.core.settings.model import ModelError
-from app.core.settings.network import AccessSettings, ListeningSettings, RemovedSettings, TransportSettings
+from app.core.settings.network import AccessSettings, DefaultPort, ListeningSettings, TransportSettings
 from app.core.settings.server import LimitSettings, ModelOptions, OperationSettings, ServerSettings, SettingsError
 
 _EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
@@ -56,7 +56,6 @@ def serve(
     transport: TransportSettings | None = None,
     limits: LimitSettings | None = None,
     operation: OperationSettings | None = None,
-    removed: RemovedSettings | None = None,
     *,
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
     **plugin_settings: object,
@@ -67,7 +66,7 @@ def serve(
         if models.demo or models.model is not None or models.model_repository is not None:
             raise SettingsError("Use one of PATH, --model, --model-repository and --demo")
         models = replace(models, model_dir=path)
-    if models.demo and network.grpc is None and network.grpc_port is None:
+    if models.demo and network.grpc is None and isinstance(network.grpc_port, DefaultPort):
         # Trying the server must not fail because another program has a port that is not needed.
         network = replace(network, grpc=False)
     parts = (network, access, transport, limits, operation, *plugin_settings.values())
@@ -89,9 +88,6 @@ def serve(
     if any(variable.startswith(_PREFIX) for variable in os.environ):
         for variable, nearest in unknown_variables(command.assemble_argument_collection()):
             _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
-    for option in removed.used if removed else ():
-        reason = "a proxy has this limit, see docs/deployment.md; the option goes with the next release"
-        _logger.warning("option without effect", extra={"option": option, "reason": reason})
     try:
         _run(models, settings, logs_json=logs_json)
     except EXPECTED_ERRORS as error:
@@ -151,10 +147,7 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
         )
     except ListenError as error:
         names = [field.name for field in fields(settings) if field.name == "port" or field.name.endswith("_port")]
-        ports = [name for name in names if getattr(settings, name) == error.port]
-        # A port that is not set has the default of its protocol.
-        ports = ports or [name for name in names if getattr(settings, name) is None]
-        options = [f"--{name.replace('_', '-')}" for name in ports]
+        options = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) == error.port]
         advice = f"Choose another port with {' or '.join(options)}, or 0 for any free one"
         raise SettingsError(f"{error}. {advice}") from None
     if service.engine.busy or service.loading.busy or (has_models and _threads_left()):

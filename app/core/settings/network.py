@@ -10,6 +10,13 @@ from cyclopts.types import Port, PositiveFloat, PositiveInt
 from app.core.settings.environment import ACCESS, LIMITS, NETWORK, TLS, environment
 
 
+class DefaultPort(int):
+    """The port of a protocol that applies if none is set."""
+
+
+_GRPC_PORT = DefaultPort(8081)
+
+
 @Parameter(name="*", group=NETWORK)
 @dataclass(frozen=True, kw_only=True)
 class ListeningSettings:
@@ -28,8 +35,8 @@ class ListeningSettings:
     grpc: Annotated[bool | None, environment("CHARIOTEER_GRPC")] = None
     """Whether to serve gRPC; by default yes, but with --demo only if --grpc-port is set."""
 
-    grpc_port: Annotated[Port | None, environment("CHARIOTEER_GRPC_PORT", show=True)] = None
-    """Port for gRPC, by default 8081; 0 for any free one."""
+    grpc_port: Annotated[Port, environment("CHARIOTEER_GRPC_PORT", show=True)] = _GRPC_PORT
+    """Port for gRPC; 0 for any free one."""
 
     chariot_protocol: Annotated[
         Literal["chariot-v2-kserve", "chariot-v2"],
@@ -102,18 +109,3 @@ class TransportSettings:
 
     max_grpc_streams: Annotated[PositiveInt, environment("CHARIOTEER_MAX_GRPC_STREAMS")] = 256
     """Maximum number of concurrent calls on one gRPC connection; the client queues further ones."""
-
-
-@Parameter(name="*", group=LIMITS)
-@dataclass(frozen=True, kw_only=True)
-class RemovedSettings:
-    """Options without an effect. They warn for one release, so that a server starts with its old settings."""
-
-    lowest_rate: Annotated[str | None, environment("CHARIOTEER_LOWEST_RATE", show=False)] = None
-    max_header_fields: Annotated[str | None, environment("CHARIOTEER_MAX_HEADER_FIELDS", show=False)] = None
-    max_address_connections: Annotated[str | None, environment("CHARIOTEER_MAX_ADDRESS_CONNECTIONS", show=False)] = None
-
-    @property
-    def used(self) -> list[str]:
-        """Return the names of those that are set."""
-        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None]

@@ -14,6 +14,7 @@ from app import __version__
 from app.core.cli.serve import read_config_file, serve, unknown_variables
 from app.core.cli.terminal import console, printable, table
 from app.core.settings.environment import check_finite
+from app.core.settings.network import DefaultPort
 
 _SECRET = ("record", "drift_webhook")
 """Options whose URLs may contain a password or a token."""
@@ -109,7 +110,7 @@ def _variable(argument: Argument, names: tuple[str, ...]) -> dict[str, Any]:
     schema = {"description": argument.parameter.help, **_type(argument.hint), **_bounds(argument)}
     default = argument.field_info.default
     if default is not None:
-        schema["default"] = default
+        schema["default"] = int(default) if isinstance(default, DefaultPort) else default
     if len(names) > 1:
         schema["x-aliases"] = list(names[1:])
     return schema

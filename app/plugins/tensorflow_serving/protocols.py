@@ -2,10 +2,9 @@
 
 from app.core.hooks import Port, Protocols
 from app.core.server.http.cross_site import ANY_ORIGIN, parse_origins
+from app.core.settings.network import DefaultPort
 from app.core.settings.server import ServerSettings
 from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
-
-_DEFAULT_PORT, _DEFAULT_GRPC_PORT = 8501, 8500
 
 
 def protocols(settings: ServerSettings) -> Protocols:
@@ -18,7 +17,7 @@ def protocols(settings: ServerSettings) -> Protocols:
     port, grpc_port = options.tensorflow_serving_port, options.tensorflow_grpc_port
     is_enabled = options.tensorflow_serving
     if is_enabled is None:
-        is_enabled = port is not None or grpc_port is not None
+        is_enabled = not (isinstance(port, DefaultPort) and isinstance(grpc_port, DefaultPort))
     if not is_enabled:
         return Protocols()
     # Import late: other servers start faster.
@@ -30,7 +29,7 @@ def protocols(settings: ServerSettings) -> Protocols:
         origins = parse_origins("--tensorflow-serving-cors", options.tensorflow_serving_cors, ", or * for any")
     listener = TensorFlowServing(any_origin=ANY_ORIGIN in origins, loading_status=options.loading_status)
     return Protocols(
-        ports=(Port(protocol=listener, port=_DEFAULT_PORT if port is None else port, origins=origins),),
+        ports=(Port(protocol=listener, port=port, origins=origins),),
         grpc=(TensorFlowPredictionService(loading_status=options.loading_status), TensorFlowModelService()),
-        grpc_ports={"TensorFlow Serving gRPC": _DEFAULT_GRPC_PORT if grpc_port is None else grpc_port},
+        grpc_ports={"TensorFlow Serving gRPC": grpc_port},
     )

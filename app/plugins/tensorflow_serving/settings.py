@@ -9,6 +9,9 @@ from cyclopts import Parameter
 from cyclopts.types import Port
 
 from app.core.settings.environment import NETWORK, environment
+from app.core.settings.network import DefaultPort
+
+_REST_PORT, _GRPC_PORT = DefaultPort(8501), DefaultPort(8500)
 
 
 class LabelSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,11 +33,11 @@ class TensorFlowServingSettings:
     """Whether to serve TensorFlow Serving's protocol: its REST API, and gRPC unless that is off; by default only if one
     of its ports is set."""
 
-    tensorflow_serving_port: Annotated[Port | None, environment("CHARIOTEER_TENSORFLOW_SERVING_PORT")] = None
-    """Port for the REST API of TensorFlow Serving, by default 8501; 0 for any free one."""
+    tensorflow_serving_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_SERVING_PORT")] = _REST_PORT
+    """Port for the REST API of TensorFlow Serving; 0 for any free one."""
 
-    tensorflow_grpc_port: Annotated[Port | None, environment("CHARIOTEER_TENSORFLOW_GRPC_PORT")] = None
-    """Second gRPC port, where TensorFlow Serving's clients expect it, by default 8500; 0 for any free one."""
+    tensorflow_grpc_port: Annotated[Port, environment("CHARIOTEER_TENSORFLOW_GRPC_PORT")] = _GRPC_PORT
+    """Second gRPC port, where TensorFlow Serving's clients expect it; 0 for any free one."""
 
     tensorflow_serving_cors: Annotated[str, environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = ""
     """Origins whose web pages may send requests to the REST API of TensorFlow Serving and read responses, separated by

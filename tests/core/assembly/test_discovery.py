@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -292,7 +293,7 @@ def test_options_select_the_models(tmp_path: Path) -> None:
 def test_demo_has_the_text_models_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_files(tmp_path, "rapidocr/__init__.py", "rapidocr/models/PP-OCRv6_det_small.onnx")
     shapes = {source.name for source in find_models(ModelOptions(demo=True))}
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     *others, text = find_models(ModelOptions(demo=True))
     assert {source.name for source in others} == shapes
     assert (text.name, text.file) == ("text-detector", tmp_path / "rapidocr" / "models" / "PP-OCRv6_det_small.onnx")

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from app.core.cli import command_line
 from app.core.cli.serve import command, serve, unknown_variables
 from app.core.plugins import registry
 from app.core.settings.network import ListeningSettings
-from app.core.settings.server import DEMO_MODELS, SettingsError
+from app.core.settings.server import SettingsError
 from app.plugins.configuration.command import config, environment_schema
 from tests.support.command_line import charioteer
-from tests.support.servers.server_process import run_server
 
 GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")
 
@@ -286,13 +284,3 @@ def test_every_alias_of_a_variable_is_read(name: str, value: int, monkeypatch: p
 
 def test_command_prints_the_schema() -> None:
     assert json.loads(charioteer("env-schema").stdout) == json.loads(json.dumps(SCHEMA))
-
-
-def test_removed_options_warn_and_do_not_stop_the_start() -> None:
-    environment = {**os.environ, "CHARIOTEER_MAX_HEADER_FIELDS": "10"}
-    with run_server(
-        "--model", str(DEMO_MODELS / "half_plus_two"), "--lowest-rate", "5", environment=environment
-    ) as server:
-        assert server.address
-        lines = [json.loads(line) for line in server.log if "without effect" in line]
-        assert {line["option"] for line in lines} == {"--lowest-rate", "--max-header-fields"}

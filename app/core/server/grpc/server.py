@@ -18,7 +18,6 @@ from app.core.server.tls import Certificates
 from app.core.settings.network import TransportSettings
 from app.core.settings.server import ServerSettings
 
-_DEFAULT_PORT = 8081
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 """A vanished client is detected after this time; the default would be two hours."""
@@ -61,7 +60,7 @@ class GrpcServer:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         certificates: Certificates | None = None,
     ) -> None:
-        self.port = _DEFAULT_PORT if settings.grpc_port is None else settings.grpc_port
+        self.port = settings.grpc_port
         self.more_ports = dict(more_ports)
         self._engine = engine
         self._protocols = protocols
