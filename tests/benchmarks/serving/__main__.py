@@ -20,6 +20,7 @@ from tests.benchmarks.serving.tables.peers import peers
 from tests.benchmarks.serving.tables.resizing import resizing
 from tests.benchmarks.serving.tables.runtimes import runtimes
 from tests.benchmarks.serving.tables.scale import scale
+from tests.benchmarks.serving.tables.server_processes import server_processes
 from tests.benchmarks.serving.tables.shortcuts import shortcuts
 from tests.benchmarks.serving.tables.tuned import tuned
 from tests.benchmarks.serving.workload import Workload, make_workload
@@ -53,6 +54,7 @@ def main() -> None:
         "tuned": lambda workload: tuned(workload, rounds, requests, options.scenes),
         "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10),
+        "processes": lambda workload: server_processes(workload, 10),
         "scale": lambda workload: scale(workload, max(1, rounds // 2), requests),
         "peers": lambda workload: peers(workload, rounds, requests),
         "leak": lambda workload: leak(workload, options.leak_requests),
