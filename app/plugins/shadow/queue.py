@@ -1,34 +1,46 @@
 """A bounded queue whose jobs run one at a time, only while the server has an idle worker."""
 
 import logging
+import math
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
+import numpy as np
 
 from app.core.engine.models.registry import Registration
 from app.core.engine.scheduling.thread_pool import lower_priority
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Prediction
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tasks.vision.image import Image, image_of
+from tasks.vision.request import ImageItem
 
 _logger = logging.getLogger(__name__)
 
 MAX_WAITING = 32
-_MAX_PIXELS = 50_000_000
-"""Maximum number of pixels in the images of waiting jobs, which also bounds their encoded bytes."""
+_MAX_PIXELS = 16_000_000
+"""From this number of pixels on in the decoded images of waiting jobs, of 3 bytes each, the queue is full."""
 _POLL_SECONDS = 0.005
 _IDLE_SECONDS = 1.0
 
 
 class ShadowedSample(msgspec.Struct, frozen=True, eq=False):
-    """One sample: its id in recordings, the champion's prediction, and the size of its image; 0 without one."""
+    """One sample: its id in recordings, the champion's decoded input, and its prediction."""
 
     id: str
+    input: int
+    item: object
     prediction: Prediction
-    width: int = 0
-    height: int = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return width and height of its image; 0 without one."""
+        image = image_of(self.item)
+        return (0, 0) if image is None else (image.width, image.height)
 
 
 class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -50,7 +62,23 @@ class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def pixels(self) -> int:
-        return sum(sample.width * sample.height for sample in self.samples)
+        return sum(math.prod(sample.size) for sample in self.samples)
+
+    def decoded_request(self) -> InferenceRequest:
+        """Return the request with the pixels that the champion decoded, because decoding them again costs much.
+
+        Inputs of several images, and images that were decoded at a fraction of their size, stay encoded.
+        """
+        inputs, counts = list(self.request.inputs), Counter(sample.input for sample in self.samples)
+        for sample in self.samples:
+            encoded, item = inputs[sample.input], sample.item
+            if isinstance(item, ImageItem) and isinstance(encoded, BytesTensor) and counts[sample.input] == 1:
+                image: Image = item.image
+                if image.full_size is None:
+                    pixels, parameters = image.pixels[np.newaxis], encoded.parameters
+                    decoded = Tensor(name=encoded.name, datatype=Datatype.UINT8, data=pixels, parameters=parameters)
+                    inputs[sample.input] = decoded
+        return msgspec.structs.replace(self.request, inputs=tuple(inputs))
 
 
 class ShadowQueue:

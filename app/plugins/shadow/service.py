@@ -29,7 +29,6 @@ from app.plugins.shadow.rows import ShadowRow, ShadowWriter
 from app.plugins.shadow.settings import ShadowSettings
 from app.plugins.shadow.start import check_not_served, settings_of, shadow_source
 from tasks.inference.error import InferenceError
-from tasks.vision.image import image_of
 
 _logger = logging.getLogger(__name__)
 
@@ -76,11 +75,10 @@ class Shadows:
         settings = settings_of(registration.source)
         if not settings.version or not is_sampled(context.id, settings.share):
             return
-        samples: list[ShadowedSample] = []
-        for sample in result.samples:
-            image = image_of(sample.item)
-            size = (0, 0) if image is None else (image.width, image.height)
-            samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
+        samples = [
+            ShadowedSample(f"{context.id}-{one.input}-{one.index}", one.input, one.item, one.prediction)
+            for one in result.samples
+        ]
         watchers = [watch(self._engine, context) for watch in self._watches]
         job = ShadowJob(
             registration=registration,
@@ -119,7 +117,9 @@ class Shadows:
             return
         settings = settings_of(source)
         try:
-            result = servable.predict(job.request, self._engine.limits)
+            # A model that decodes images at a fraction of their size needs the encoded ones.
+            request = job.request if servable.downscale else job.decoded_request()
+            result = servable.predict(request, self._engine.limits)
         except InferenceError as error:
             self._count(job, "failed", len(job.samples))
             message = self._redaction.message(str(error))
@@ -138,7 +138,8 @@ class Shadows:
 
     def _compared(self, row: ShadowRow, sample: ShadowedSample, after: Records, settings: ShadowSettings) -> ShadowRow:
         before = _records(sample.prediction.records())
-        item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
+        width, height = sample.size
+        item = Item(id=sample.id, image=Path(sample.id), width=width, height=height)
         try:
             agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
         except EvaluationError as error:

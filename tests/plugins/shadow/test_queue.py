@@ -7,12 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from app.core.engine.models.registry import ModelState, Registration
 from app.core.settings.model import ModelSource
 from app.plugins.shadow.queue import MAX_WAITING, ShadowedSample, ShadowJob, ShadowQueue
 from tasks.image_classification import Classification
 from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Tensor
+from tasks.vision.filtering import SelectionParameters
+from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 
 _SECONDS = 10
 
@@ -20,10 +25,11 @@ _SECONDS = 10
 def job(name: str = "a", pixels: int = 1) -> ShadowJob:
     source = ModelSource(name="m", version="1", folder=Path("m"))
     prediction = Classification(labels=["cat"], scores=np.ones(1, np.float32))
+    image = Image(np.broadcast_to(np.zeros(3, np.uint8), (1, pixels, 3)))
     return ShadowJob(
         registration=Registration(source=source, state=ModelState.READY),
         request=InferenceRequest(id=name, model_name="m", inputs=()),
-        samples=[ShadowedSample("a-0-0", prediction, pixels, 1)],
+        samples=[ShadowedSample("a-0-0", 0, ImageItem(image, SelectionParameters()), prediction)],
         model_ns=1,
     )
 
@@ -80,7 +86,20 @@ def test_full_queue_rejects_jobs_and_keeps_their_order() -> None:
 
 def test_large_images_fill_the_queue() -> None:
     with running(lambda _: None, lambda: False) as queue:
-        assert [queue.submit(job(pixels=30_000_000)) for _ in range(3)] == [True, True, False]
+        assert [queue.submit(job(pixels=10_000_000)) for _ in range(3)] == [True, True, False]
+
+
+def test_shadow_version_gets_the_decoded_pixels_of_inputs_with_one_image() -> None:
+    small, other = job(pixels=2).samples[0], job(pixels=3).samples[0]
+    pixels = np.zeros((1, 2, 3), np.uint8)
+    reduced = ImageItem(Image(pixels, full_size=(2, 4)), SelectionParameters())
+    samples = [small, replace(other, input=1), replace(other, input=1), replace(small, input=2, item=reduced)]
+    inputs = tuple(BytesTensor(name=name, shape=(1,), elements=(), parameters={"top_k": 1}) for name in "abc")
+    request = InferenceRequest(id="a", model_name="m", inputs=inputs)
+    first, *rest = replace(job(), request=request, samples=samples).decoded_request().inputs
+    assert isinstance(first, Tensor)
+    assert (first.name, first.shape, first.parameters) == ("a", (1, 1, 2, 3), {"top_k": 1})
+    assert rest == [*inputs[1:]]
 
 
 def test_failing_job_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
