@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.core.engine.cancellation import stopping_error
 from app.core.engine.events import BatchedObservers, InferenceObserver
-from app.core.engine.executor import Executor
+from app.core.engine.executor import Answer, Executor
 from app.core.engine.lane import Lane, open_lane
 from app.core.engine.models.readiness import Readiness
 from app.core.engine.models.repository import Repository
-from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.request_job import DeadlineTimer, DisconnectWatch, RequestJob, wait_recorded
 from app.core.engine.scheduling.admission import Admission, ClientLimit, QueueLimits
@@ -23,13 +22,12 @@ from app.core.engine.streams.text_stream import Chunk
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceResponse, InferenceResult
+from tasks.inference.response import InferenceResponse
 
 if TYPE_CHECKING:
     from app.core.hooks import Parts
 
 WireT = TypeVar("WireT")
-AddedT = TypeVar("AddedT")
 
 _DEFAULT_QUEUE_LIMITS = QueueLimits()
 _POLL_SECONDS = 0.01
@@ -124,7 +122,9 @@ class Engine(Readiness):
         context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
+        encode: Callable[..., WireT],
+        lane: Lane | None = None,
+        answer: Answer | None = None,
     ) -> WireT:
         """Answer one request. A single job in a worker thread does all the work, from `decode` to `encode`.
 
@@ -132,34 +132,20 @@ class Engine(Readiness):
             context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body.
-            encode: encode the response.
+            encode: encode the response; its second argument is what `answer` adds.
+            lane: the lane in which it waits; by default with the other inferences.
+            answer: answers it instead of a plain prediction.
 
         Raises:
             InferenceError: for every failure. No other exception except cancellation is raised.
         """
-        done = asyncio.get_running_loop().create_future()
-        job = self.submit(context, model_name, decode, encode, partial(_set_done, done))
+        queue = self._admit(context, model_name, lane)
+        admission, pool = (self._admission, self._thread_pool) if lane is None else (lane.admission, lane.pool)
+        executor, done = self._executor, asyncio.get_running_loop().create_future()
+        work = partial(executor.handle, context, decode, encode, answer)
+        release = partial(admission.release, queue, context)
+        job = RequestJob(context, queue, work, partial(_set_done, done), executor.report, pool, release)
         return await self._wait(job, done)
-
-    def submit(
-        self,
-        context: RequestContext,
-        model_name: str,
-        decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
-        on_done: Callable[[RequestJob[WireT]], None],
-    ) -> RequestJob[WireT]:
-        """Start to answer one request as `handle` does, and call `on_done` with the job in the event loop at its end.
-
-        Call `RequestJob.cancel` if the client disconnects.
-
-        Raises:
-            InferenceError: if the request is refused.
-        """
-        queue = self._admit(context, model_name)
-        work = partial(self._executor.handle, context, decode, encode)
-        release = partial(self._admission.release, queue, context)
-        return RequestJob(context, queue, work, on_done, self._executor.report, self._thread_pool, release)
 
     def stream_text(
         self,
@@ -229,36 +215,6 @@ class Engine(Readiness):
             if self._closed:
                 lane.pool.close()
         return lane
-
-    async def handle_in(
-        self,
-        lane: Lane,
-        context: RequestContext,
-        model_name: str,
-        decode: Callable[[], InferenceRequest],
-        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, AddedT]],
-        encode: Callable[[InferenceResponse, AddedT], WireT],
-    ) -> WireT:
-        """Answer one request as `handle` does, with the workers of a lane, by a function instead of a plain prediction.
-
-        Args:
-            lane: the lane in which it waits.
-            context: the origin of the request.
-            model_name: the requested model.
-            decode: decode the body.
-            answer: returns the result of the model, and what `encode` gets beside the response. It ends early if the
-                server drains or the client disconnects, which counts as answered.
-            encode: encode the response.
-
-        Raises:
-            InferenceError: for every failure; OVERLOADED if too many requests wait in the lane.
-        """
-        queue, executor = self._admit(context, model_name, lane), self._executor
-        done = asyncio.get_running_loop().create_future()
-        work = partial(executor.answer, context, decode, answer, encode)
-        release = partial(lane.admission.release, queue, context)
-        job = RequestJob(context, queue, work, partial(_set_done, done), executor.report, lane.pool, release)
-        return await self._wait(job, done)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +22,12 @@ from tasks.inference.request import InferenceRequest, check_request
 from tasks.inference.response import InferenceResponse, InferenceResult
 
 WireT = TypeVar("WireT")
-AddedT = TypeVar("AddedT")
+
+Answer = Callable[[Servable, InferenceRequest], tuple[InferenceResult, Any]]
+"""Returns the result of the model, and what the encoder gets beside the response.
+
+It ends early if the server drains or the client disconnects, which counts as answered.
+"""
 
 _logger = logging.getLogger(__name__)
 
@@ -73,59 +78,40 @@ class Executor:
         self,
         context: RequestContext,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
+        encode: Callable[..., WireT],
+        answer: Answer | None = None,
     ) -> WireT:
-        """Answer a request with one response.
+        """Answer a request with one response, by a plain prediction or by `answer`.
 
         Raises:
             InferenceError: for every failure.
         """
-        previous = exchange_token(context)
+        previous = exchange_token(context if answer is None else None)
         try:
             context.start_work()
-            if (error := context.cancellation) is not None:
+            if answer is None and (error := context.cancellation) is not None:
                 raise error
             request, registration = self._decode(context, decode)
             servable = registration.servable or registration.ready_servable()
-            context.result = result = servable.predict(request, self._limits)
+            added = ()
+            if answer is None:
+                result = servable.predict(request, self._limits)
+            else:
+                result, *added = answer(servable, request)
+            context.result = result
             response = _response(request, registration, result)
             if self._annotators:
                 response = self._annotated(context, result, response)
-            encoded = encode(response)
+            encoded = encode(response, *added)
             # An answer after cancellation counts as cancelled, for the client and for the metrics.
-            if (error := context.cancellation) is not None:
+            error = context.cancellation
+            if error is not None and (answer is None or error.kind is not ErrorKind.CANCELLED):
                 raise error
             return encoded
         except Exception as error:  # noqa: BLE001  models raise any type
             raise self._failure(context, error)  # noqa: B904  its cause is set
         finally:
             exchange_token(previous)
-            self.report(context)
-
-    def answer(
-        self,
-        context: RequestContext,
-        decode: Callable[[], InferenceRequest],
-        answer: Callable[[Servable, InferenceRequest], tuple[InferenceResult, AddedT]],
-        encode: Callable[[InferenceResponse, AddedT], WireT],
-    ) -> WireT:
-        """Answer a request by `answer`, which returns the result and what `encode` also gets.
-
-        Raises:
-            InferenceError: for every failure.
-        """
-        try:
-            with self._capture_errors(context):
-                context.start_work()
-                request, registration = self._decode(context, decode)
-                context.result, extra = answer(registration.ready_servable(), request)
-                response = _response(request, registration, context.result)
-                encoded = encode(self._annotated(context, context.result, response), extra)
-                # A client that has disconnected counts as answered.
-                if (error := context.cancellation) is not None and error.kind is not ErrorKind.CANCELLED:
-                    raise error
-                return encoded
-        finally:
             self.report(context)
 
     def stream(

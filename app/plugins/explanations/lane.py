@@ -59,4 +59,4 @@ async def explain(
         context.explanation_samples = explained.samples
         return explained.result, explained.explanations
 
-    return await engine.handle_in(open_explanation_lane(engine), context, model_name, decode, answer, encode)
+    return await engine.handle(context, model_name, decode, encode, open_explanation_lane(engine), answer)
