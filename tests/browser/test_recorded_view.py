@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -37,12 +38,12 @@ def post_image(client: httpx.Client, model: str, image: str, metadata: list[dict
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory, small_models: Path) -> Iterator[str]:
     """Start a server that recorded 3 detections in the north, 2 classifications in the south and 1 refusal."""
     folder = tmp_path_factory.mktemp("recorded")
     arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
     with (
-        run_server("--model-repository", str(MODELS), *arguments) as process,
+        run_server("--model-repository", str(small_models), *arguments) as process,
         httpx.Client(base_url=process.address, timeout=60) as client,
     ):
         for altitude in (100, 110, 120):

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.servers.apps import PYTHON_MODELS
@@ -20,9 +21,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[ServerProcess]:
-    """Serve the fixture models to clients that leave them as they were."""
-    with run_server("--model-repository", str(MODELS)) as process:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the fixture models, because a test replaces one."""
+    return shutil.copytree(MODELS, tmp_path_factory.mktemp("clients") / "models")
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Generator[ServerProcess]:
+    with run_server("--model-repository", str(models)) as process:
         yield process
 
 
@@ -36,11 +42,15 @@ def test_kserve_passes_checks_over_grpc(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
-def test_tritonclient_passes_checks_and_exchanges_a_model(tmp_path: Path, transport: str) -> None:
-    models = str(shutil.copytree(MODELS, tmp_path / "models"))
-    with run_server("--model-repository", models) as own:
-        address = own.address if transport == "http" else own.grpc_address
-        run_checks("tritonclient", f"with_tritonclient_{transport}", address, models)
+def test_tritonclient_passes_checks_and_exchanges_a_model(server: ServerProcess, models: Path, transport: str) -> None:
+    address = server.address if transport == "http" else server.grpc_address
+    try:
+        run_checks("tritonclient", f"with_tritonclient_{transport}", address, str(models))
+    finally:
+        # The other clients expect the original model.
+        shutil.copy(MODELS / "half_plus_two" / "model.onnx", models / "half_plus_two")
+        loaded = httpx.post(f"{server.address}/v2/repository/models/half_plus_two/load", timeout=60)
+    assert loaded.status_code == 200
 
 
 def test_openai_clients_pass_checks(tmp_path: Path) -> None:
@@ -54,8 +64,8 @@ def test_openai_clients_pass_checks(tmp_path: Path) -> None:
         run_checks("openai", "with_openai", own.address)
 
 
-def test_label_studio_converts_predictions_back_to_the_records() -> None:
-    with run_server("--model-repository", str(MODELS), "--label-studio") as own:
+def test_label_studio_converts_predictions_back_to_the_records(small_models: Path) -> None:
+    with run_server("--model-repository", str(small_models), "--label-studio") as own:
         run_checks("label_studio", "with_label_studio", own.address)
 
 

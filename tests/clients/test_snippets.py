@@ -21,7 +21,7 @@ _SNIPPETS = {match["client"]: match.groups()[1:] for match in _SNIPPET.finditer(
 
 @pytest.fixture(scope="module")
 def server() -> Generator[ServerProcess]:
-    with run_server() as process:
+    with run_server("--model", str(ROOT / "fixtures/models/detector")) as process:
         # The gRPC address is announced after the HTTP address.
         httpx.get(f"{process.address}/v2/health/ready", timeout=60)
         yield process

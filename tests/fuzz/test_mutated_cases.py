@@ -188,7 +188,7 @@ def test_decoder_of_mutated_bytes_raises_nothing_else(
 
 
 def test_raw_requests_that_once_broke_the_server_are_rejected(tmp_path: Path) -> None:
-    with run_server("--model-repository", str(DEMO_MODELS)) as server:
+    with run_server("--model", str(DEMO_MODELS / "detector")) as server:
         host, port = server.address.removeprefix("http://").split(":")
         for name, (request, status) in RAW.items():
             with socket.create_connection((host, int(port)), timeout=30) as connection:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ MEGABYTES = 24
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with run_server() as server:
+    with run_server("--model", str(ROOT / "fixtures/models/detector")) as server:
         yield server
 
 

@@ -14,10 +14,11 @@ import pytest
 from app.core.server.listen import raise_file_limit
 from tests.support.data.chariot import image_input
 from tests.support.servers.certificate_authority import CertificateAuthority
-from tests.support.servers.server_process import run_server
+from tests.support.servers.server_process import ROOT, run_server
 
 pytestmark = pytest.mark.slow
 
+_MODEL = ("--model", str(ROOT / "fixtures/models/detector"))
 _MAX_CONNECTIONS = 10_000
 _OTHER_FILES = 1024
 _TEST_CONNECTIONS = 10
@@ -32,7 +33,7 @@ _REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 def test_ten_thousand_idle_connections_use_little_memory_and_time() -> None:
     """Open fewer if the file limit is lower. `pytest -s` shows the measured figures."""
     count = min(_MAX_CONNECTIONS, raise_file_limit() - _OTHER_FILES) - _TEST_CONNECTIONS
-    with run_server("--no-grpc", "--no-tensorflow-serving") as server:
+    with run_server(*_MODEL, "--no-grpc", "--no-tensorflow-serving") as server:
         address = server.address
         port = int(address.rpartition(":")[2])
         with httpx.Client(base_url=address, trust_env=False, timeout=60) as http, ExitStack() as stack:
@@ -61,7 +62,7 @@ def test_memory_of_a_tls_connection_is_bounded(tmp_path: Path) -> None:
     """Measure the buffers, which keep the size of the largest chunk. `pytest -s` shows the figures."""
     authority = CertificateAuthority(tmp_path)
     cert, key = authority.issue("server")
-    options = ("--no-grpc", "--no-tensorflow-serving", "--tls-cert", str(cert), "--tls-key", str(key))
+    options = (*_MODEL, "--no-grpc", "--no-tensorflow-serving", "--tls-cert", str(cert), "--tls-key", str(key))
     context = authority.context()
     with run_server(*options) as server, ExitStack() as stack:
         port = int(server.address.rpartition(":")[2])

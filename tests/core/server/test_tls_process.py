@@ -34,10 +34,11 @@ def client(authority: CertificateAuthority) -> CertificateAndKey:
 
 
 @pytest.fixture(scope="module")
-def server(authority: CertificateAuthority) -> Iterator[ServerProcess]:
+def server(authority: CertificateAuthority, small_models: Path) -> Iterator[ServerProcess]:
     cert, key = authority.issue("server")
+    models = ("--model-repository", str(small_models))
     options = ("--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(authority.file))
-    with run_server(*options, "--handshake-timeout", "2", "--max-grpc-streams", "4") as running:
+    with run_server(*models, *options, "--handshake-timeout", "2", "--max-grpc-streams", "4") as running:
         yield running
         assert running.stop() == 0
 

@@ -19,8 +19,8 @@ run = partial(charioteer, "conform")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
-    with run_server("--model-repository", "fixtures/models") as server:
+def server(small_models: Path) -> Iterator[ServerProcess]:
+    with run_server("--model-repository", str(small_models)) as server:
         yield server
 
 
@@ -60,9 +60,11 @@ def test_server_with_several_models_needs_a_choice(server: ServerProcess, protoc
 
 
 @pytest.mark.slow
-def test_every_model_of_a_server_conforms(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_model_of_a_server_conforms(
+    server: ServerProcess, small_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     conform(server.address, options=ConformanceOptions(protocol="v1"), all_models=True)
-    assert capsys.readouterr().out.count("The engine conforms") == len([*(ROOT / "fixtures" / "models").glob("*/")])
+    assert capsys.readouterr().out.count("The engine conforms") == len(list(small_models.iterdir()))
 
 
 @pytest.mark.slow

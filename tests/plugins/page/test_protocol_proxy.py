@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,8 +16,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[httpx.Client]:
-    with run_server() as server, httpx.Client(base_url=server.address, timeout=60) as client:
+def client(small_models: Path) -> Iterator[httpx.Client]:
+    with (
+        run_server("--model-repository", str(small_models)) as server,
+        httpx.Client(base_url=server.address, timeout=60) as client,
+    ):
         yield client
 
 

@@ -25,6 +25,7 @@ from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
+CLASSIFIER = str(ROOT / "fixtures/models/classifier")
 PHOTOGRAPH = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
 METADATA = json.dumps([{"key": "camera", "type": "str", "value": "north"}])
 TRIAL = {"charioteer-trial": "true"}
@@ -181,7 +182,7 @@ def test_server_killed_under_load_has_recorded_every_answer(tmp_path: Path) -> N
     store = tmp_path / "store.db"
     answered_ids: list[str] = []
     for kill in range(3):
-        with run_server("--model", "fixtures/models/classifier", "--record", str(store)) as server:
+        with run_server("--model", CLASSIFIER, "--record", str(store)) as server:
             threads = [
                 threading.Thread(target=send_until_failure, args=(server.address, f"{kill}-{worker}", answered_ids))
                 for worker in range(4)
@@ -210,7 +211,7 @@ def send_until_failure(address: str, name: str, answered_ids: list[str]) -> None
 def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
     file = tmp_path / "no.db"
     file.write_bytes(base64.b64encode(os.urandom(9000)))
-    with run_server("--record", str(file)) as server:
+    with run_server("--model", CLASSIFIER, "--record", str(file)) as server:
         assert server.wait() == 1
         log = "".join(server.log)
         assert f"The store of recordings cannot be used: {file}: file is not a database" in log
@@ -219,11 +220,12 @@ def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
 
 def test_password_is_never_shown(tmp_path: Path) -> None:
     address = "postgresql://me:hush-hush@127.0.0.1:1/store"
-    with run_server("--record", address) as server:
+    options = ("--model", CLASSIFIER, "--record", address)
+    with run_server(*options) as server:
         assert server.wait() == 1
         assert "127.0.0.1:1/store" in "".join(server.log)
         assert "hush" not in "".join(server.log)
-    with run_server("--record", address, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
+    with run_server(*options, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
         metrics = httpx.get(f"{server.address}/metrics", timeout=60).text
         assert "charioteer_recording_up 0.0" in metrics
         assert server.stop() == 0
