@@ -28,8 +28,8 @@ SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 pytestmark = pytest.mark.slow
 
 
-def test_process_serves_the_fixture_models_and_exits_with_status_0() -> None:
-    with run_server() as server:
+def test_process_serves_a_model_logs_only_json_and_exits_with_status_0() -> None:
+    with run_server("--model", str(DETECTOR)) as server:
         address = server.address
         assert httpx.get(f"{address}/ready", timeout=60).status_code == 200
         body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()), metadata="[]")]}
@@ -40,8 +40,16 @@ def test_process_serves_the_fixture_models_and_exits_with_status_0() -> None:
         assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(output["data"][0][0])
         assert output["parameters"] == {"metadata": "[]"}
         assert server.stop() == 0
-        lines = [json.loads(line) for line in server.log if '"r-1"' in line]
-        assert [(line["event"], line["outcome"], line["model"]) for line in lines] == [("inference", "ok", "detector")]
+        records = [json.loads(line) for line in server.log]
+        (inference,) = (record for record in records if record.get("request_id") == "r-1")
+        assert [inference[key] for key in ("event", "outcome", "model")] == ["inference", "ok", "detector"]
+        (ready,) = (record for record in records if record["event"] == "server ready")
+        assert (ready["address"], ready["chariot_protocol"]) == (server.address, "chariot-v2-kserve")
+        assert ready["listeners"] == {
+            "gRPC": server.grpc_address,
+            "TensorFlow Serving": server.tensorflow_serving_address,
+            "TensorFlow Serving gRPC": server.tensorflow_grpc_address,
+        }
 
 
 def test_settings_are_read_from_the_environment_of_chariot() -> None:
@@ -55,20 +63,6 @@ def test_settings_are_read_from_the_environment_of_chariot() -> None:
         headers["chariot-inference-parameters"] = '{"score_threshold": 0.5}'
         response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
         assert response.json()["output"]
-
-
-def test_json_log_holds_only_json_and_names_all_addresses() -> None:
-    with run_server("--model", str(DETECTOR)) as server:
-        assert httpx.get(server.address, timeout=60).status_code == 200
-        assert server.stop() == 0
-        records = [json.loads(line) for line in server.log]
-        (ready,) = (record for record in records if record["event"] == "server ready")
-        assert (ready["address"], ready["chariot_protocol"]) == (server.address, "chariot-v2-kserve")
-        assert ready["listeners"] == {
-            "gRPC": server.grpc_address,
-            "TensorFlow Serving": server.tensorflow_serving_address,
-            "TensorFlow Serving gRPC": server.tensorflow_grpc_address,
-        }
 
 
 def test_demo_starts_with_two_lines_on_one_port() -> None:
@@ -172,7 +166,7 @@ def test_process_exits_with_a_message_for_wrong_arguments() -> None:
         assert "Traceback" not in "".join(server.log)
 
 
-@pytest.mark.parametrize("option", ["--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
+@pytest.mark.parametrize("option", ["--port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
 def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
