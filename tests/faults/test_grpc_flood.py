@@ -23,15 +23,16 @@ MODEL = ROOT / "fixtures" / "models" / "half_plus_two"
 INPUT = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1]}}
 REQUEST = message_class("inference.ModelInferRequest")(model_name="half_plus_two", inputs=[INPUT]).SerializeToString()
 PROBE = HealthCheckRequest().SerializeToString()
-FLOOD_SECONDS = 3.0
+FLOOD_SECONDS = 1.0
 BURST = 256
 """Calls that one connection may have in flight by default."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Generator[ServerProcess]:
     with run_server("--model", str(MODEL), "--no-page") as process:
         yield process
+        assert process.stop() == 0
 
 
 def outcome(channel: grpc.Channel, method: str, request: bytes) -> str:
@@ -58,7 +59,6 @@ def test_flood_of_inferences_stops_no_probe_and_no_later_inference(server: Serve
         assert probes.keys() == {"OK", "200"}
         wait_until(lambda: outcome(channel, GRPC_METHOD, REQUEST) == "OK")
     assert "Traceback" not in "".join(server.log)
-    assert server.stop() == 0
 
 
 def test_flood_of_probes_stops_no_inference(server: ServerProcess) -> None:
