@@ -31,20 +31,23 @@ from tests.support.servers.server_process import ROOT
 EXTRA_OF_COMMAND: Mapping[str, str] = {
     "drift check baseline.npz images": "drift",
     "serve --model-repository monitored --drift": "drift",
-    "inferences {postgres}": "postgres",
     "serve --record {postgres}": "postgres",
+    "inferences {postgres}": "postgres",
     "evaluate path/to/dataset --name detector": "evaluate",
     "inferences inferences.db --to found.parquet": "parquet",
     "run fixtures/images --model path/to/model --to answers": "parquet",
     "check path/to/model --model-signing-key public.pem": "signatures",
     f"serve --jwks jwks.json --jwt-issuer {ISSUER} --jwt-audience {AUDIENCE}": "jwt",
     "serve --otlp-endpoint {collector}": "otel",
-    "check hugging-face": "torch",
     "export hugging-face --output exported": "torch",
+    "check hugging-face": "torch",
     "check intel": "openvino",
     "quantize path/to/model --data fixtures/images": "quantize",
 }
 """The extra that each command needs."""
+
+COMMAND_OF_EXTRA: Mapping[str, str] = {extra: command for command, extra in reversed(EXTRA_OF_COMMAND.items())}
+"""The first command above that needs the extra."""
 
 EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     # The extra installs MAITE's protocols for user code; no command needs them.
@@ -149,9 +152,9 @@ def test_ray_serve_without_its_extra_names_the_missing_extra(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", EXTRA_OF_COMMAND)
-def test_command_works_with_its_extra_alone(command: str, tmp_path: Path) -> None:
-    with prepare_command(tmp_path, linked_environment(EXTRA_OF_COMMAND[command]), command) as (workspace, line, spans):
+@pytest.mark.parametrize(("extra", "command"), COMMAND_OF_EXTRA.items())
+def test_command_works_with_its_extra_alone(extra: str, command: str, tmp_path: Path) -> None:
+    with prepare_command(tmp_path, linked_environment(extra), command) as (workspace, line, spans):
         if line.startswith("serve "):
             with workspace.serving(f".venv/bin/charioteer {line}") as address:
                 headers = {"Authorization": f"Bearer {token()}"} if "--jwks" in line else {}
