@@ -117,11 +117,9 @@ class TensorInference:
             if spec.name in tensors:
                 raise invalid(f"Expected each input once, got {tensor.name!r} again", f"{path}.name")
             tensors[spec.name] = _validated(tensor, spec, path, binary=self._binary, lenient=request.lenient_inputs)
-        missing = [name for name in self._specs if name not in tensors]
-        if missing:
-            raise invalid(
-                f"Expected the inputs {_join_names(self._specs)}, {_join_names(missing)} did not come", "inputs"
-            )
+        if len(tensors) < len(self._specs):
+            expected = ", ".join(f"{spec.name} ({spec.datatype})" for spec in self.inputs)
+            raise invalid(f"Expected the inputs of the model, {expected}, got {', '.join(tensors) or 'none'}", "inputs")
         # Chariot expects outputs with the names of inputs. A tensor model has one output for all its inputs.
         name = request.inputs[0].name if request.inputs else ""
         return [InputGroup(name=name, parameters=_parameters(request), items=[TensorsInput(tensors)])]

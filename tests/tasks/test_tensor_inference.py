@@ -79,11 +79,10 @@ def test_text_model_receives_decoded_base64() -> None:
 
 
 def test_missing_unknown_and_repeated_inputs_are_rejected() -> None:
-    assert rejection(X).startswith("inputs: ")
-    assert "'words'" in rejection(X)
+    expected = "inputs: Expected the inputs of the model, x (FP32), words (BYTES)"
+    assert [rejection(X), rejection()] == [f"{expected}, got x", f"{expected}, got none"]
     assert rejection(X, X, WORDS).startswith("inputs[1].name: ")
     assert rejection(X, WORDS, msgspec.structs.replace(X, name="y")).startswith("inputs[2].name: ")
-    assert "'x', 'words'" in rejection()
 
 
 def test_datatypes_and_shapes_must_match() -> None:

@@ -88,9 +88,6 @@ def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceR
     if raw and len(raw) != len(message.inputs):
         expected = f"Expected an entry for each of the {len(message.inputs)} inputs, or none"
         raise invalid(f"{expected}, got {len(raw)}", "raw_input_contents")
-    if not message.inputs:
-        names = ", ".join(f"{spec.name} ({spec.datatype})" for spec in servable.inputs)
-        raise invalid(f"Expected the inputs of the model, {names}, got none", "inputs")
     inputs = [
         _input(tensor, raw[index] if raw else None, index, limits.max_entries)
         for index, tensor in enumerate(message.inputs)
