@@ -70,6 +70,11 @@ GREY = {"channels": "GRAYSCALE", "height": 10, "width": 20}
         (changed("index2label", {"a": "a", "b": "b", "c": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
         (changed("index2label", ["a"]), {}, "its output has 3 classes, but model file lists 1 labels"),
         (changed("io.output", {"nClasses": 4}), {}, "nClasses is 4, but index2label has 3 labels"),
+        (
+            {**changed("io.output", {"nClasses": 4}), "index2label": list("abcd")},
+            {},
+            "its scores have 3 classes, but model-metadata.json declares 4",
+        ),
         (changed("io.output", {"nBoxes": 5}), {}, "it returns 4 boxes, but model-metadata.json declares 5"),
         (
             changed("io.output", {}),
