@@ -20,10 +20,10 @@ def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path
         run_server("--model-repository", str(tmp_path), "--label-studio") as server,
         open_page(browser, f"{server.address}/#request?model=segmenter", size=PHONE) as page,
     ):
-        panel = page.get_by_role("region", name="Labelling tools")
-        expect(panel).to_be_visible()
+        panel = page.get_by_text("Labelling tools")
+        panel.click()
         address, config, command = (
-            panel.get_by_role("group", name=name).inner_text()
+            page.get_by_role("group", name=name).inner_text()
             for name in ("Address for Label Studio", "Labelling configuration", "Command for CVAT")
         )
         assert httpx.get(f"{address}/health").json()["status"] == "UP"

@@ -206,6 +206,6 @@ def test_page_sends_trials_of_what_it_shows_and_none_of_its_own(browser: Browser
         assert (first, second) == ({}, {"score_threshold": 0.96})
         page.get_by_role("navigation").get_by_role("link", name="Recorded").click()
         expect(page.get_by_text("8 found, newest first")).to_be_visible()
-        assert column(page, "model")[:3] == ["detectortrial", "detectortrial", "detector"]
+        assert column(page, "model")[:3] == ["detector trial", "detector trial", "detector"]
         page.get_by_label("Trials").select_option("without")
         search(page, 6)

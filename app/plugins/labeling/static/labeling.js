@@ -1,7 +1,7 @@
 // In Use in code: how Label Studio and CVAT label with the model.
 
 import { codeBlock } from "./code_block.js";
-import { make } from "./dom.js";
+import { disclosure, make } from "./dom.js";
 
 // The tag that the model fills, by the geometry of its objects or by what it returns, as in app/plugins/labeling/plan.py.
 const TAGS = {
@@ -61,7 +61,5 @@ export function extend(container, { tools, catalogue, model }) {
     command.show(cvatCommand(model, tools.root), catalogue.requires_credentials ? "Add key_file=str:<file>." : "");
     steps.push(make("p.hint", CVAT), command.element);
   }
-  container.append(
-    make("section.panel", { "aria-label": "Labelling tools" }, make("h2", "Labelling tools"), ...steps),
-  );
+  container.append(disclosure("Labelling tools", "", ...steps));
 }

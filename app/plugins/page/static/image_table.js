@@ -152,7 +152,7 @@ export function createRow(image, onopen) {
       else if (!records.length) labels.replaceChildren(make("span.hint", "no results"));
       else {
         const swatches = make("span.swatches", ...summary.labels.slice(0, 6).map(swatch));
-        labels.replaceChildren(swatches, make("span.truncated", summary.shown));
+        labels.replaceChildren(make("span.truncated", swatches, summary.shown));
       }
     },
     // Call it only for visible rows: a folder may hold thousands of images.

@@ -49,7 +49,9 @@ export function extend(container, { main, tools }) {
   const inputs = {};
   const fieldOf = ([key, [label, placeholder, hint]]) => {
     inputs[key] = make("input", { type: "text", autocomplete: "off", placeholder });
-    return field(label, inputs[key], hint);
+    const element = field(label, inputs[key], hint);
+    element.classList.toggle("double", key in WIDE_FILTERS);
+    return element;
   };
   const choiceOf = ([key, [label, options]]) => {
     inputs[key] = choice(Object.entries(options), () => {});
@@ -143,7 +145,7 @@ export function extend(container, { main, tools }) {
       "tr",
       inference.error ? { class: "failed" } : {},
       make("th.col-time", { scope: "row" }, openButton),
-      cell("model", inference.model, inference.reason === TRIAL ? make("span.badge", TRIAL) : ""),
+      cell("model", inference.model, " ", inference.reason === TRIAL ? make("span.badge", TRIAL) : ""),
       cell("label", ...content),
       cell("score", score === null ? "–" : percent(100 * score)),
       cell("duration", milliseconds(inference.duration / 1000)),
@@ -161,8 +163,8 @@ export function extend(container, { main, tools }) {
       return { content: [make("span.truncated", records.length > MAX_TEXTS ? `${text} · …` : text)], score: null };
     }
     const summary = summaryOf(task, labelled);
-    const shown = make("span.truncated", summary.shown);
-    return { content: [swatch(summary.labels[0]), shown], score: summary.score };
+    const shown = make("span.truncated", swatch(summary.labels[0]), summary.shown);
+    return { content: [shown], score: summary.score };
   }
 
   // Put the opened inference into the address without a history entry.
