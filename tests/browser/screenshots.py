@@ -74,7 +74,7 @@ def _take_views(browser: Browser, address: str) -> None:
 
 
 def main() -> None:
-    """Write the pictures of `docs`, and five views in three sizes and two schemes to `build/screenshots`."""
+    """Write the images of `docs`, and five views in three sizes and two schemes to `build/screenshots`."""
     drawn = ("--model", str(ROOT / "fixtures" / "models" / "detector"), "--draw", str(_DOCS / "detections.jpg"))
     subprocess.run([sys.executable, "-m", "app", "predict", str(_SCENE), *drawn], cwd=ROOT, check=True)
     with run_server("--demo") as server, chromium() as browser:
