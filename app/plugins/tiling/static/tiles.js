@@ -4,6 +4,8 @@ import { make, setText } from "./dom.js";
 import { counted } from "./format.js";
 
 const DEFAULT_OVERLAP = 0.2;
+// The server rejects smaller tiles.
+const MIN_TILE = 16;
 const MAX_DRAWN = 2000;
 
 export function extend(container, { model, images }) {
@@ -12,7 +14,7 @@ export function extend(container, { model, images }) {
   container.append(caption);
   images.onchange((image) => {
     const { tile, overlap = DEFAULT_OVERLAP } = images.ownParameters();
-    if (!(tile > 0) || !image?.width) {
+    if (!(tile >= MIN_TILE) || !image?.width) {
       setText(caption, "");
       images.viewer.guides([]);
       return;
