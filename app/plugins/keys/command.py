@@ -102,7 +102,7 @@ def remove(name: str, *, file: KeyFile) -> None:
 def _option_error(name: str, permissions: str, error: InferenceError) -> str:
     field = error.path.partition("[")[0]
     if field == "permissions":
-        return f"--permissions: expected infer, read or admin, separated by commas, got {permissions!r}"
+        return f"--permissions: expected infer, read, label or admin, separated by commas, got {permissions!r}"
     if field == "name":
         return f"Expected a name of letters, digits, dots, dashes and underscores, 64 at most, got {name!r}"
     return f"--{field.replace('_', '-')}: {error.message}" if field else error.message

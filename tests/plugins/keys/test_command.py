@@ -73,10 +73,10 @@ def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (
             "a",
             {"permissions": "root"},
-            "--permissions: expected infer, read or admin, separated by commas, got 'root'",
+            "--permissions: expected infer, read, label or admin, separated by commas, got 'root'",
         ),
-        ("a", {"permissions": ","}, "--permissions: expected infer, read or admin"),
-        ("a", {"permissions": "open"}, "a: expected infer, read or admin, got open"),
+        ("a", {"permissions": ","}, "--permissions: expected infer, read, label or admin"),
+        ("a", {"permissions": "open"}, "a: expected infer, read, label or admin, got open"),
         ("a", {"burst": 2}, "a: burst needs requests_per_second"),
         ("a", {"requests_per_second": 1e9}, "--requests-per-second: Expected `float` <= 1000000.0"),
     ],

@@ -59,7 +59,7 @@ def read_keys(content: bytes) -> Sequence[ApiKey]:
             raise SettingsError(f"Expected every {field} once")
     for key in keys:
         if "open" in key.permissions:
-            raise SettingsError(f"{key.name}: expected infer, read or admin, got open, which needs no key")
+            raise SettingsError(f"{key.name}: expected infer, read, label or admin, got open, which needs no key")
         if key.burst is not None and key.requests_per_second is None:
             raise SettingsError(f"{key.name}: burst needs requests_per_second")
     return keys

@@ -68,7 +68,10 @@ def test_key_expires_after_not_after() -> None:
         (b"[" * 100_000, "Expected a JSON list of keys"),
         (json.dumps([entry("a"), entry("b")]).encode(), "Expected every name once"),
         (json.dumps([entry("a"), entry("a", "b")]).encode(), "Expected every sha256 once"),
-        (json.dumps([entry("a", permissions=["open"])]).encode(), "camera: expected infer, read or admin, got open"),
+        (
+            json.dumps([entry("a", permissions=["open"])]).encode(),
+            "camera: expected infer, read, label or admin, got open",
+        ),
         (json.dumps([entry("a", permissions=["root"])]).encode(), "Invalid enum value 'root'"),
         (json.dumps([entry("a", permissions=[])]).encode(), "Expected `array` of length >= 1"),
         (json.dumps([entry("a", burst=1)]).encode(), "camera: burst needs requests_per_second"),
