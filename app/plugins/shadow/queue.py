@@ -1,7 +1,6 @@
 """A bounded queue whose jobs run one at a time, only while the server has an idle worker."""
 
 import logging
-import math
 import queue
 import threading
 from collections import Counter
@@ -14,33 +13,27 @@ import numpy as np
 from app.core.engine.models.registry import Registration
 from app.core.engine.scheduling.thread_pool import lower_priority
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import Prediction
+from tasks.inference.response import Prediction, SampleResult
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
-from tasks.vision.image import Image, image_of
+from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
 _logger = logging.getLogger(__name__)
 
 MAX_WAITING = 32
 _MAX_PIXELS = 16_000_000
-"""From this number of pixels on in the decoded images of waiting jobs, of 3 bytes each, the queue is full."""
+"""From this number of pixels on in the images of waiting jobs, of 3 bytes each, the queue is full."""
 _POLL_SECONDS = 0.005
 _IDLE_SECONDS = 1.0
 
 
 class ShadowedSample(msgspec.Struct, frozen=True, eq=False):
-    """One sample: its id in recordings, the champion's decoded input, and its prediction."""
+    """One sample: its id in recordings, the champion's prediction, and the size of its image; 0 without one."""
 
     id: str
-    input: int
-    item: object
     prediction: Prediction
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height of its image; 0 without one."""
-        image = image_of(self.item)
-        return (0, 0) if image is None else (image.width, image.height)
+    width: int = 0
+    height: int = 0
 
 
 class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -49,6 +42,7 @@ class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         registration: the version that answered, the champion.
         request: the request.
+        decoded: the request as `with_pixels`.
         samples: what the champion answered.
         model_ns: nanoseconds that its model took.
         watchers: called with the number of samples that the shadow version answers in another way.
@@ -56,29 +50,31 @@ class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     registration: Registration
     request: InferenceRequest
+    decoded: InferenceRequest
     samples: Sequence[ShadowedSample]
     model_ns: int
     watchers: Sequence[Callable[[int], None]] = ()
 
     @property
     def pixels(self) -> int:
-        return sum(math.prod(sample.size) for sample in self.samples)
+        return sum(sample.width * sample.height for sample in self.samples)
 
-    def decoded_request(self) -> InferenceRequest:
-        """Return the request with the pixels that the champion decoded, because decoding them again costs much.
 
-        Inputs of several images, and images that were decoded at a fraction of their size, stay encoded.
-        """
-        inputs, counts = list(self.request.inputs), Counter(sample.input for sample in self.samples)
-        for sample in self.samples:
-            encoded, item = inputs[sample.input], sample.item
-            if isinstance(item, ImageItem) and isinstance(encoded, BytesTensor) and counts[sample.input] == 1:
-                image: Image = item.image
-                if image.full_size is None:
-                    pixels, parameters = image.pixels[np.newaxis], encoded.parameters
-                    decoded = Tensor(name=encoded.name, datatype=Datatype.UINT8, data=pixels, parameters=parameters)
-                    inputs[sample.input] = decoded
-        return msgspec.structs.replace(self.request, inputs=tuple(inputs))
+def with_pixels(request: InferenceRequest, samples: Sequence[SampleResult]) -> InferenceRequest:
+    """Return the request with the pixels that the champion decoded, because decoding them again costs much.
+
+    Inputs of several images, and images that were decoded at a fraction of their size, stay encoded.
+    """
+    inputs, counts = list(request.inputs), Counter(sample.input for sample in samples)
+    for sample in samples:
+        encoded, item = inputs[sample.input], sample.item
+        if isinstance(item, ImageItem) and isinstance(encoded, BytesTensor) and counts[sample.input] == 1:
+            image: Image = item.image
+            if image.full_size is None:
+                pixels, parameters = image.pixels[np.newaxis], encoded.parameters
+                decoded = Tensor(name=encoded.name, datatype=Datatype.UINT8, data=pixels, parameters=parameters)
+                inputs[sample.input] = decoded
+    return msgspec.structs.replace(request, inputs=tuple(inputs))
 
 
 class ShadowQueue:

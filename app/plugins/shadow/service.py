@@ -24,11 +24,12 @@ from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.runner import Records
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue
+from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue, with_pixels
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter
 from app.plugins.shadow.settings import ShadowSettings
 from app.plugins.shadow.start import check_not_served, settings_of, shadow_source
 from tasks.inference.error import InferenceError
+from tasks.vision.image import image_of
 
 _logger = logging.getLogger(__name__)
 
@@ -75,14 +76,16 @@ class Shadows:
         settings = settings_of(registration.source)
         if not settings.version or not is_sampled(context.id, settings.share):
             return
-        samples = [
-            ShadowedSample(f"{context.id}-{one.input}-{one.index}", one.input, one.item, one.prediction)
-            for one in result.samples
-        ]
+        samples: list[ShadowedSample] = []
+        for sample in result.samples:
+            image = image_of(sample.item)
+            size = (0, 0) if image is None else (image.width, image.height)
+            samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
         watchers = [watch(self._engine, context) for watch in self._watches]
         job = ShadowJob(
             registration=registration,
             request=request,
+            decoded=with_pixels(request, result.samples),
             samples=samples,
             model_ns=result.model_ns,
             watchers=[watcher for watcher in watchers if watcher is not None],
@@ -118,7 +121,7 @@ class Shadows:
         settings = settings_of(source)
         try:
             # A model that decodes images at a fraction of their size needs the encoded ones.
-            request = job.request if servable.downscale else job.decoded_request()
+            request = job.request if servable.downscale else job.decoded
             result = servable.predict(request, self._engine.limits)
         except InferenceError as error:
             self._count(job, "failed", len(job.samples))
@@ -138,8 +141,7 @@ class Shadows:
 
     def _compared(self, row: ShadowRow, sample: ShadowedSample, after: Records, settings: ShadowSettings) -> ShadowRow:
         before = _records(sample.prediction.records())
-        width, height = sample.size
-        item = Item(id=sample.id, image=Path(sample.id), width=width, height=height)
+        item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
         try:
             agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
         except EvaluationError as error:

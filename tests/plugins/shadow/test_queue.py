@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from app.core.engine.models.registry import ModelState, Registration
 from app.core.settings.model import ModelSource
-from app.plugins.shadow.queue import MAX_WAITING, ShadowedSample, ShadowJob, ShadowQueue
+from app.plugins.shadow.queue import MAX_WAITING, ShadowedSample, ShadowJob, ShadowQueue, with_pixels
 from tasks.image_classification import Classification
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import SampleResult
 from tasks.inference.tensor import BytesTensor, Tensor
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
@@ -25,11 +25,12 @@ _SECONDS = 10
 def job(name: str = "a", pixels: int = 1) -> ShadowJob:
     source = ModelSource(name="m", version="1", folder=Path("m"))
     prediction = Classification(labels=["cat"], scores=np.ones(1, np.float32))
-    image = Image(np.broadcast_to(np.zeros(3, np.uint8), (1, pixels, 3)))
+    request = InferenceRequest(id=name, model_name="m", inputs=())
     return ShadowJob(
         registration=Registration(source=source, state=ModelState.READY),
-        request=InferenceRequest(id=name, model_name="m", inputs=()),
-        samples=[ShadowedSample("a-0-0", 0, ImageItem(image, SelectionParameters()), prediction)],
+        request=request,
+        decoded=request,
+        samples=[ShadowedSample("a-0-0", prediction, pixels, 1)],
         model_ns=1,
     )
 
@@ -90,13 +91,16 @@ def test_large_images_fill_the_queue() -> None:
 
 
 def test_shadow_version_gets_the_decoded_pixels_of_inputs_with_one_image() -> None:
-    small, other = job(pixels=2).samples[0], job(pixels=3).samples[0]
     pixels = np.zeros((1, 2, 3), np.uint8)
-    reduced = ImageItem(Image(pixels, full_size=(2, 4)), SelectionParameters())
-    samples = [small, replace(other, input=1), replace(other, input=1), replace(small, input=2, item=reduced)]
+    full, reduced = (ImageItem(Image(pixels, full_size=size), SelectionParameters()) for size in (None, (2, 4)))
+    samples = [
+        SampleResult(
+            input=number, index=0, item=item, prediction=Classification(labels=[], scores=np.zeros(0, np.float32))
+        )
+        for number, item in ((0, full), (1, full), (1, full), (2, reduced))
+    ]
     inputs = tuple(BytesTensor(name=name, shape=(1,), elements=(), parameters={"top_k": 1}) for name in "abc")
-    request = InferenceRequest(id="a", model_name="m", inputs=inputs)
-    first, *rest = replace(job(), request=request, samples=samples).decoded_request().inputs
+    first, *rest = with_pixels(InferenceRequest(id="a", model_name="m", inputs=inputs), samples).inputs
     assert isinstance(first, Tensor)
     assert (first.name, first.shape, first.parameters) == ("a", (1, 1, 2, 3), {"top_k": 1})
     assert rest == [*inputs[1:]]
