@@ -6,7 +6,7 @@ plugin = Plugin(
     api=1,
     name="bulk_run",
     summary="A model on many images, in one command that can be resumed.",
-    requires=("evaluation", "recording"),
+    requires=("client_options", "evaluation", "recording"),
     extra="parquet",
     commands=(
         Command(

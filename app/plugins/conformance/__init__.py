@@ -6,6 +6,7 @@ plugin = Plugin(
     api=1,
     name="conformance",
     summary="A checker of any inference server against a protocol.",
+    requires=("client_options",),
     commands=(
         Command(
             name="conform",

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.core.cli.client_options import TlsOptions
+from app.plugins.client_options.credentials import TlsOptions
 from app.plugins.conformance.check import Check, Level, Verdict
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.plugins.conformance.output.reports import describe_failure

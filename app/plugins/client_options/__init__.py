@@ -1,0 +1,9 @@
+"""Headers and TLS files of commands that send requests."""
+
+from app.core.hooks import Plugin
+
+plugin = Plugin(
+    api=1,
+    name="client_options",
+    summary="Headers and TLS files of commands that send requests.",
+)
