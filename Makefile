@@ -27,9 +27,9 @@ test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and r
 	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
-# The tests wait for processes half of their time: three workers keep two cores busy.
+# The tests wait for processes half of their time: four workers keep two cores busy.
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m slow
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m slow
 
 test-removal: $(VENV)/.test ## [test] delete each plugin from a copy of the code, and try all others (minutes)
 	@$(BIN)/python -m tests.support.removal
@@ -65,7 +65,7 @@ check: $(VENV)/.check ## [test] check style, types, import contracts, spelling, 
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-types check-texts
 
 check-types: $(VENV)/.check ## [test] check types with pyright
-	@$(BIN)/pyright
+	@$(BIN)/pyright --threads 2
 
 check-texts: $(VENV)/.check ## [test] check style, import contracts, spelling, wording and links
 	@$(BIN)/ruff check .
