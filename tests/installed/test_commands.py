@@ -49,6 +49,7 @@ def test_every_command_is_run_by_a_test() -> None:
     assert not in_readme & COMMANDS.keys()
 
 
+@pytest.mark.slow
 def test_commands_run_with_the_base_dependencies(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, linked_environment())
     assert workspace.run(".venv/bin/charioteer keys add camera-7 --file keys.json").returncode == 0

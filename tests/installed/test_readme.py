@@ -38,6 +38,7 @@ DEMO_PACKAGES = {
 """What the extra `demo` adds."""
 
 
+@pytest.mark.slow
 def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
     # `make serve` has its own test, and `make test` is how this test is run.
     readme = commands()
