@@ -37,7 +37,7 @@ TARGETS = cycle(["m-classifier", "m-detector", "m-missing", "classifier", "telle
 
 @pytest.mark.parametrize("operation", operations_of(SCHEMA))
 @settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
