@@ -84,17 +84,10 @@ def test_engine_that_violates_a_must_exits_with_status_1(capsys: pytest.CaptureF
     assert "clients: would not work: V1-006 failed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("http://127.0.0.1:1",), "127.0.0.1:1"),
-        (("http://127.0.0.1:1", "--image", "README.md"), "Expected an encoded image"),
-    ],
-)
-def test_invalid_arguments_exit_with_status_2(arguments: tuple[str, ...], message: str) -> None:
-    result = run(*arguments)
+def test_unreachable_engine_exits_with_status_2() -> None:
+    result = run("http://127.0.0.1:1")
     assert result.returncode == 2
-    assert message in result.stderr
+    assert "127.0.0.1:1" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -27,13 +27,6 @@ def test_options_are_applied_to_the_run() -> None:
     assert [check.id for check in reported] == [finding.check.id for finding in report.findings]
 
 
-def test_check_runs_the_checks_it_requires() -> None:
-    with tiny_engine(faulty=True) as url, open_runner(url, ConformanceOptions(protocol="v1")) as runner:
-        check = next(candidate for candidate in runner.protocol.checks if candidate.id == "V1-007")
-        assert runner.finding(check).reason == "V1-006 failed"
-        assert runner.finding(check) is runner.finding(check)
-
-
 @pytest.mark.parametrize(
     ("invalid", "message"),
     [
