@@ -19,13 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import cv2
 import msgspec
 
+from tests.benchmarks.serving.processes import cpu_of_family
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.workload import Workload, make_workload
 from tests.installed.environments import ray_environment
@@ -35,7 +36,6 @@ from tests.support.servers.server_process import ROOT
 
 _START = 200
 """Images of the smaller folder."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 _SAMPLE_SECONDS = 0.1
 _TINY_SIDE = 16
 _FOLDER_IMAGES = 1000
@@ -206,39 +206,22 @@ def cost(program: Sequence[str], images: Path, output: Path) -> Cost:
     """
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
-    started, used, peak = time.monotonic(), dict[int, float](), 0.0
+    started, used, peak = time.monotonic(), 0.0, 0.0
     pause = threading.Event()
     with start(program, images, output / "answers") as process:
         while process.poll() is None:
-            used |= cpu_of_tree(process.pid)
+            used = max(used, cpu_of_family(process.pid))
             peak = max(peak, peak_of(process.pid))
             pause.wait(_SAMPLE_SECONDS)
     if process.returncode:
         raise SystemExit(f"{' '.join(program)}: exit status {process.returncode}")
-    return Cost(sum(used.values()), time.monotonic() - started, peak)
+    return Cost(used, time.monotonic() - started, peak)
 
 
 def peak_of(process: int) -> float:
     """Return the peak of a process's resident memory in megabytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     return int(found[1]) / 1000 if found else 0.0
-
-
-def cpu_of_tree(root: int) -> Mapping[int, float]:
-    """Return the seconds of CPU of a process and its descendants, by process id."""
-    parents: dict[int, int] = {}
-    seconds: dict[int, float] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(entry.name)] = int(fields[1])
-        seconds[int(entry.name)] = (int(fields[11]) + int(fields[12])) / _TICKS
-    tree = {root}
-    while added := {child for child, parent in parents.items() if parent in tree} - tree:
-        tree |= added
-    return {process: seconds[process] for process in tree & seconds.keys()}
 
 
 if __name__ == "__main__":

@@ -40,27 +40,18 @@ class RunningServer:
 
     def cpu_seconds(self) -> float:
         """Return user and system time of all its processes, including exited ones."""
-        return sum(_cpu_of(pid) for pid in self._family())
+        return cpu_of_family(self._process.pid)
 
     def memory(self) -> tuple[float, float]:
         """Return resident and proportional set size of all its processes, in megabytes."""
         resident = proportional = 0
-        for pid in self._family():
+        for pid in _family(self._process.pid):
             for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
                 if line.startswith("Rss:"):
                     resident += int(line.split()[1])
                 elif line.startswith("Pss:"):
                     proportional += int(line.split()[1])
         return resident / 1000, proportional / 1000
-
-    def _family(self) -> Sequence[int]:
-        family, pending = [], [self._process.pid]
-        while pending:
-            pid = pending.pop()
-            family.append(pid)
-            for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                pending += [int(child) for child in task.read_text().split()]
-        return family
 
 
 @contextmanager
@@ -144,6 +135,23 @@ def _answers(address: str) -> bool:
         return httpx.get(address, timeout=5).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def cpu_of_family(root: int) -> float:
+    """Return user and system time of a process and its descendants, including exited ones, in seconds."""
+    return sum(map(_cpu_of, _family(root)))
+
+
+def _family(root: int) -> Sequence[int]:
+    family, pending = [], [root]
+    while pending:
+        pid = pending.pop()
+        family.append(pid)
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            # A thread may end while it is read.
+            with suppress(OSError):
+                pending += [int(child) for child in task.read_text().split()]
+    return family
 
 
 def _cpu_of(pid: int) -> float:
