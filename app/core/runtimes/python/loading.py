@@ -96,7 +96,7 @@ def _check_allowed(source: ModelSource) -> str:
     if source.settings.implementation is None:
         raise _error(source, 'a Python model must name its class, as in "implementation": "model:Detector"')
     if not source.allow_code:
-        raise _error(source, f"this model contains Python code, which is not allowed here; {_ADVICE}")
+        raise ModelError(f"{source.file or source.folder} contains Python code, which is not allowed here; {_ADVICE}")
     return source.settings.implementation
 
 
