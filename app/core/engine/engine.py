@@ -7,10 +7,11 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from app.core.engine.cancellation import stopping_error
 from app.core.engine.events import BatchedObservers, InferenceObserver
 from app.core.engine.executor import Answer, Executor
-from app.core.engine.lane import Lane, open_lane
 from app.core.engine.models.readiness import Readiness
 from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
@@ -31,6 +32,13 @@ WireT = TypeVar("WireT")
 
 _DEFAULT_QUEUE_LIMITS = QueueLimits()
 _POLL_SECONDS = 0.01
+
+
+class Lane(msgspec.Struct, frozen=True, eq=False):
+    """Worker threads and limits of long requests, which must not delay others. All models share their queue."""
+
+    pool: ThreadPool
+    admission: Admission
 
 
 class Engine(Readiness):
@@ -206,14 +214,22 @@ class Engine(Readiness):
         finally:
             await bridge.close()
 
-    def lane(self, name: str, workers: int = 1, *, low_priority: bool = False) -> Lane:
-        """Return the lane called `name`, such as ``explanation``. The first call creates it with `workers` threads."""
+    def lane(self, name: str, workers: int = 1) -> Lane:
+        """Return the lane called `name`, in the singular, such as ``explanation``.
+
+        The first call creates it with `workers` threads of low priority. Twice as many requests may wait for them.
+        """
         lane = self._lanes.get(name)
         if lane is None:
-            timeout, clients = self._queue_limits.request_timeout, self._admission.clients
-            lane = self._lanes[name] = open_lane(name, workers, timeout, clients, low_priority=low_priority)
+            pool = ThreadPool(workers, name, low_priority=True)
+            limits = QueueLimits(max_waiting=2 * workers, request_timeout=self._queue_limits.request_timeout)
+            clients = self._admission.clients
+            admission = Admission(
+                workers, limits, lambda _: None, lambda: False, pool.expected_wait, clients, f"{name}s"
+            )
+            lane = self._lanes[name] = Lane(pool, admission)
             if self._closed:
-                lane.pool.close()
+                pool.close()
         return lane
 
     def overload(self, model_name: str | None) -> InferenceError | None:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import HandledCall, HttpResponse, RequestHead
@@ -41,45 +39,42 @@ class WireExplainedAnswer(WireResponse, frozen=True, kw_only=True):
     explanations: Sequence[Any]
 
 
-class ExplanationCodec(msgspec.Struct, kw_only=True, eq=False):
+class ExplanationCodec(RequestCodec, kw_only=True, eq=False):
     """Decodes one request, and encodes its response with the explanations.
 
     Attributes:
-        inner: the codec of the same request without explanations.
         saliency_format: the encoding of saliency maps; set by `decode`.
     """
 
-    inner: RequestCodec
     saliency_format: SaliencyFormat = SaliencyFormat.PNG
 
     def decode(self) -> InferenceRequest:
-        request = self.inner.decode()
-        self.saliency_format = read_saliency_format(self.inner.parameters)
+        request = super().decode()
+        self.saliency_format = read_saliency_format(self.parameters)
         return request
 
-    def encode(self, response: InferenceResponse, explanations: Explanations) -> HttpResponse:
+    def explain(self, response: InferenceResponse, explanations: Explanations) -> HttpResponse:
         """Encode the response, as an event if the request was one.
 
         Raises:
             InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more
                 pixels than a response may hold.
         """
-        predictions = self.inner.predictions(response)
-        parameters = self.inner.response_parameters(response)
+        predictions, parameters = self.predictions(response), self.response_parameters(response)
         explained = self._wire(predictions, explanations)
-        wire = WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
-        return self.inner.encode_wire(wire)
+        return self.encode_wire(
+            WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
+        )
 
     def _wire(self, predictions: Sequence[Any], explanations: Explanations) -> Sequence[Any]:
-        servable = self.inner.servable
-        match explainer_of(servable):
+        match explainer_of(self.servable):
             case "numbers":
                 return wire_row_explanations(explanations[0][0])
             case "words":
                 return wire_text_explanations(predictions, explanations)
             case "model":
                 by_sample = [explanation for output in explanations for explanation in output]
-                return by_sample[0] if servable.description.takes == "tensor" else by_sample
+                return by_sample[0] if self.servable.description.takes == "tensor" else by_sample
             case _:
                 return wire_explanations(predictions, explanations, self.saliency_format)
 
@@ -101,12 +96,11 @@ def endpoints(engine: Engine) -> Sequence[Endpoint]:
 
 
 def _start(engine: Engine, head: RequestHead, body: bytes, context: RequestContext) -> HandledCall:
-    inner = create_codec(engine, head, body, context)
-    codec = ExplanationCodec(inner=inner)
+    codec = create_codec(engine, head, body, context, ExplanationCodec)
     return HandledCall(
-        model_name=inner.model_name,
+        model_name=codec.model_name,
         handle=explain,
         decode=codec.decode,
-        encode=codec.encode,
-        map_error_path=inner.map_error_path,
+        encode=codec.explain,
+        map_error_path=codec.map_error_path,
     )

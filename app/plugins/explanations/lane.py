@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from app.core.engine.engine import Engine
-from app.core.engine.lane import Lane
+from app.core.engine.engine import Engine, Lane
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
@@ -29,7 +28,7 @@ def start(host: Host) -> Parts:
 
 def open_explanation_lane(engine: Engine, workers: int = 1) -> Lane:
     """Return the lane of explanations, which take hundreds of calls of a model. The first call creates it."""
-    return engine.lane("explanation", workers, low_priority=True)
+    return engine.lane("explanation", workers)
 
 
 async def explain(

@@ -179,9 +179,9 @@ def read_json(kind: type[T], *paths: Path) -> T | None:
     return None if path is None else read_json_file(path, kind, non_finite=True)
 
 
-def timm_preprocessing(config: Config | None) -> PartialPreprocessing | None:
+def timm_preprocessing(config: Config) -> PartialPreprocessing | None:
     """Return the preprocessing of timm's ``pretrained_cfg``. timm always uses Pillow, and RGB pixels in 0..1."""
-    declared = config.pretrained_cfg if config else None
+    declared = config.pretrained_cfg
     if declared is None:
         return None
     # timm resolves `random` to bilinear for evaluation.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
@@ -22,6 +22,8 @@ from app.plugins.kserve_v1.cloud_events import EVENT_HEADERS, EVENT_MEDIA_TYPE
 from app.plugins.kserve_v1.codec import RequestCodec
 from app.plugins.kserve_v1.wire import WireModels, WireRequest, WireResponse
 from tasks.inference.error import ErrorKind, InferenceError, truncate
+
+CodecT = TypeVar("CodecT", bound=RequestCodec)
 
 _MODEL = "/v1/models/{target:str}"
 
@@ -68,7 +70,13 @@ def protocols(_: ServerSettings) -> Protocols:
     return Protocols(http=(KServeV1(),))
 
 
-def create_codec(engine: Engine, head: RequestHead, body: bytes, context: RequestContext) -> RequestCodec:
+def create_codec(
+    engine: Engine,
+    head: RequestHead,
+    body: bytes,
+    context: RequestContext,
+    kind: type[CodecT] = RequestCodec,
+) -> CodecT:
     """Return the codec of a request.
 
     Raises:
@@ -78,7 +86,7 @@ def create_codec(engine: Engine, head: RequestHead, body: bytes, context: Reques
         registration = engine.registry.find(head.target)
     except InferenceError as error:
         raise _kserve_error(engine, error, head.target) from None
-    return RequestCodec(
+    return kind(
         body=body,
         media_type=media_type_of(head.headers.get("content-type", "")),
         headers=head.headers,
