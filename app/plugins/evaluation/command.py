@@ -184,7 +184,9 @@ def _read_truths(recorded: str | None, name: str | None, images: Path | None) ->
     from app.plugins.evaluation.recorded_answers import read_truths
 
     if recorded is None:
-        raise EvaluationError("Expected a data set, or --recorded with a store whose inferences have truths")
+        raise EvaluationError(
+            "Expected --dataset with labelled data, or --recorded with a store whose inferences have truths"
+        )
     return read_truths(recorded, name, images)
 
 

@@ -125,7 +125,7 @@ def test_missing_truths_and_several_models_are_errors(tmp_path: Path, capsys: py
         read_truths(store, "ship", None)
     with pytest.raises(SystemExit):
         evaluate()
-    assert "Expected a data set, or --recorded with a store" in capsys.readouterr().err
+    assert "Expected --dataset with labelled data, or --recorded with a store" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
