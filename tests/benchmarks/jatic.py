@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ MAX_SCORE_DIFFERENCE = 1e-5
 MAX_BOX_DIFFERENCE = 1e-3
 """Pixels."""
 LOADERS = {"modelmaite": "modelmaite 0.2.0", "dataeval": "dataeval 1.1.4"}
-_GREY = ("b", 1, "h", "w")
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -37,8 +37,11 @@ class Case(msgspec.Struct, frozen=True):
     images: tuple[int, int, int, int] = (1, 3, 33, 47)
 
 
-def _sides(channels: str, height: int, width: int) -> dict[str, Any]:
+def _sides(height: int, width: int, channels: str = "RGB") -> dict[str, Any]:
     return {"input": {"channels": channels, "height": height, "width": width}}
+
+
+_GREY = {"shape": ("b", 1, "h", "w"), **_sides(10, 20, "GRAYSCALE")}
 
 
 def _exported(folder: Path) -> Model:
@@ -48,32 +51,22 @@ def _exported(folder: Path) -> Model:
 
 CASES: Mapping[str, Case] = {
     "detector 33x47 to 10x20, labels as object": Case(write_detector),
-    "detector, labels as list": Case(lambda folder: write_detector(folder, labels=LABELS)),
-    "detector, grey": Case(lambda folder: write_detector(folder, shape=_GREY, **_sides("GRAYSCALE", 10, 20))),
-    "detector, sides -1": Case(lambda folder: write_detector(folder, **_sides("RGB", -1, -1))),
+    "detector, labels as list": Case(partial(write_detector, labels=LABELS)),
+    "detector, grey": Case(partial(write_detector, **_GREY)),
+    "detector, sides -1": Case(partial(write_detector, **_sides(-1, -1))),
     "detector, batch of 3": Case(write_detector, (3, 3, 33, 47)),
     "classifier 33x47 to 10x20": Case(write_classifier),
-    "classifier, grey": Case(
-        lambda folder: write_classifier(folder, shape=_GREY, **_sides("GRAYSCALE", 10, 20)),
-    ),
+    "classifier, grey": Case(partial(write_classifier, **_GREY)),
     "classifier, grey image": Case(write_classifier, (1, 1, 33, 47)),
-    "classifier, sides -1": Case(lambda folder: write_classifier(folder, **_sides("RGB", -1, -1))),
-    "classifier, only width -1": Case(lambda folder: write_classifier(folder, **_sides("RGB", 10, -1))),
-    "classifier, only height -1": Case(
-        lambda folder: write_classifier(folder, **_sides("RGB", -1, 20)), (2, 3, 33, 47)
-    ),
+    "classifier, sides -1": Case(partial(write_classifier, **_sides(-1, -1))),
+    "classifier, only width -1": Case(partial(write_classifier, **_sides(10, -1))),
+    "classifier, only height -1": Case(partial(write_classifier, **_sides(-1, 20)), (2, 3, 33, 47)),
     "classifier, RGBA": Case(write_classifier, (1, 4, 33, 47)),
-    "classifier, RGBA to grey": Case(
-        lambda folder: write_classifier(folder, shape=_GREY, **_sides("GRAYSCALE", 10, 20)), (1, 4, 33, 47)
-    ),
-    "classifier, fixed batch of 3": Case(
-        lambda folder: write_classifier(folder, shape=(3, 3, 10, 20), batchSize=3), (3, 3, 33, 47)
-    ),
-    "classifier, 480x640 to 64x64": Case(
-        lambda folder: write_classifier(folder, **_sides("RGB", 64, 64)), (2, 3, 480, 640)
-    ),
+    "classifier, RGBA to grey": Case(partial(write_classifier, **_GREY), (1, 4, 33, 47)),
+    "classifier, fixed batch of 3": Case(partial(write_classifier, shape=(3, 3, 10, 20), batchSize=3), (3, 3, 33, 47)),
+    "classifier, 480x640 to 64x64": Case(partial(write_classifier, **_sides(64, 64)), (2, 3, 480, 640)),
     "classifier, exported from the fixtures": Case(_exported, (2, 3, 200, 300)),
-    "classifier, 9x12 to 64x48": Case(lambda folder: write_classifier(folder, **_sides("RGB", 64, 48)), (1, 3, 9, 12)),
+    "classifier, 9x12 to 64x48": Case(partial(write_classifier, **_sides(64, 48)), (1, 3, 9, 12)),
 }
 
 
