@@ -83,5 +83,4 @@ def ray_job(
 
 def _set(options: Any) -> Mapping[str, Any]:
     """Return the options that differ from their defaults."""
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return {field.name: values[field.name] for field in fields(options) if values[field.name] != field.default}
+    return {field.name: value for field in fields(options) if (value := getattr(options, field.name)) != field.default}

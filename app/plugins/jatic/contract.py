@@ -227,8 +227,9 @@ def _labels(file: Path, metadata: Metadata) -> tuple[str, ...]:
     labels = metadata.index2label
     if not labels:
         raise ModelError(f"{file}: index2label: Expected a label for each class, as a list or by class number")
+    pairs = labels.items() if isinstance(labels, dict) else enumerate(labels)
     try:
-        by_number = {int(number): str(label) for number, label in _pairs(labels)}
+        by_number = {int(number): str(label) for number, label in pairs}
     except ValueError:
         by_number = {}
     if sorted(by_number) != list(range(len(labels))):
@@ -237,7 +238,3 @@ def _labels(file: Path, metadata: Metadata) -> tuple[str, ...]:
     if classes not in (None, len(labels)):
         raise ModelError(f"{file}: io.output.nClasses is {classes}, but index2label has {len(labels)} labels")
     return tuple(by_number[number] for number in range(len(labels)))
-
-
-def _pairs(labels: list[Any] | dict[str, Any]) -> Sequence[tuple[int | str, Any]]:
-    return list(labels.items() if isinstance(labels, dict) else enumerate(labels))
