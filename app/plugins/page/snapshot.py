@@ -41,7 +41,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: name of the model; empty for all requests.
         state: best state of its versions; empty for all requests.
-        task: task type; empty while the model is not loaded, and for all requests.
         requests: number of finished requests.
         failures: number of those that failed.
         rate: requests a second.
@@ -54,7 +53,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     state: str
-    task: str
     requests: int
     failures: int
     rate: float
@@ -71,7 +69,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: name of the model; empty for all requests.
         errors: failures in percent of the requests.
-        mean: mean latency in milliseconds.
         p50: this and the following: latency percentiles of each interval, in milliseconds.
         batch: mean number of images or texts in a successful request.
         batches: pairs of a range of sizes, such as 3-4, and the number of successful requests.
@@ -79,7 +76,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     errors: Sequence[Number]
-    mean: Sequence[Number]
     p50: Sequence[Number]
     p90: Sequence[Number]
     p99: Sequence[Number]
@@ -171,11 +167,9 @@ def _summary(name: str, versions: Sequence[Registration], window: HistoryWindow)
     successes = requests - failures
     slowest = float(window.slowest.max())
     states = [registration.state for registration in versions]
-    tasks = [version.servable.description.task_type for version in versions if version.servable is not None]
     return Summary(
         name=name,
         state=next((state for state in _STATES_BEST_FIRST if state in states), ""),
-        task=tasks[0] if tasks else "",
         requests=requests,
         failures=failures,
         rate=_number(requests / max(int(window.covered.sum()), 1)) or 0.0,
@@ -188,17 +182,15 @@ def _summary(name: str, versions: Sequence[Registration], window: HistoryWindow)
 
 
 def _detail(name: str, window: HistoryWindow) -> Detail:
-    successes = window.requests - window.failures
     latency_quantiles = np.minimum(quantiles(window.latencies, _CHART_QUANTILES), window.slowest[:, None]) / 1e6
     batches = [(size, int(count)) for size, count in zip(BATCH_SIZES, window.batches.sum(axis=0), strict=True)]
     return Detail(
         name=name,
         errors=_numbers(ratio(100 * window.failures, window.requests)),
-        mean=_numbers(ratio(window.latency, successes) / 1e6),
         p50=_numbers(latency_quantiles[:, 0]),
         p90=_numbers(latency_quantiles[:, 1]),
         p99=_numbers(latency_quantiles[:, 2]),
-        batch=_numbers(ratio(window.items, successes)),
+        batch=_numbers(ratio(window.items, window.requests - window.failures)),
         batches=[(size, count) for size, count in batches if count],
     )
 

@@ -14,31 +14,18 @@ from app.core.engine.request_context import RequestContext
 from app.plugins.page.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, bucket_of
 from app.plugins.page.trends import MAX_MODELS, Trends
 from tasks.inference.error import ErrorKind
+from tests.plugins.page.pages import NAMES, Clock
 
 EVENT = RequestContext(
-    protocol="kserve-v2", request_id="1", model_name="m", model_version="1", batch_size=1, queue=10, total=2_000_000
+    protocol="kserve-v2",
+    request_id="1",
+    model_name="detector",
+    model_version="1",
+    batch_size=1,
+    queue=10,
+    total=2_000_000,
 )
 FAILURE = msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST)
-
-
-class Clock:
-    """Return a time that only the test changes; like a real clock, it does not start at 0."""
-
-    def __init__(self) -> None:
-        self.now = 1000.25
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def trends(clock: Clock) -> Trends:
-    return Trends({"m", "other"}.__contains__, clock)
 
 
 def sums(window: HistoryWindow) -> tuple[int, int, int, int]:
@@ -94,37 +81,26 @@ def test_covered_seconds_count_from_the_start_to_the_last_complete_second(trends
     assert trends.total(Resolution.MINUTES).covered.tolist() == [0] * 58 + [60, 60]
 
 
-def test_latency_items_and_batches_count_successful_requests_only(trends: Trends, clock: Clock) -> None:
-    for size, latency in ((1, 1_000_000), (3, 5_000_000), (4, 3_000_000), (300, 2_000_000)):
-        trends.observe(msgspec.structs.replace(EVENT, batch_size=size, total=latency))
-    trends.observe(msgspec.structs.replace(FAILURE, total=10**12))
-    clock.now += 1
-    window = trends.total(Resolution.MINUTES)
-    assert sums(window) == (5, 1, 11_000_000, 308)
-    assert window.slowest.max() == 5_000_000
-    assert window.latencies.sum() == 4
-    counts = dict(zip(BATCH_SIZES, window.batches.sum(axis=0).tolist(), strict=True))
-    assert {size: count for size, count in counts.items() if count} == {"1": 1, "3-4": 2, "257+": 1}
-
-
 @pytest.mark.parametrize(
     ("size", "group"),
-    [(0, "1"), (1, "1"), (2, "2"), (3, "3-4"), (4, "3-4"), (5, "5-8"), (8, "5-8"), (9, "9-16"), (256, "129-256")],
+    [
+        (0, "1"),
+        (1, "1"),
+        (2, "2"),
+        (3, "3-4"),
+        (4, "3-4"),
+        (5, "5-8"),
+        (8, "5-8"),
+        (9, "9-16"),
+        (256, "129-256"),
+        (300, "257+"),
+    ],
 )
 def test_batch_sizes_are_grouped_by_powers_of_two(trends: Trends, clock: Clock, size: int, group: str) -> None:
     trends.observe(msgspec.structs.replace(EVENT, batch_size=size))
     clock.now += 1
     counts = trends.total(Resolution.SECONDS).batches.sum(axis=0)
     assert [BATCH_SIZES[position] for position in np.flatnonzero(counts)] == [group]
-
-
-def test_models_have_separate_histories(trends: Trends, clock: Clock) -> None:
-    trends.observe(EVENT)
-    trends.observe(msgspec.structs.replace(FAILURE, model_name="other", model_version=""))
-    clock.now += 1
-    assert sums(trends.for_model("m", Resolution.SECONDS))[:2] == (1, 0)
-    assert sums(trends.for_model("other", Resolution.SECONDS))[:2] == (1, 1)
-    assert sums(trends.total(Resolution.SECONDS))[:2] == (2, 1)
 
 
 def test_unknown_model_names_count_only_in_the_total(trends: Trends, clock: Clock) -> None:
@@ -183,7 +159,7 @@ def test_returned_window_does_not_change_later(trends: Trends, clock: Clock) -> 
 ARRIVALS = st.lists(
     st.tuples(
         st.one_of(st.floats(0, 3), st.floats(0, 4000), st.floats(0, 90_000)),
-        st.sampled_from(["m", "other", "stranger", ""]),
+        st.sampled_from([*NAMES, "stranger", ""]),
         st.booleans(),
         st.integers(0, 10**11),
         st.integers(1, 40),
@@ -198,7 +174,7 @@ def test_every_window_equals_a_count_over_all_requests(
 ) -> None:
     clock = Clock()
     start = clock.now
-    trends = Trends({"m", "other"}.__contains__, clock)
+    trends = Trends(NAMES.__contains__, clock)
     recorded: list[tuple[int, str, bool, int, int]] = []
     for wait, name, failed, latency, items in arrivals:
         clock.now += wait
@@ -208,7 +184,7 @@ def test_every_window_equals_a_count_over_all_requests(
     clock.now += 1
     last = int(clock.now - start) - 1
     oldest = last // resolution.interval - resolution.size + 1
-    for name in ("", "m", "other", "stranger"):
+    for name in ("", *NAMES, "stranger"):
         window = trends.for_model(name, resolution) if name else trends.total(resolution)
         of_model = [arrival for arrival in recorded if not name or (arrival[1] == name and name != "stranger")]
         in_window = [arrival for arrival in of_model if arrival[0] // resolution.interval >= oldest]
@@ -247,4 +223,4 @@ def test_concurrent_observations_are_all_counted(trends: Trends, clock: Clock) -
         thread.join()
     clock.now += 1
     assert trends.total(Resolution.HOURS).requests[-1] == 1500
-    assert trends.for_model("m", Resolution.HOURS).requests[-1] == 1500
+    assert trends.for_model("detector", Resolution.HOURS).requests[-1] == 1500

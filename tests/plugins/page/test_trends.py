@@ -49,7 +49,7 @@ def test_snapshot_has_the_figures_of_the_window(engine: Engine, clock: Clock, tr
     classifier, detector = snapshot.models
     assert (classifier.name, classifier.requests, classifier.mean, classifier.slowest) == ("classifier", 0, None, None)
     assert classifier.percentiles == [None] * len(PERCENTILES)
-    assert (detector.name, detector.state, detector.task) == ("detector", "READY", "OBJECT_DETECTION")
+    assert (detector.name, detector.state) == ("detector", "READY")
     assert (detector.requests, detector.failures, detector.mean) == (101, 1, 50.5)
     assert (detector.slowest, detector.batch) == (100, 2)
     assert detector.percentiles == pytest.approx([50, 75, 90, 95, 99, 100, 100], rel=0.03)
@@ -57,7 +57,6 @@ def test_snapshot_has_the_figures_of_the_window(engine: Engine, clock: Clock, tr
     assert snapshot.detail.name == "detector"
     assert snapshot.detail.errors[50] == pytest.approx(100 / 101, rel=1e-4)
     assert snapshot.detail.errors[51:] == [None] * 9
-    assert snapshot.detail.mean[50] == 50.5
     assert snapshot.detail.p50[50] == pytest.approx(50, rel=0.03)
     assert snapshot.detail.p99[50] == pytest.approx(99, rel=0.03)
     assert snapshot.detail.batches == [("2", 100)]
