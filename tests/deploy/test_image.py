@@ -113,10 +113,6 @@ def test_size_is_printed_and_pip_is_not_installed(installed: Installation) -> No
     assert not list(installed.prefix.glob("lib/python*/site-packages/pip"))
 
 
-def test_requested_extra_is_installed(installed: Installation) -> None:
-    assert list(installed.prefix.glob("lib/python*/site-packages/opentelemetry"))
-
-
 @pytest.fixture(scope="module")
 def sbom(installed: Installation) -> dict[str, Any]:
     return json.loads((installed.prefix / "share/charioteer/sbom.cdx.json").read_text())

@@ -8,18 +8,8 @@ from typing import NoReturn
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from app.core.engine.error_text import printable_text
 from app.core.settings.model import ModelError
@@ -92,13 +82,6 @@ def check_output(*paths: Path | None) -> None:
             raise ModelError(f"{path}: Expected a file to write, got a folder")
 
 
-class _RateColumn(ProgressColumn):
-    """Steps per second."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
-
-
 class Bar:
     """A progress bar."""
 
@@ -116,14 +99,8 @@ class Bar:
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Generator[Bar]:
-    """Show a bar with rate and remaining time on standard error, if it is a terminal."""
+    """Show a bar with the remaining time on standard error, if it is a terminal."""
     stderr = error_console()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _RateColumn(),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
         yield Bar(shown, shown.add_task(escape(title), total=total))
