@@ -53,7 +53,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
         query: the query parameters.
         body: the type of a JSON body; None without a body, or if it is not JSON.
         answer: the type of a JSON response; None for any object, bytes if it is not JSON.
-        refusal: the type of an error body; None for ``{"error": "..."}``.
+        error: the type of an error body; None for ``{"error": "..."}``.
         media_types: media types of bodies that are not JSON, in requests and answers.
         answer_media_types: media types of answers only, such as server-sent events.
         body_required: whether a request with `body` must have one.
@@ -79,7 +79,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     query: Sequence[QueryParameter] = ()
     body: Any = None
     answer: Any = None
-    refusal: Any = None
+    error: Any = None
     media_types: Sequence[str] = ()
     answer_media_types: Sequence[str] = ()
     body_required: bool = True

@@ -96,7 +96,7 @@ class Grps(HttpProtocol):
                 body=WireMessage if method == "POST" else None,
                 body_required=call.reads_message,
                 answer=WireMessage,
-                refusal=WireRejection,
+                error=WireRejection,
                 failures=call.failures,
                 permission=call.permission,
                 changes_state=call.permission == "admin",
@@ -112,7 +112,7 @@ class Grps(HttpProtocol):
             query=_QUERY,
             body=WireMessage,
             answer=WireMessage,
-            refusal=WireRejection,
+            error=WireRejection,
             media_types=(_BINARY,),
         )
         return [*plain_endpoints, inference]

@@ -92,7 +92,7 @@ class OpenAI(HttpProtocol):
         def embed(_: RequestHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
             return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
 
-        infer = partial(infer_endpoint, refusal=WireRejection)
+        infer = partial(infer_endpoint, error=WireRejection)
         stream = partial(infer, answer_media_types=(EVENT_STREAM,))
         inferences = [
             endpoint
@@ -121,7 +121,7 @@ class OpenAI(HttpProtocol):
                 ),
             )
         ]
-        read = partial(read_endpoint, refusal=WireRejection)
+        read = partial(read_endpoint, error=WireRejection)
         return [
             *inferences,
             read(

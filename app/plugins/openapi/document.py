@@ -66,7 +66,7 @@ def describe_service(
     A path that protocols share accepts and returns all their shapes.
     """
     all_operations = [operation for group in operations.values() for operation in group]
-    types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))
+    types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.error))
     body_types = list(dict.fromkeys(kind for kind in types if kind not in (None, bytes)))
     schemas, components = msgspec.json.schema_components(
         [*body_types, _Rejection], schema_hook=_any_object, ref_template=f"{SCHEMA_PREFIX}{{name}}"
@@ -100,7 +100,7 @@ def _operation(tag: str, endpoint: Endpoint, schema_by_type: Mapping[Any, Any], 
     for status in sorted({*endpoint.failures, *(_AUTHORIZATION_FAILURES if needs_credential else ())}):
         responses[str(status)] = {
             "description": _REASONS[status],
-            "content": {_JSON: {"schema": schema_by_type[endpoint.refusal or _Rejection]}},
+            "content": {_JSON: {"schema": schema_by_type[endpoint.error or _Rejection]}},
         }
     operation: dict[str, Any] = {
         "tags": [tag],

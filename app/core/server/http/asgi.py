@@ -211,7 +211,7 @@ class Application(Litestar):
             state_changing_paths=find_state_changing_paths(protocols, engine),
             hosts=entry.hosts,
             origins=entry.origins,
-            refusal=rejection_body_builder(protocols, inferences.routes),
+            rejection_body=rejection_body_builder(protocols, inferences.routes),
         )
         self._entry = reject_bad_framing(guarded)
 

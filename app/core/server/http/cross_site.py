@@ -35,7 +35,7 @@ def reject_cross_site(
     state_changing_paths: Collection[str],
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
-    refusal: RejectionBody = lambda _, message: msgspec.json.encode({"error": message}),
+    rejection_body: RejectionBody = lambda _, message: msgspec.json.encode({"error": message}),
 ) -> ASGIApp:
     """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
 
@@ -54,7 +54,7 @@ def reject_cross_site(
         hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
         origins: origins whose pages may send requests, as browsers write them, or ``*`` for any; never with a stored
             password.
-        refusal: builds the body of an error response for a request.
+        rejection_body: builds the body of an error response for a request.
     """
     listed_origins, any_origin = {origin.encode() for origin in origins}, ANY_ORIGIN in origins
     # Parsing a host takes as long as the rest of these rules.
@@ -71,7 +71,7 @@ def reject_cross_site(
                 if not is_listed_origin or has_basic_credentials(headers):
                     message = _CROSS_SITE_MESSAGE
             if message is not None:
-                response = ASGIResponse(body=refusal(scope, message), status_code=403)
+                response = ASGIResponse(body=rejection_body(scope, message), status_code=403)
                 await response(scope, receive, send)
                 return
         await app(scope, receive, send)
