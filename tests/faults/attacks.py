@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.benchmarks.serving.processes import ROOT, free_port, run_server
+from tests.support.polling import wait_until
 
 _OPTIONS = "--header-timeout 2 --body-timeout 2 --write-timeout 2 --keep-alive-timeout 3 --log-format json --no-grpc"
 _MODEL = """
@@ -114,13 +115,17 @@ def _unread(port: int) -> str:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         began = time.perf_counter()
         connection.sendall(_infer(0, 200_000) * 61)
-        while time.perf_counter() - began < _TIMEOUT_SECONDS:
-            with _connect(port) as other:
-                other.sendall(_head("Connection: close", start="GET /metrics HTTP/1.1"))
-                if b"\ncharioteer_connections 1.0\n" in _received(other)[0]:
-                    return f"ended after {time.perf_counter() - began:.1f} s"
-            time.sleep(0.1)
-        return "open"
+        try:
+            wait_until(partial(_only_one_connected, port), _TIMEOUT_SECONDS)
+        except AssertionError:
+            return "open"
+        return f"ended after {time.perf_counter() - began:.1f} s"
+
+
+def _only_one_connected(port: int) -> bool:
+    with _connect(port) as connection:
+        connection.sendall(_head("Connection: close", start="GET /metrics HTTP/1.1"))
+        return b"\ncharioteer_connections 1.0\n" in _received(connection)[0]
 
 
 def _half_closed(port: int, request: bytes, count: int) -> str:
