@@ -5,7 +5,10 @@ Only packages that are installed here in the locked version are compared; test_i
 
 import re
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
 
 import pytest
 
@@ -24,16 +27,19 @@ def is_installed_as_locked(name: str) -> bool:
         return False
 
 
-COMPONENTS = {name: component(distribution(name)) for name in LOCKED if is_installed_as_locked(name)}
+@cache
+def components() -> Mapping[str, dict[str, Any]]:
+    """Describe the packages; it takes seconds, so that no other test should wait for it."""
+    return {name: component(distribution(name)) for name in LOCKED if is_installed_as_locked(name)}
 
 
 def test_unusual_licences_are_documented() -> None:
-    assert COMPONENTS
+    assert components()
     documented = documented_licences()
     families = tuple(name.rstrip("*") for name in documented if name.endswith("*"))
-    found = unusual_licences(COMPONENTS.values())
+    found = unusual_licences(components().values())
     assert {name: licences for name, licences in found.items() if not name.startswith(families)} == {
-        name: documented[name] for name in documented if name in COMPONENTS
+        name: documented[name] for name in documented if name in components()
     }
 
 
@@ -54,8 +60,8 @@ def test_gpu_packages_are_documented() -> None:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the image has Python 3.11, whose wheels differ")
 def test_libraries_in_wheels_are_documented() -> None:
     base = installed_versions("base")
-    actual = libraries(sbom_component for name, sbom_component in COMPONENTS.items() if name in base)
-    assert actual == {name: names for name, names in documented_libraries().items() if name in COMPONENTS}
+    actual = libraries(sbom_component for name, sbom_component in components().items() if name in base)
+    assert actual == {name: names for name, names in documented_libraries().items() if name in components()}
 
 
 def test_opencv_video_functions_are_not_used() -> None:

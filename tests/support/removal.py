@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def exceptions() -> Mapping[str, Sequence[str]]:
     return found
 
 
+@cache
 def bridges(plugin: str) -> Collection[str]:
     """Return the plugins that a plugin has modules for: those named as they are."""
     folder = ROOT / "app" / "plugins" / plugin
