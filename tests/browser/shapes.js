@@ -17,7 +17,7 @@ async ({ polygons, width, height }) => {
   let [checked, farthest] = [0, 0];
   const missing = [];
   for (const { label, points } of polygons) {
-    const colour = colourOf(label).match(/\d+/g).map(Number);
+    const colour = colourOf(label).match(/[0-9a-f]{2}/g).map((channel) => Number.parseInt(channel, 16));
     points.forEach(([ax, ay], index) => {
       const [bx, by] = points[(index + 1) % points.length];
       const length = Math.hypot(bx - ax, by - ay);
