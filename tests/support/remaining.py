@@ -42,16 +42,16 @@ def main(removed: Collection[str], tried: Collection[str]) -> None:
     assert {*loaded, *skipped} == {"core", *PLUGINS} - {*removed}
     assert all({*skipped[name].plugin.requires} & {*removed, *skipped} for name in skipped)
     for name in sorted({*tried} & loaded.keys()):
-        _import_all(f"app.plugins.{name}", removed)
+        _import_all(f"app.plugins.{name}", {*removed, *skipped})
         for command in loaded[name].commands:
             _show_help(command.name)
     _send_requests()
 
 
-def _import_all(package: str, removed: Collection[str] = ()) -> None:
-    """Import all modules of a package, except bridges to deleted plugins and those that need a missing package."""
+def _import_all(package: str, absent: Collection[str] = ()) -> None:
+    """Import all modules of a package, except bridges to absent plugins and those that need a missing package."""
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        if {*removed}.isdisjoint(module.name.split(".")[3:4]) and not module.name.endswith("__main__"):
+        if {*absent}.isdisjoint(module.name.split(".")[3:4]) and not module.name.endswith("__main__"):
             try:
                 importlib.import_module(module.name)
             except ModuleNotFoundError as error:
