@@ -22,7 +22,7 @@ context: Any = importlib.import_module("ray.serve.context")
 schema: Any = importlib.import_module("ray.serve.schema")
 exceptions: Any = importlib.import_module("ray.exceptions")
 
-_CPUS = 4
+_CPUS = 8
 _OBJECT_STORE_BYTES = 100_000_000
 _SECONDS = 120
 _APPLICATION = "charioteer"
