@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -130,7 +130,7 @@ class Engine(Readiness):
         context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[..., WireT],
+        encode: Callable[[InferenceResponse], WireT] | Callable[[InferenceResponse, Any], WireT],
         lane: Lane | None = None,
         answer: Answer | None = None,
     ) -> WireT:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -78,7 +78,7 @@ class Executor:
         self,
         context: RequestContext,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[..., WireT],
+        encode: Callable[[InferenceResponse], WireT] | Callable[[InferenceResponse, Any], WireT],
         answer: Answer | None = None,
     ) -> WireT:
         """Answer a request with one response, by a plain prediction or by `answer`.
@@ -102,7 +102,7 @@ class Executor:
             response = _response(request, registration, result)
             if self._annotators:
                 response = self._annotated(context, result, response)
-            encoded = encode(response, *added)
+            encoded = cast("Callable[..., WireT]", encode)(response, *added)
             # An answer after cancellation counts as cancelled, for the client and for the metrics.
             error = context.cancellation
             if error is not None and (answer is None or error.kind is not ErrorKind.CANCELLED):
