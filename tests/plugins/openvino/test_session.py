@@ -30,7 +30,9 @@ from tests.support.servers.server_process import ROOT
 pytestmark = pytest.mark.slow
 
 MODELS = ROOT / "fixtures" / "models"
-IMAGES = [np.asarray(Image.open(file)) for file in sorted((ROOT / "fixtures" / "images").glob("*.jpg"))]
+IMAGES = [
+    np.asarray(Image.open(ROOT / "fixtures" / "images" / f"{name}.jpg")) for name in ("oriented", "photo", "scene")
+]
 
 
 def model_with(folder: Path, name: str, **settings: object) -> InProcessModel:
