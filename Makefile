@@ -161,38 +161,38 @@ $(VENV)/.serve: pyproject.toml | $(BIN)/python
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "Installing Charioteer and its tests into $(VENV) ..."
 	@$(PIP) --editable '.[test]'
-	@touch $(VENV)/.serve $@
+	@touch $@
 
 $(VENV)/.test-slow: pyproject.toml | $(BIN)/python
 	@echo "Installing what the slow tests need into $(VENV) ..."
 	@$(PIP) --editable '.[test-slow]'
-	@touch $(VENV)/.serve $(VENV)/.test $@
+	@touch $(VENV)/.test $@
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test,torch,openvino,bench]'
-	@touch $(VENV)/.serve $@
+	@touch $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test-slow,check]'
-	@touch $(VENV)/.serve $@
+	@touch $@
 
 # What .ci/run needs after the quick tests, in one installation instead of three.
 $(VENV)/.gate: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test-slow,check,docs]'
-	@touch $(VENV)/.serve $(VENV)/.test $(VENV)/.test-slow $(VENV)/.check $(VENV)/.docs $@
+	@touch $(VENV)/.test $(VENV)/.test-slow $(VENV)/.check $(VENV)/.docs $@
 
 $(VENV)/.supply: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[supply]'
-	@touch $(VENV)/.serve $@
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[docs]'
-	@touch $(VENV)/.serve $@
+	@touch $@
 
 $(VENV)/.fuzz: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test,fuzz]'
-	@touch $(VENV)/.serve $@
+	@touch $@
 
 $(VENV)/.fixtures: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test,fixtures]'
-	@touch $(VENV)/.serve $@
+	@touch $@
