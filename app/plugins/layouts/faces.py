@@ -159,19 +159,12 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
 
 def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidates:
     boxes, scores, points = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
-    candidates = _best(boxes, scores, points, parameters.score_threshold, _MAX_CANDIDATES)
-    kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
-    return candidates.select(kept)
-
-
-def _best(
-    boxes: NDArray[Any], scores: NDArray[np.float32], points: NDArray[Any], score_threshold: float, max_count: int
-) -> Candidates:
-    """Return the finite candidates of the only class that reach the threshold, at most `max_count`."""
-    chosen = best_indices(scores, score_threshold, max_count)
-    return Candidates(
+    chosen = best_indices(scores, parameters.score_threshold, _MAX_CANDIDATES)
+    candidates = Candidates(
         boxes=boxes[chosen], scores=scores[chosen], class_ids=np.zeros(len(chosen), np.intp), extras=points[chosen]
     ).finite()
+    kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    return candidates.select(kept)
 
 
 _MEDIAPIPE = "mediapipe"
@@ -235,11 +228,18 @@ def _centres(side: int, grids: tuple[tuple[int, int], ...]) -> NDArray[np.float3
 
 def _find_anchors(answer: RawOutputs, parameters: DetectionParameters, *, centres: NDArray[np.float32]) -> Candidates:
     rows, logits = answer.outputs
-    places = rows.astype(np.float32)
-    places[:, :2] += centres
-    places[:, _BOX:] += np.tile(centres, (rows.shape[1] - _BOX) // 2)
-    boxes = xywh_to_xyxy(places[:, :_BOX])
-    candidates = _best(boxes, sigmoid(logits[:, 0]), places[:, _BOX:], parameters.score_threshold, _MAX_ANCHORS)
+    scores = sigmoid(logits[:, 0])
+    chosen = best_indices(scores, parameters.score_threshold, _MAX_ANCHORS)
+    picked: NDArray[np.float32] = rows[chosen].astype(np.float32)
+    points = (rows.shape[1] - _BOX) // 2
+    picked[:, :2] += centres[chosen]
+    picked[:, _BOX:] += np.tile(centres[chosen], points)
+    candidates = Candidates(
+        boxes=xywh_to_xyxy(picked[:, :_BOX]),
+        scores=scores[chosen],
+        class_ids=np.zeros(len(chosen), np.intp),
+        extras=picked[:, _BOX:],
+    ).finite()
     return _averaged(candidates, parameters.iou_threshold)
 
 
