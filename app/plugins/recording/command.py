@@ -18,7 +18,7 @@ from app.core.settings.server import SettingsError
 from app.plugins.recording.export.line_formats import best_prediction
 from app.plugins.recording.export.writing import Format, export, format_of
 from app.plugins.recording.inference import RecordedInference, format_timestamp
-from app.plugins.recording.inference_query import InferenceQuery
+from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, ResultPage, SqlResult, default_reason, open_recordings
 from tasks.inference.error import truncate
 from tasks.task import BEST_ONLY
@@ -93,7 +93,9 @@ def inferences(
             if export_format not in _SKIPPED:
                 raise SettingsError("--with truth is for COCO and YOLO; the other formats always have the truth")
             batches = map(_with_truth, batches)
-        _export(batches, to, export_format, images)
+        written = _export(batches, to, export_format, images)
+        if not written and sql is None and query.reason == NO_TRIAL:
+            error_console().print("Trials, such as requests of the page, are left out; --reason any includes them")
     elif sql is not None:
         _print_result(reader.sql(sql, limit), json=json)
     else:
@@ -193,7 +195,7 @@ def _value(value: object) -> str:
 
 def _export(
     batches: Iterable[Sequence[RecordedInference]], to: Path, export_format: Format, images: Path | None
-) -> None:
+) -> int:
     stderr = error_console()
     with stderr.status("Exporting ...") as status:
         result = export(
@@ -204,9 +206,8 @@ def _export(
             images,
         )
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
-    if not result.written:
-        stderr.print("Trials, such as requests of the page, are left out; --reason any includes them")
     if result.left_out:
         stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")
     for change, count in result.changed_objects.items():
         stderr.print(f"{counted(count, 'object')} {change}")
+    return result.written

@@ -71,6 +71,17 @@ def test_exports_leave_out_the_trials_of_a_store(
         assert [item.id for item in open_recordings(str(file)).page(InferenceQuery(), 10).inferences] == expected
 
 
+@pytest.mark.parametrize(("reason", "is_said"), [(None, True), ("any", False), ("unsure", False)])
+def test_empty_export_says_that_trials_are_left_out_only_if_they_are(
+    store: Store, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str | None, is_said: bool
+) -> None:
+    store.write([to_rows(inference(1, reason="trial"))])
+    inferences(url, query=InferenceQuery(model="other", reason=reason), to=tmp_path / "out.jsonl")
+    error = capsys.readouterr().err
+    assert "Wrote 0 inferences" in error
+    assert ("Trials" in error) == is_said
+
+
 def test_withdrawn_and_replaced_truths_do_not_count(store: Store, filled: str) -> None:
     with pytest.raises(InferenceError, match="truth: Expected yes, no or wrong, got 'maybe'"):
         open_recordings(filled).page(InferenceQuery(truth="maybe"), 1)
