@@ -46,7 +46,8 @@ def share(hits: Sequence[bool]) -> Estimate:
 
 def compare(champion: Floats, shadow: Floats) -> tuple[Comparison, Floats]:
     """Compare (N, 3) right, wrong and missed of each image. Return the (DRAWS,) differences too."""
-    draws = _f1(draw_sums(shadow)) - _f1(draw_sums(champion))
+    drawn = draw_sums(np.hstack([champion, shadow]))
+    draws = _f1(drawn[:, 3:]) - _f1(drawn[:, :3])
     first, second = (float(_f1(counts.sum(axis=0, keepdims=True))[0]) for counts in (champion, shadow))
     return Comparison(champion=first, shadow=second, difference=estimate(second - first, draws)), draws
 
