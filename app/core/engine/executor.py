@@ -86,6 +86,7 @@ class Executor:
         Raises:
             InferenceError: for every failure.
         """
+        # With the token, every call of the model would end early, instead of `answer` as a whole.
         previous = exchange_token(context if answer is None else None)
         try:
             context.start_work()

@@ -120,12 +120,12 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
         file_labels = None if label_file is None else read_label_file(label_file, source)
     # Exports may put the graph into the subfolder "onnx", and the other files beside it or above.
     folders = () if contract else (session.file.parent, source.folder)
-    read = (read(folders) for read in registry().extensions("onnx.files"))
+    readers = registry().extensions("onnx.files")
     return ModelFiles(
         file=session.file,
         settings=source.settings,
         metadata=metadata,
-        folder=next(read, FolderMetadata()),
+        folder=readers[0](folders) if readers else FolderMetadata(),
         declared_labels=declared_labels(source),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,
