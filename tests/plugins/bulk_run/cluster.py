@@ -26,7 +26,7 @@ def bulk(model: str, images: str, output: str) -> dict[str, object]:
     address = ray.get_runtime_context().gcs_address
     process = subprocess.Popen([*command, "--ray", address, "--concurrency", "2"])
     killed = kill_worker(process)
-    status = process.wait(200)
+    status = process.wait(600)
     dataset = data.read_binary_files(f"{images}/0", include_paths=True)
     predict = charioteer.ray_map(model, score_threshold=0.97)
     rows = dataset.map_batches(predict, compute=data.ActorPoolStrategy(size=1)).take_all()

@@ -2,7 +2,6 @@
 
 import base64
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import pytest
 
 from tests.installed.environments import ray_environment
 from tests.plugins.acme.process import PACKAGE
@@ -22,38 +22,54 @@ from tests.support.servers.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 
-_TIMEOUT = 120.0
+_TIMEOUT = 360.0
 
 
 class Ray:
     """A Ray cluster on this machine.
 
     Args:
-        port: where its proxy listens.
+        python: interpreter that has Ray.
         folder: where it is started.
         environment: environment of its processes.
+        log: file for its standard error.
     """
 
-    def __init__(self, python: Path, port: int, folder: Path, environment: Mapping[str, str]) -> None:
-        self.address = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen(
-            [str(python), "-m", "tests.plugins.ray.cluster", str(port)],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+    def __init__(self, python: Path, folder: Path, environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [str(python), "-m", "tests.plugins.ray.cluster"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+
+    def wait_started(self) -> None:
+        """Wait until its proxy accepts requests."""
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self._read_result()}", timeout=_TIMEOUT)
 
     def run_command(self, name: str, **arguments: object) -> Any:
         """Run a command of `tests.plugins.ray.cluster` and return its result."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(msgspec.json.encode({"do": name, **arguments}) + b"\n")
         self.process.stdin.flush()
+        return self._read_result()
+
+    def _read_result(self) -> Any:
+        assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, "Ray ended"
-        return msgspec.json.decode(line)
+        if not line:
+            pytest.fail(f"Ray ended with status {self.process.wait()}: {self._log_end()}")
+        answer = msgspec.json.decode(line)
+        if "error" in answer:
+            pytest.fail(f"{answer['error']}\n{self._log_end()}")
+        return answer["result"]
+
+    def _log_end(self) -> str:
+        return self._log.read_text(errors="replace")[-8000:]
 
     def deploy(self, arguments: Mapping[str, object], user_config: Mapping[str, object] | None = None) -> None:
         """Deploy the application."""
@@ -61,7 +77,7 @@ class Ray:
 
     def infer(self, model: str, image: Path = SCENE, **parameters: object) -> Any:
         """Return the records of a model for an image."""
-        answer = httpx.post(f"{self.address}/v2/models/m-{model}/infer", content=body(image, parameters), timeout=60)
+        answer = self.client.post(f"/v2/models/m-{model}/infer", content=body(image, parameters))
         assert answer.status_code == 200, answer.text
         return answer.json()["outputs"][0]["data"][0]
 
@@ -72,7 +88,7 @@ class Ray:
         while not condition():
             if time.monotonic() > deadline:
                 return False
-            pause.wait(0.1)
+            pause.wait(0.3)
         return True
 
 
@@ -86,12 +102,12 @@ class Clients:
         failed: errors of requests that failed in all attempts, or with another status or without JSON.
     """
 
-    def __init__(self, address: str, model: str, count: int) -> None:
+    def __init__(self, address: httpx.URL, model: str, count: int) -> None:
         self.answers: Counter[int] = Counter()
         self.answered: list[str] = []
         self.retries = 0
         self.failed: list[str] = []
-        self._url = f"{address}/v2/models/m-{model}/infer"
+        self._url = address.join(f"/v2/models/m-{model}/infer")
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._send) for _ in range(count)]
@@ -107,7 +123,7 @@ class Clients:
 
     def _send(self) -> None:
         content = body(SCENE, {})
-        with httpx.Client(timeout=60) as client:
+        with httpx.Client(timeout=_TIMEOUT) as client:
             while not self._stop.is_set():
                 error_text, request_id = "", uuid.uuid4().hex
                 for attempt in range(6):
@@ -142,7 +158,7 @@ class Clients:
 @contextmanager
 def traffic(ray: Ray, model: str, count: int = 4) -> Generator[Clients]:
     """Run clients; yield them once they have `count` answers in total."""
-    clients = Clients(ray.address, model, count)
+    clients = Clients(ray.client.base_url, model, count)
     clients.start()
     try:
         assert ray.wait_for(lambda: clients.answers.total() >= count or len(clients.failed) > 0)
@@ -153,29 +169,36 @@ def traffic(ray: Ray, model: str, count: int = 4) -> Generator[Clients]:
 
 @contextmanager
 def start_ray(folder: Path) -> Generator[Ray]:
-    """Start Ray in `folder`; stop it with all its processes afterwards."""
-    python = ray_environment().python
+    """Start Ray in `folder`; stop it with all its processes afterwards. Its log is beside the folder."""
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{PACKAGE}",
         "CHARIOTEER_PLUGINS": "acme",
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # A busy machine needs longer than Ray's defaults, which are 5 to 60 seconds; Ray kills a proxy that is late.
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "300",
+        "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "300",
+        "RAY_gcs_server_port_wait_time_s": "300",
+        "RAY_worker_register_timeout_seconds": "300",
+        "RAY_agent_register_timeout_ms": "300000",
+        # Idle workers would import Ray for nothing.
+        "RAY_enable_worker_prestart": "0",
+        "RAY_prestart_worker_first_driver": "0",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "charioteer:ray_proxy_middlewares",
         "CHARIOTEER_LOG_FORMAT": "json",
     }
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    cluster = Ray(python, port, folder, environment)
+    cluster = Ray(ray_environment().python, folder, environment, folder.with_suffix(".log"))
     try:
-        yield cluster
+        cluster.wait_started()
+        with cluster.client:
+            yield cluster
     finally:
         assert cluster.process.stdin is not None
         assert cluster.process.stdout is not None
         cluster.process.stdin.close()
         try:
-            cluster.process.wait(30)
+            cluster.process.wait(120)
         except subprocess.TimeoutExpired:
             cluster.process.kill()
             cluster.process.wait()

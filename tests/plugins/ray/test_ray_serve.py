@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import msgspec
 import pytest
 
@@ -23,10 +22,11 @@ from tests.support.models.colliding_packages import make_project
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
-SMALL = {"ray_actor_options": {"num_cpus": 0.5}, "graceful_shutdown_wait_loop_s": 0.1}
+SMALL = {"ray_actor_options": {"num_cpus": 0.5}, "graceful_shutdown_wait_loop_s": 0.1, "health_check_timeout_s": 300}
 ONE = {**SMALL, "num_replicas": 1}
 TWO = {**SMALL, "num_replicas": 2}
-SHARED = {"model_repository": str(MODELS), "multiplexed": 2, "ingress": ONE, "models": ONE}
+PATIENT = {"timeout_seconds": 300}
+SHARED = {**PATIENT, "allow_code": True, "multiplexed": 2, "ingress": ONE, "models": ONE}
 NUMBERS = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1.0, 2.0]}]}
 
 MORTAL = """
@@ -55,12 +55,24 @@ def test_application_runs_on_ray(tmp_path: Path) -> None:
     It is started in the folder of a project that has packages of our names.
     """
     with start_ray(make_project(tmp_path / "project")) as ray:
+        shared = {**SHARED, "model_repository": str(repository(tmp_path / "repository"))}
+        ray.deploy(shared)
         check_shared_deployment_over_every_protocol(ray)
-        check_models_change_without_interruption(ray, tmp_path)
+        # The task type and the parameter of a third party's plugin reach the model, which runs in another process.
+        assert ray.infer("counter", greet="Ada")[0] == {"label": "Ada", "score": 0.75}
+        check_models_change_without_interruption(ray, shared, tmp_path)
         check_killed_replica_loses_no_request_and_no_record(ray, tmp_path)
         check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
-        check_plugin_of_a_third_party(ray, tmp_path)
         check_lost_worker_changes_no_result_of_a_run(ray, tmp_path)
+
+
+def repository(folder: Path) -> Path:
+    """Link the fixture models, and write one for a plugin of a third party."""
+    (folder / "counter").mkdir(parents=True)
+    python_model(folder / "counter")
+    for model in MODELS.glob("*/"):
+        (folder / model.name).symlink_to(model)
+    return folder
 
 
 def check_lost_worker_changes_no_result_of_a_run(ray: Ray, folder: Path) -> None:
@@ -76,26 +88,25 @@ def check_lost_worker_changes_no_result_of_a_run(ray: Ray, folder: Path) -> None
 
 
 def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
-    ray.deploy(SHARED)
     assert len(ray.run_command("processes", deployment="models")) == 1
     assert ray.infer("detector") == records(MODELS / "detector")
     # A replica holds two models, so the others are swapped in.
     for name in ("segmenter", "classifier", "oriented-detector", "detector"):
         assert ray.infer(name) != []
-    v2 = httpx.post(f"{ray.address}/v2/models/half_plus_two/infer", json=NUMBERS, timeout=60)
+    v2 = ray.client.post("/v2/models/half_plus_two/infer", json=NUMBERS)
     assert v2.json()["outputs"][0]["data"] == [2.5, 3.0]
-    v1 = httpx.post(f"{ray.address}/v1/models/half_plus_two:predict", json={"instances": [1.0, 2.0]}, timeout=60)
+    v1 = ray.client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0, 2.0]})
     assert v1.json()["predictions"] == [2.5, 3.0]
-    assert httpx.get(f"{ray.address}/v2/health/ready", timeout=60).status_code == 200
-    refused = httpx.post(f"{ray.address}/v2/models/m-detector/infer", json={"inputs": []}, timeout=60)
+    assert ray.client.get("/v2/health/ready").status_code == 200
+    refused = ray.client.post("/v2/models/m-detector/infer", json={"inputs": []})
     assert refused.status_code == 400
-    unknown = httpx.post(f"{ray.address}/v2/models/none/infer", json=NUMBERS, timeout=60)
+    unknown = ray.client.post("/v2/models/none/infer", json=NUMBERS)
     assert unknown.status_code == 404
     assert "error" in unknown.json()
     check_answers_are_counted_and_explained(ray)
     # A page of another site makes a browser send this.
     foreign = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
-    assert httpx.post(f"{ray.address}/grps/v1/health/online", headers=foreign, timeout=60).status_code == 403
+    assert ray.client.post("/grps/v1/health/online", headers=foreign).status_code == 403
 
 
 def check_answers_are_counted_and_explained(ray: Ray) -> None:
@@ -103,22 +114,22 @@ def check_answers_are_counted_and_explained(ray: Ray) -> None:
     place = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{image}"}}
     messages = [{"role": "user", "content": [place, {"type": "text", "text": "What?"}]}]
     chat = {"model": "vlm", "messages": messages, "max_tokens": 1}
-    completion = httpx.post(f"{ray.address}/openai/v1/chat/completions", json=chat, timeout=60).json()
+    completion = ray.client.post("/openai/v1/chat/completions", json=chat).json()
     # Only the replica has the tokenizer.
     assert completion["usage"]["prompt_tokens"] > completion["usage"]["completion_tokens"] == 1
     assert completion["choices"][0]["finish_reason"] == "length"
-    rows = httpx.post(f"{ray.address}/v1/models/half_plus_two:explain", json={"instances": [1.0, 2.0]}, timeout=60)
+    rows = ray.client.post("/v1/models/half_plus_two:explain", json={"instances": [1.0, 2.0]})
     assert [row["importance_scores"] for row in rows.json()["explanations"]] == [[0.5], [1.0]]
     # Its explanation needs a method of the model beside the prediction.
     parameters = {"prompts": ["What?"], "samples": 8}
     request = {"instances": [{"image_bytes": {"b64": image}}], "parameters": parameters}
-    likely = httpx.post(f"{ray.address}/v1/models/vlm:explain", json=request, timeout=60)
+    likely = ray.client.post("/v1/models/vlm:explain", json=request)
     (((explanation,),), ((answer,),)) = (likely.json()[name] for name in ("explanations", "predictions"))
     assert explanation["label"] == answer["answer"]
     assert explanation["score"] < 0
 
 
-def check_models_change_without_interruption(ray: Ray, folder: Path) -> None:
+def check_models_change_without_interruption(ray: Ray, shared: dict[str, object], folder: Path) -> None:
     before, after = records(MODELS / "detector"), records(MODELS / "detector", score_threshold=0.975)
     assert 1 < len(after) < len(before)
     changed = folder / "models"
@@ -126,13 +137,13 @@ def check_models_change_without_interruption(ray: Ray, folder: Path) -> None:
     (changed / "detector" / "model-settings.json").write_text('{"parameters": {"top_k": 1}}')
     processes = [ray.run_command("processes", deployment=name) for name in ("ingress", "models")]
     with traffic(ray, "detector") as clients:
-        ray.deploy(SHARED, {"model_repository": str(MODELS), "score_threshold": 0.975})
+        ray.deploy(shared, {"model_repository": str(MODELS), "score_threshold": 0.975})
         assert ray.wait_for(lambda: len(after) in clients.answers)
-        ray.deploy(SHARED, {"model_repository": str(changed)})
+        ray.deploy(shared, {"model_repository": str(changed)})
         assert ray.wait_for(lambda: 1 in clients.answers)
         # An invalid change leaves everything as it is.
         for mistake in ({"model": "/nowhere"}, {"folder": str(changed)}):
-            ray.deploy(SHARED, mistake)
+            ray.deploy(shared, mistake)
             answered = clients.answers[1]
             assert ray.wait_for(lambda answered=answered: clients.answers[1] > answered + 4)
     assert clients.answers.keys() == {len(before), len(after), 1}
@@ -146,7 +157,7 @@ def check_killed_replica_loses_no_request_and_no_record(ray: Ray, folder: Path) 
     baseline = sample(40, with_predictions=True, with_embeddings=False)
     write_baseline(model / "drift-baseline.npz", Baseline(sample=baseline))
     settings = {"record": str(store), "drift": True, "drift_per_second": 1000}
-    ray.deploy({"model": str(model), "settings": settings, "ingress": TWO, "models": TWO})
+    ray.deploy({**PATIENT, "model": str(model), "settings": settings, "ingress": TWO, "models": TWO})
     with traffic(ray, "detector") as clients:
         # The ingress repeats requests that were in flight in a model's replica; clients notice nothing. Clients repeat
         # requests that were in flight in an ingress replica, because they get 503: at most one a client.
@@ -163,7 +174,7 @@ def check_killed_replica_loses_no_request_and_no_record(ray: Ray, folder: Path) 
         assert ray.wait_for(lambda: ray.run_command("running", deployment="ingress") == 2)
         # Each replica of the ingress has its own metrics, and requests alternate between them.
         measured = 'charioteer_drift_images_total{model="detector",outcome="measured"}'
-        assert ray.wait_for(lambda: measured in httpx.get(f"{ray.address}/metrics", timeout=60).text)
+        assert ray.wait_for(lambda: measured in ray.client.get("/metrics").text)
     assert clients.failed == []
     assert list(clients.answers) == [len(records(MODELS / "detector"))]
     with closing(sqlite3.connect(store)) as connection:
@@ -177,13 +188,13 @@ def check_ingress_batches_and_retries_lost_calls(ray: Ray, folder: Path) -> None
     (model / "model.py").write_text(MORTAL)
     (model / "model-settings.json").write_text('{"implementation": "model:Mortal", "task_type": "OBJECT_DETECTION"}')
     (model / "lives").write_text("1")
-    waiting = {"batch_size": 4, "batch_wait_seconds": 1.0, "retries": 1}
+    waiting = {**PATIENT, "batch_size": 4, "batch_wait_seconds": 1.0, "retries": 1}
     ray.deploy({"model": str(model), "allow_code": True, **waiting, "ingress": ONE, "models": ONE})
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(ray.infer, ["mortal"] * 4))
     assert max(int(record["label"]) for answer in answers for record in answer) > 1
     (model / "lives").write_text("2")
-    answer = httpx.post(f"{ray.address}/v2/models/m-mortal/infer", content=body(SCENE, {}), timeout=60)
+    answer = ray.client.post("/v2/models/m-mortal/infer", content=body(SCENE, {}))
     assert answer.status_code == 500
     assert "2 replicas of the model were lost during the same call" in answer.text
 
@@ -192,11 +203,3 @@ def records(model: Path, **parameters: object) -> Sequence[object]:
     """Return the records of the model in this process."""
     result = InProcessModel(model).ask(decode_image(SCENE.read_bytes()).pixels, **parameters)
     return msgspec.json.decode(msgspec.json.encode(result))
-
-
-def check_plugin_of_a_third_party(ray: Ray, folder: Path) -> None:
-    """Its task type and its parameter reach the model, which runs in another process than the protocol."""
-    (folder / "acme" / "counter").mkdir(parents=True)
-    python_model(folder / "acme" / "counter")
-    ray.deploy({**SHARED, "model_repository": str(folder / "acme"), "allow_code": True})
-    assert ray.infer("counter", greet="Ada")[0] == {"label": "Ada", "score": 0.75}
