@@ -1,4 +1,7 @@
-"""Read what ``explain`` returns: any value that JSON can hold."""
+"""Read what ``explain`` returns: any value that JSON can hold.
+
+The functions raise an `InferenceError` MODEL_FAILED with the path of the first other value.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,11 +15,7 @@ _EXPECTED = "null, a boolean, a finite number, a text, or a list, an array or a 
 
 
 def read_explanations(value: object, path: str, count: int, inputs: str) -> list[Any]:
-    """Return an explanation for each of `count` inputs; `inputs` is the word for one of them.
-
-    Raises:
-        InferenceError: MODEL_FAILED for another number of explanations, or values that JSON cannot hold.
-    """
+    """Return an explanation for each of `count` inputs; `inputs` is the word for one of them."""
     explanations = items(value)
     if explanations is None or len(explanations) != count:
         raise invalid_answer(path, f"a list of {count} explanations, one for each {inputs}", describe(value))
@@ -24,11 +23,7 @@ def read_explanations(value: object, path: str, count: int, inputs: str) -> list
 
 
 def read_explanation(value: object, path: str, depth: int = 0) -> Any:
-    """Return `value` in the types of JSON; arrays of any library become lists.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of a value that JSON cannot hold.
-    """
+    """Return `value` in the types of JSON; arrays of any library become lists."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):

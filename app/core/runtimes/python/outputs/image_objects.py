@@ -1,4 +1,7 @@
-"""Convert the return values of detectors of boxes and of oriented boxes, and of segmenters."""
+"""Convert the return values of detectors of boxes and of oriented boxes, and of segmenters.
+
+The functions raise an `InferenceError` MODEL_FAILED with the path of the first invalid value.
+"""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -6,10 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.python.outputs.labelled_scores import RECORDS, Objects, read_objects
+from app.core.runtimes.python.outputs.labelled_scores import RECORDS, Objects, check_lengths, read_objects
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     array,
+    check_items,
     describe,
     fields,
     finite,
@@ -40,23 +44,16 @@ _VOID = 255
 
 
 def read_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> Detections:
-    """Read the objects of one image from any form in ``docs/python_models.md``.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of an invalid value.
-    """
+    """Read the objects of one image from any form in ``docs/python_models.md``."""
     del item
     found = read_objects(value, path, labels, ("boxes",), _SIDES)
     if found is None:
         raise invalid_answer(path, _BOX_FORMS, describe(value))
     boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
-    for index in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
-        got = str(boxes[index].tolist())
-        raise invalid_answer(f"{found.path}[{index}]", "left <= right and top <= bottom", got)
-    found.check_lengths(path, boxes=len(boxes))
-    return Detections(
-        labels=found.labels, scores=found.scores, boxes=boxes, keypoints=_keypoints(value, path, found, len(boxes))
-    )
+    check_items((boxes[:, 2:] >= boxes[:, :2]).all(axis=1), boxes, "left <= right and top <= bottom", found.path)
+    check_lengths(path, boxes=boxes, scores=found.scores, labels=found.labels)
+    keypoints = _keypoints(value, path, found, len(boxes))
+    return Detections(labels=found.labels, scores=found.scores, boxes=boxes, keypoints=keypoints)
 
 
 def _keypoints(value: object, path: str, found: Objects, count: int) -> NDArray[np.float32] | None:
@@ -77,11 +74,7 @@ def _optional(value: object, path: str, name: str) -> tuple[object, str]:
 
 
 def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
-    """Read the objects of one image from any form in ``docs/python_models.md``.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of an invalid value.
-    """
+    """Read the objects of one image from any form in ``docs/python_models.md``."""
     width, height = item.image.width, item.image.height
     found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS)
     if found is None:
@@ -94,10 +87,8 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
         # Records use the wire format, in which centre and size are fractions of the image.
         boxes *= np.array([width, height, width, height, 1], np.float32)
     finite(boxes, found.path)
-    for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
-        got = str(boxes[index].tolist())
-        raise invalid_answer(f"{found.path}[{index}]", "a width and a height of 0 or more", got)
-    found.check_lengths(path, boxes=len(boxes))
+    check_items((boxes[:, 2:4] >= 0).all(axis=1), boxes, "a width and a height of 0 or more", found.path)
+    check_lengths(path, boxes=boxes, scores=found.scores, labels=found.labels)
     return OrientedDetections(labels=found.labels, scores=found.scores, boxes=boxes, width=width, height=height)
 
 
@@ -110,11 +101,7 @@ def _from_corners(value: object, path: str) -> NDArray[np.float32]:
 
 
 def read_segments(value: object, path: str, item: SegmentationInput, labels: ClassNames) -> Segments:
-    """Read the objects of one image from any form in ``docs/python_models.md``.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of an invalid value.
-    """
+    """Read the objects of one image from any form in ``docs/python_models.md``."""
     size = (item.image.height, item.image.width)
     found = read_objects(value, path, labels, ("masks", "contours"), ("contour",))
     if found is None:
@@ -123,21 +110,18 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
         if getattr(value, "ndim", 0) == 2:
             return _label_map_segments(value, path, (None, path), size, labels)
         raise invalid_answer(path, _SEGMENT_FORMS, describe(value))
-    if found.form == RECORDS:
-        contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(found.geometry)]
-    elif found.form == "contours":
-        shapes = _sequence(found.geometry, found.path)
-        contours = [_contours(parts, f"{found.path}[{index}]") for index, parts in enumerate(shapes)]
-    else:
-        contours = _mask_contours(found.geometry, found.path, size)
-    found.check_lengths(path, objects=len(contours))
+    suffix = ".contour" if found.form == RECORDS else ""
+    contours: list[list[Contour]] = []
+    # One mask at a time: all masks of a large image as float32 would take several times the memory.
+    for index, shape in enumerate(_sequence(found.geometry, found.path)):
+        shape_path = f"{found.path}[{index}]{suffix}"
+        if found.form == "masks":
+            contours.append(contours_of_mask(_mask(shape, shape_path, size)))
+        else:
+            parts = enumerate(_sequence(shape, shape_path))
+            contours.append([_contour(part, f"{shape_path}[{number}]") for number, part in parts])
+    check_lengths(path, objects=contours, scores=found.scores, labels=found.labels)
     return Segments(labels=found.labels, scores=found.scores, contours=contours)
-
-
-def _mask_contours(masks: object, path: str, size: tuple[int, int]) -> list[list[Contour]]:
-    """Convert one mask at a time: all masks of a large image as float32 would take several times the memory."""
-    sequence = _sequence(masks, path)
-    return [contours_of_mask(_mask(mask, f"{path}[{index}]", size)) for index, mask in enumerate(sequence)]
 
 
 def _mask(value: object, path: str, size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -169,10 +153,6 @@ def _label_map_segments(
     if not ((means >= 0) & (means <= 1)).all():
         raise invalid_answer(score_map[1], "scores of 0..1", "others")
     return Segments(labels=[name for name, _, _ in objects], scores=means, contours=[parts for _, _, parts in objects])
-
-
-def _contours(value: object, path: str) -> list[Contour]:
-    return [_contour(part, f"{path}[{index}]") for index, part in enumerate(_sequence(value, path))]
 
 
 def _contour(value: object, path: str) -> Contour:

@@ -12,17 +12,11 @@ from tasks.tensor_inference import Tensors
 
 
 def read_tensors(value: object, path: str, specs: Sequence[TensorSpec]) -> Tensors:
-    """Read the declared outputs from a dict of arrays by name.
-
-    Raises:
-        InferenceError: MODEL_FAILED if an output is missing, or its array has the wrong shape or type.
-    """
-    names = ", ".join(repr(spec.name) for spec in specs)
-    if not isinstance(value, Mapping):
+    """Read the declared outputs from a dict of arrays by name, or raise an `InferenceError` MODEL_FAILED."""
+    if not isinstance(value, Mapping) or set(cast("Mapping[object, object]", value)) != {spec.name for spec in specs}:
+        names = ", ".join(repr(spec.name) for spec in specs)
         raise invalid_answer(path, f"a dict of the arrays {names}", describe(value))
     arrays = cast("Mapping[object, object]", value)
-    if set(arrays) != {spec.name for spec in specs}:
-        raise invalid_answer(path, f"a dict of the arrays {names}", describe(arrays))
     return Tensors([_tensor(arrays[spec.name], f'{path}["{spec.name}"]', spec) for spec in specs])
 
 

@@ -1,11 +1,14 @@
-"""Convert the return values of text models and vision-language models."""
+"""Convert the return values of text models and vision-language models.
+
+The functions raise an `InferenceError` MODEL_FAILED with the path of the first invalid value.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from app.core.runtimes.python.outputs.labelled_scores import read_objects
+from app.core.runtimes.python.outputs.labelled_scores import check_lengths, read_objects
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     columns,
@@ -25,17 +28,13 @@ _SPAN = ("start", "end")
 
 
 def read_entities(value: object, path: str, item: TaggedText, labels: ClassNames) -> Entities:
-    """Read the entities of one text: records with entity_group, score, start and end, or parallel arrays with spans.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of an invalid value.
-    """
+    """Read the entities of one text: records with entity_group, score, start and end, or parallel arrays with spans."""
     found = read_objects(value, path, labels, ("spans",), _SPAN, label="entity_group")
     if found is None:
         forms = "Entities, spans with scores and labels, or a list of records with entity_group, score, start and end"
         raise invalid_answer(path, forms, describe(value))
     spans = numbers(found.geometry, found.path, ("N", 2))
-    found.check_lengths(path, spans=len(spans))
+    check_lengths(path, spans=spans, scores=found.scores, labels=found.labels)
     source = item.item.text
     for index, (start, end) in enumerate(spans.tolist()):
         if not (start.is_integer() and end.is_integer() and 0 <= start <= end <= len(source)):
@@ -48,25 +47,16 @@ def read_entities(value: object, path: str, item: TaggedText, labels: ClassNames
 
 
 def read_generation(value: object, path: str, item: ContinuedText, labels: ClassNames) -> Generation:
-    """Read the continuation of one text, without the text itself.
-
-    Raises:
-        InferenceError: MODEL_FAILED for anything but a text.
-    """
+    """Read the continuation of one text, without the text itself."""
     del item, labels
     if not isinstance(value, Generation):
         return Generation(text(value, path))
-    (usage,) = _usage([value.usage], path, 1)
-    (finish,) = _finish([value.finish], path, 1)
+    (usage,), (finish,) = _usage([value.usage], path, 1), _finish([value.finish], path, 1)
     return Generation(text(value.text, path), usage=usage, finish=finish)
 
 
 def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNames) -> Answers:
-    """Read the answers to the prompts of one image: strings, or records with prompt and answer.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of an invalid value.
-    """
+    """Read the answers to the prompts of one image: strings, or records with prompt and answer."""
     del labels
     count, usage, finish = len(item.prompts), None, None
     if isinstance(value, str) and count == 1:

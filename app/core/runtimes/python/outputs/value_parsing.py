@@ -1,4 +1,7 @@
-"""Read return values with arrays of any library. Errors name the path of the invalid value."""
+"""Read return values with arrays of any library.
+
+Functions with the parameter `path` raise an `InferenceError` MODEL_FAILED with the path of the first invalid value.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -9,9 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import InferenceError, model_failed, quote_value
-
-ItemPath = Callable[[int], str]
-"""Returns the path of the n-th item in the return value."""
 
 _ROUNDING = 1e-4
 """How far scores may exceed 0..1, because a softmax in half precision does."""
@@ -34,11 +34,7 @@ class ClassNames:
         self._numbers = {name: number for number, name in reversed([*enumerate(known)])}
 
     def name(self, value: object, path: str) -> str:
-        """Return the name of a class given by name or by number.
-
-        Raises:
-            InferenceError: MODEL_FAILED for a number out of range, or a value of another type.
-        """
+        """Return the name of a class given by name or by number."""
         if isinstance(value, str):
             return text(value, path)
         number = _integer(value)
@@ -56,11 +52,7 @@ class ClassNames:
 
 
 def text(value: object, path: str) -> str:
-    """Check that `value` is a string that UTF-8 can encode.
-
-    Raises:
-        InferenceError: MODEL_FAILED for anything else.
-    """
+    """Check that `value` is a string that UTF-8 can encode."""
     if isinstance(value, str):
         with suppress(UnicodeEncodeError):
             value.encode()
@@ -87,12 +79,9 @@ def fields(value: object, path: str, field_names: Sequence[str]) -> Mapping[str,
     """Return keys of a mapping or attributes of an object, each with its path; None if one is missing."""
     if isinstance(value, Mapping):
         mapping = cast("Mapping[object, Any]", value)
-        return (
-            {name: (mapping[name], f'{path}["{name}"]') for name in field_names}
-            if all(map(mapping.__contains__, field_names))
-            else None
-        )
-    if all(hasattr(value, name) for name in field_names):
+        if all(map(mapping.__contains__, field_names)):
+            return {name: (mapping[name], f'{path}["{name}"]') for name in field_names}
+    elif all(hasattr(value, name) for name in field_names):
         return {name: (getattr(value, name), f"{path}.{name}") for name in field_names}
     return None
 
@@ -108,11 +97,7 @@ def items(value: object) -> Sequence[Any] | None:
 
 
 def columns(records: Sequence[object], path: str, field_names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
-    """Convert a list of mappings or objects to one list for each wanted field.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of a record that lacks a field.
-    """
+    """Convert a list of mappings or objects to one list for each wanted field."""
     by_field: dict[str, list[Any]] = {name: [] for name in field_names}
     for index, record in enumerate(records):
         row = fields(record, f"{path}[{index}]", field_names)
@@ -131,9 +116,6 @@ def numbers(value: object, path: str, shape: Sequence[int | str]) -> NDArray[np.
         value: a list, an array, or a tensor on any device.
         path: its path in error messages.
         shape: expected shape: a number for a fixed side, a letter for a side of any length.
-
-    Raises:
-        InferenceError: MODEL_FAILED for another shape, or values that are not numbers.
     """
     converted, first_side = array(value, path), next(iter(shape))
     expected = f"numbers of shape ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
@@ -151,53 +133,41 @@ def numbers(value: object, path: str, shape: Sequence[int | str]) -> NDArray[np.
         return converted.astype(np.float32)
 
 
-def column(values: Sequence[object], item_path: ItemPath) -> NDArray[np.float32]:
-    """Convert a list of N scalars to an (N,) float32 array.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of the first value that is not a number.
-    """
-    scalars = [array(value, item_path(index)) for index, value in enumerate(values)]
+def column(values: Sequence[object], path: str, name: str) -> NDArray[np.float32]:
+    """Convert the field `name` of N records to an (N,) float32 array."""
+    scalars = [array(value, f"{path}[{index}].{name}") for index, value in enumerate(values)]
     for index, scalar in enumerate(scalars):
         if scalar.ndim or scalar.dtype.kind not in "biuf":
-            raise invalid_answer(item_path(index), "a number", describe(values[index]))
+            raise invalid_answer(f"{path}[{index}].{name}", "a number", describe(values[index]))
     with np.errstate(over="ignore"):
         return np.array(scalars, np.float64).astype(np.float32)
 
 
-def finite(array: NDArray[np.float32], path: str, item_path: ItemPath | None = None) -> NDArray[np.float32]:
-    """Check that every number in `array` is finite.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of the first item that is not finite.
-    """
-    if not np.isfinite(array).all():
-        invalid = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
-        invalid_path = item_path(invalid) if item_path else f"{path}[{invalid}]"
-        raise invalid_answer(invalid_path, "finite numbers", quote_value(array[invalid].tolist()))
-    return array
+def check_items(
+    valid: NDArray[np.bool_], values: NDArray[np.float32], expected: str, path: str | Callable[[int], str]
+) -> None:
+    """Check that all N items are `valid`; `path` is that of the array, or a function of an item's index."""
+    if not valid.all():
+        index = int(valid.argmin())
+        got = f"{values[index]:g}" if values.ndim == 1 else quote_value(values[index].tolist())
+        raise invalid_answer(f"{path}[{index}]" if isinstance(path, str) else path(index), expected, got)
 
 
-def scores(value: object, path: str, item_path: ItemPath | None = None) -> NDArray[np.float32]:
-    """Convert N scores to an (N,) float32 array in 0..1.
+def finite(values: NDArray[np.float32], path: str | Callable[[int], str]) -> NDArray[np.float32]:
+    """Check that every number in `values` is finite; `path` as in `check_items`."""
+    check_items(np.isfinite(values).all(axis=tuple(range(1, values.ndim))), values, "finite numbers", path)
+    return values
 
-    Raises:
-        InferenceError: MODEL_FAILED with the path of the first score that is not finite or out of range.
-    """
-    values = finite(numbers(value, path, ("N",)), path, item_path)
-    wrong = np.flatnonzero((values < -_ROUNDING) | (values > 1 + _ROUNDING))
-    if len(wrong):
-        wrong_path = item_path(int(wrong[0])) if item_path else f"{path}[{wrong[0]}]"
-        raise invalid_answer(wrong_path, "a score of 0..1", f"{values[wrong[0]]:g}")
+
+def scores(value: object, path: str, item_path: Callable[[int], str] | None = None) -> NDArray[np.float32]:
+    """Convert N scores to an (N,) float32 array in 0..1; `item_path` returns that of an index, unlike `path[index]`."""
+    values = finite(numbers(value, path, ("N",)), item_path or path)
+    check_items((values >= -_ROUNDING) & (values <= 1 + _ROUNDING), values, "a score of 0..1", item_path or path)
     return np.clip(values, 0, 1)
 
 
 def names(value: object, path: str, labels: ClassNames) -> list[str]:
-    """Return the names of N classes given by name or by number.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the path of the first value that is neither.
-    """
+    """Return the names of N classes given by name or by number."""
     listed = items(value)
     if listed is None:
         raise invalid_answer(path, "a list of class names or numbers", describe(value))
@@ -206,11 +176,7 @@ def names(value: object, path: str, labels: ClassNames) -> list[str]:
 
 
 def array(value: object, path: str) -> NDArray[Any]:
-    """Convert an array of any library to NumPy.
-
-    Raises:
-        InferenceError: MODEL_FAILED if the value cannot be converted.
-    """
+    """Convert an array of any library to NumPy."""
     detach = getattr(value, "detach", None)
     if callable(detach):
         # A torch tensor, which may be on a device and require a gradient.
