@@ -50,7 +50,7 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Clas
     if found is None:
         raise invalid_answer(path, _BOX_FORMS, describe(value))
     boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
-    check_items((boxes[:, 2:] >= boxes[:, :2]).all(axis=1), boxes, "left <= right and top <= bottom", found.path)
+    check_items(boxes[:, 2:] >= boxes[:, :2], boxes, "left <= right and top <= bottom", found.path)
     check_lengths(path, boxes=boxes, scores=found.scores, labels=found.labels)
     keypoints = _keypoints(value, path, found, len(boxes))
     return Detections(labels=found.labels, scores=found.scores, boxes=boxes, keypoints=keypoints)
@@ -87,7 +87,7 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
         # Records use the wire format, in which centre and size are fractions of the image.
         boxes *= np.array([width, height, width, height, 1], np.float32)
     finite(boxes, found.path)
-    check_items((boxes[:, 2:4] >= 0).all(axis=1), boxes, "a width and a height of 0 or more", found.path)
+    check_items(boxes[:, 2:4] >= 0, boxes, "a width and a height of 0 or more", found.path)
     check_lengths(path, boxes=boxes, scores=found.scores, labels=found.labels)
     return OrientedDetections(labels=found.labels, scores=found.scores, boxes=boxes, width=width, height=height)
 

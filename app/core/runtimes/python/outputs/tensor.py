@@ -13,10 +13,10 @@ from tasks.tensor_inference import Tensors
 
 def read_tensors(value: object, path: str, specs: Sequence[TensorSpec]) -> Tensors:
     """Read the declared outputs from a dict of arrays by name, or raise an `InferenceError` MODEL_FAILED."""
-    if not isinstance(value, Mapping) or set(cast("Mapping[object, object]", value)) != {spec.name for spec in specs}:
+    arrays = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+    if arrays is None or set(arrays) != {spec.name for spec in specs}:
         names = ", ".join(repr(spec.name) for spec in specs)
-        raise invalid_answer(path, f"a dict of the arrays {names}", describe(value))
-    arrays = cast("Mapping[object, object]", value)
+        raise invalid_answer(path, f"a dict of the arrays {names}", describe(cast("object", value)))
     return Tensors([_tensor(arrays[spec.name], f'{path}["{spec.name}"]', spec) for spec in specs])
 
 

@@ -146,16 +146,16 @@ def column(values: Sequence[object], path: str, name: str) -> NDArray[np.float32
 def check_items(
     valid: NDArray[np.bool_], values: NDArray[np.float32], expected: str, path: str | Callable[[int], str]
 ) -> None:
-    """Check that all N items are `valid`; `path` is that of the array, or a function of an item's index."""
+    """Check that N items are completely `valid`; `path` is that of the array, or a function of an item's index."""
     if not valid.all():
-        index = int(valid.argmin())
+        index = int(np.argwhere(~valid)[0, 0])
         got = f"{values[index]:g}" if values.ndim == 1 else quote_value(values[index].tolist())
         raise invalid_answer(f"{path}[{index}]" if isinstance(path, str) else path(index), expected, got)
 
 
 def finite(values: NDArray[np.float32], path: str | Callable[[int], str]) -> NDArray[np.float32]:
     """Check that every number in `values` is finite; `path` as in `check_items`."""
-    check_items(np.isfinite(values).all(axis=tuple(range(1, values.ndim))), values, "finite numbers", path)
+    check_items(np.isfinite(values), values, "finite numbers", path)
     return values
 
 
