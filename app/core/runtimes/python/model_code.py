@@ -55,16 +55,12 @@ class ModelCode(MetaPathFinder):
         module, name = match["module"], match["name"]
         try:
             imported = importlib.import_module(self._name(module))
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             self._restore_names(error)
-            missing = error.name
-            if missing is None or not f"{module}.".startswith(f"{missing}."):
+            if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
                 raise
             message = f"implementation: There is no module {module!r}, neither in the folder nor installed"
             raise ModelError(message) from None
-        except ImportError as error:
-            self._restore_names(error)
-            raise
         try:
             return getattr(imported, name)
         except AttributeError:
@@ -74,8 +70,10 @@ class ModelCode(MetaPathFinder):
         """Remove the folder's modules from `sys.modules`. Objects in use keep working."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        for name in [name for name in sys.modules if name == self.package or name.startswith(f"{self.package}.")]:
-            del sys.modules[name]
+        # Another thread may import meanwhile, so the names are copied in one step.
+        for name in list(sys.modules):
+            if name == self.package or name.startswith(f"{self.package}."):
+                del sys.modules[name]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
@@ -87,9 +85,8 @@ class ModelCode(MetaPathFinder):
         top = fullname.removeprefix(f"{self.package}.")
         if spec is None and top in _OWN_PACKAGES and _is_own_package(top):
             # Our package hides other packages of the same name on `sys.path`.
-            spec = PathFinder.find_spec(
-                fullname, [entry for entry in sys.path if Path(entry).resolve() != _INSTALL_ROOT]
-            )
+            others = [entry for entry in sys.path if Path(entry).resolve() != _INSTALL_ROOT]
+            spec = PathFinder.find_spec(fullname, others)
             spec = spec if spec is not None and spec.origin is not None else None
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.loader.path, self._builtins)
