@@ -36,8 +36,9 @@ def describe_exception(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  `__str__` is model code and may fail
         text = "(its text cannot be read)"
-    text = text.encode(errors="replace").decode()
-    shown = truncate(text, _MAX_ERROR_LENGTH)
+    shown = truncate(text.encode(errors="replace").decode(), _MAX_ERROR_LENGTH)
+    if isinstance(error, ModelExited):
+        return shown
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
@@ -46,7 +47,7 @@ class JobTimeoutError(Exception):
 
 
 class ModelExited(Exception):  # noqa: N818  it wraps exceptions that are not errors
-    """Wraps an exception such as `SystemExit`, which must not stop the thread or the server."""
+    """Replaces an exception such as `SystemExit`, which must not stop the thread or the server, by its description."""
 
 
 class ModelInstance:
@@ -122,8 +123,7 @@ class ModelInstance:
         except Exception as error:  # noqa: BLE001  `run` raises it in the calling thread
             failure = error
         except BaseException as error:  # noqa: BLE001
-            failure = ModelExited(describe_exception(error))
-            failure.__cause__ = error
+            failure = ModelExited(describe_exception(error)).with_traceback(error.__traceback__)
         self.due = math.inf
         if failure is None:
             future.set_result(result)
@@ -168,8 +168,6 @@ class InstanceLease(msgspec.Struct, eq=False):
             self.timed_out = True
             message = f"The model did not answer within {self._seconds:g} s"
             raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message) from None
-        except ModelExited as error:
-            raise model_failed(f"The model failed: {error}") from error
         except Exception as error:
             raise model_failed(f"The model failed: {describe_exception(error)}") from error
 

@@ -6,18 +6,12 @@ import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.runtimes.label_files import declared_labels, format_labels
-from app.core.runtimes.python.instances import (
-    InstancePool,
-    JobTimeoutError,
-    ModelExited,
-    ModelInstance,
-    describe_exception,
-)
+from app.core.runtimes.python.instances import InstancePool, JobTimeoutError, ModelInstance, describe_exception
 from app.core.runtimes.python.model_code import ModelCode
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.runtimes.python.python_model import PythonModel, StreamingPythonModel
@@ -33,7 +27,6 @@ from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSettings, Mo
 from metadata.model import Fact, ModelMetadata, Origin
 from tasks.task import TaskType
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _SECONDS_AT_EXIT = 5.0
@@ -55,10 +48,7 @@ def inspect(source: ModelSource) -> ModelMetadata:
         target = _run(source, instance, "importing it", lambda: code.find(implementation))
         if not isinstance(target, type) and _declared_task(source, target) in (None, TaskType.TENSOR):
             target = _construct(source, instance, target)
-        adapter = _adapter(source, target)
-        predict = find_method(target, "predict")
-        form = _checked(source, call_form, predict, adapter) if callable(predict) else None
-        return _description(source, target, adapter, form)
+        return _description(source, target, *_signatures(source, target))
     finally:
         instance.stop(_close)
         code.unload()
@@ -113,35 +103,28 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
 
 
 def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode) -> Servable:
-    adapter = _adapter(source, target)
-    form = _checked(source, call_form, target.predict, adapter)
-    labels = ClassNames(_labels(source, target))
-    model_class = StreamingPythonModel if form.streams else PythonModel
-    explain_names, converters = _explain_arguments(source, target, adapter), registry().extensions("python.answers")
-    model = model_class(pool, form, adapter, labels, explain_names, converters)
+    adapter, form, explain_names = _signatures(source, target)
+    labels, converters = ClassNames(_labels(source, target)), registry().extensions("python.answers")
+    model_class = StreamingPythonModel if form is not None and form.streams else PythonModel
+    model = model_class(pool, cast("CallForm", form), adapter, labels, explain_names, converters)
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, pool.close).atexit = False
     weakref.finalize(model, code.unload).atexit = False
-    return Servable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
+    description = _description(source, target, adapter, form, explain_names)
+    return Servable(adapter.task, model, description, source.settings.parameters)
 
 
 def _declared_task(source: ModelSource, target: object) -> object:
     return source.settings.task_type or getattr(target, "task_type", None)
 
 
-def _adapter(source: ModelSource, target: object) -> TaskAdapter:
-    return _checked(source, task_adapter, _declared_task(source, target), target)
-
-
-def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter) -> Sequence[str] | None:
-    explain = find_method(target, "explain")
-    return _checked(source, explain_arguments, explain, adapter) if callable(explain) else None
-
-
-def _checked(source: ModelSource, read: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Return the result of `read`, whose errors need the path of the settings."""
+def _signatures(source: ModelSource, target: object) -> tuple[TaskAdapter, CallForm | None, Sequence[str] | None]:
+    """Return the adapter for an object or its class, and how ``predict`` and ``explain`` are called; None without."""
+    predict, explain = find_method(target, "predict"), find_method(target, "explain")
     try:
-        return read(*arguments, **options)
+        adapter = task_adapter(_declared_task(source, target), target)
+        form = call_form(predict, adapter) if callable(predict) else None
+        return adapter, form, explain_arguments(explain, adapter) if callable(explain) else None
     except ModelError as error:
         raise _error(source, str(error)) from None
 
@@ -164,7 +147,9 @@ def _labels(source: ModelSource, target: object) -> Sequence[str]:
     return cast("Sequence[str]", declared)
 
 
-def _description(source: ModelSource, target: object, adapter: TaskAdapter, form: CallForm | None) -> ModelMetadata:
+def _description(
+    source: ModelSource, target: object, adapter: TaskAdapter, form: CallForm | None, explain: Sequence[str] | None
+) -> ModelMetadata:
     settings, task = source.settings, adapter.task
     # A class has no value of a property or another descriptor.
     unknown = settings.labels is None and hasattr(getattr(target, "labels", None), "__get__")
@@ -176,7 +161,7 @@ def _description(source: ModelSource, target: object, adapter: TaskAdapter, form
         Fact("class", str(settings.implementation), Origin.DECLARED),
         Fact("is called as", str(form) if form else called_as, Origin.CLASS),
     ]
-    if (explain := _explain_arguments(source, target, adapter)) is not None:
+    if explain is not None:
         facts.append(Fact("explains itself", f"explain({', '.join(explain)})", Origin.CLASS))
     if settings.timeout_seconds != ModelSettings().timeout_seconds:
         facts.append(Fact("a call may take", f"{settings.timeout_seconds:g} s", Origin.DECLARED))
@@ -203,17 +188,12 @@ def _run(source: ModelSource, instance: ModelInstance, step: str, job: Callable[
         raise _error(source, str(error)) from None
     except JobTimeoutError:
         raise _error(source, f"{step} did not end within {seconds:g} s") from None
-    except ModelExited as error:
-        raise _error(source, f"{step} failed: {error}{_source_line(source, error.__cause__)}") from error
     except Exception as error:
-        raise _error(source, f"{step} failed: {describe_exception(error)}{_source_line(source, error)}") from error
-
-
-def _source_line(source: ModelSource, error: BaseException | None) -> str:
-    frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__) if error else ()
-    folder = str(source.folder.resolve())
-    own = [frame for frame in frames if frame.filename.startswith(folder)]
-    return f" ({own[-1].filename.removeprefix(folder).lstrip('/')}, line {own[-1].lineno})" if own else ""
+        folder, line = str(source.folder.resolve()), ""
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename.startswith(folder):
+                line = f" ({frame.filename.removeprefix(folder).lstrip('/')}, line {frame.lineno})"
+        raise _error(source, f"{step} failed: {describe_exception(error)}{line}") from error
 
 
 def _error(source: ModelSource, message: str) -> ModelError:

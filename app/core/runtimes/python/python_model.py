@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -51,40 +52,32 @@ class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
         with self._instances.lease() as lease:
             answers = self._answers(lease, inputs)
             predictions = self._parse(answers, inputs)
-            explanations = (self._explain_tensors if self._adapter.batch_argument is None else self._explain_samples)(
-                lease, inputs, [answer for answer, _ in answers]
-            )
+            explanations = self._explanations(lease, inputs, [answer for answer, _ in answers])
         return list(zip(predictions, explanations, strict=True))
 
-    def _explain_samples(
-        self, lease: InstanceLease, inputs: Sequence[Any], answers: Sequence[object]
-    ) -> Sequence[object]:
-        names = [name for name in self._explain_arguments or () if name != PREDICTIONS]
-        result = self._call_explain(lease, {**self._lists(inputs, names), PREDICTIONS: list(answers)})
-        return read_explanations(result, _EXPLANATION, len(inputs), self._adapter.sample_argument)
+    def _explanations(self, lease: InstanceLease, inputs: Sequence[Any], answers: list[object]) -> Sequence[object]:
+        """Explain all samples in one call. Tensors are batches themselves: explain their rows, one call for each."""
+        names, sample = self._explain_arguments or (), self._adapter.sample_argument
 
-    def _explain_tensors(
-        self, lease: InstanceLease, inputs: Sequence[Any], answers: Sequence[object]
-    ) -> Sequence[object]:
-        """Explain the rows of tensors: one call for each dict of them."""
+        def explained(arguments: Mapping[str, object], count: int, input_name: str) -> list[object]:
+            result = lease.run(methodcaller("explain", **{name: arguments[name] for name in names}))
+            return read_explanations(result, _EXPLANATION, count, input_name)
+
+        if self._adapter.batch_argument is not None:
+            lists = self._lists(inputs, [name for name in names if name != PREDICTIONS])
+            return explained({**lists, PREDICTIONS: answers}, len(inputs), sample)
         explanations: list[object] = []
         for item, answer in zip(inputs, answers, strict=True):
-            tensors: Any = self._adapter.arguments(item)[self._adapter.sample_argument]
-            result = self._call_explain(lease, {INPUTS: tensors, PREDICTIONS: answer})
+            tensors: Any = self._adapter.arguments(item)[sample]
             row_count = max((len(tensor) for tensor in tensors.values() if tensor.ndim), default=1)
-            explanations.append(read_explanations(result, _EXPLANATION, row_count, "row"))
+            explanations.append(explained({INPUTS: tensors, PREDICTIONS: answer}, row_count, "row"))
         return explanations
-
-    def _call_explain(self, lease: InstanceLease, arguments: Mapping[str, object]) -> object:
-        chosen = {name: arguments[name] for name in self._explain_arguments or ()}
-        return lease.run(lambda target: target.explain(**chosen))
 
     def _answers(self, lease: InstanceLease, inputs: Sequence[Any]) -> Sequence[tuple[object, str]]:
         """Return what ``predict`` answers to each input, with its path in error messages."""
         if not self._form.batch:
             return [(self._answer(lease, item), _RESULT) for item in inputs]
-        arguments = self._lists(inputs, self._form.names)
-        result = lease.run(lambda target: target.predict(**arguments))
+        result = lease.run(methodcaller("predict", **self._lists(inputs, self._form.names)))
         answers = items(result)
         if answers is None or len(answers) != len(inputs):
             expected = f"a list of {len(inputs)} answers, one for each {self._adapter.sample_argument}"
@@ -121,7 +114,7 @@ class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
         ]
 
     def _call(self, lease: InstanceLease, arguments: Mapping[str, object]) -> object:
-        return lease.run(lambda target: target.predict(**arguments))
+        return lease.run(methodcaller("predict", **arguments))
 
 
 class StreamingPythonModel(PythonModel, frozen=True, eq=False):
@@ -141,7 +134,7 @@ class StreamingPythonModel(PythonModel, frozen=True, eq=False):
         return "".join(self._chunks(lease, arguments))
 
     def _chunks(self, lease: InstanceLease, arguments: Mapping[str, object]) -> Generator[str]:
-        chunks: Any = lease.run(lambda target: target.predict(**arguments))
+        chunks: Any = lease.run(methodcaller("predict", **arguments))
         is_async = hasattr(chunks, "__anext__")
         try:
             while True:
