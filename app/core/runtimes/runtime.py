@@ -1,7 +1,6 @@
 """The runtimes of core, for ONNX models and Python classes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -13,15 +12,7 @@ from metadata.model import ModelMetadata
 
 
 class ModuleRuntime(msgspec.Struct, frozen=True):
-    """A `Runtime` whose functions ``inspect`` and ``load`` are in one module.
-
-    Attributes:
-        name: as `Runtime`.
-        priority: as `Runtime`.
-        module: the module. It is imported by the first call, because it imports the loading code.
-        recognises: as `Runtime`.
-        precisions: as `Runtime`.
-    """
+    """A `Runtime` whose functions ``inspect`` and ``load`` are in `module`, which the first call imports."""
 
     name: str
     priority: int
@@ -31,14 +22,11 @@ class ModuleRuntime(msgspec.Struct, frozen=True):
 
     def inspect(self, source: ModelSource, /) -> ModelMetadata:
         """Describe the model without keeping it loaded."""
-        return self._function("inspect")(source)
+        return Ref[Callable[[ModelSource], ModelMetadata]](f"{self.module}:inspect").load()(source)
 
     def load(self, source: ModelSource, /) -> Servable:
         """Load the model. Several threads may call the result."""
-        return self._function("load")(source)
-
-    def _function(self, name: str) -> Callable[[ModelSource], Any]:
-        return Ref[Callable[[ModelSource], Any]](f"{self.module}:{name}").load()
+        return Ref[Callable[[ModelSource], Servable]](f"{self.module}:load").load()(source)
 
 
 PYTHON = ModuleRuntime(

@@ -63,11 +63,6 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
         height, width = self.image.shape[-3:-1] if self.channels_last else self.image.shape[-2:]
         return height, width
 
-    @property
-    def only_image(self) -> bool:
-        """Return whether a batch of images is all that the graph takes."""
-        return self._has_batch and self.target_sizes is None and self.pixel_mask is None
-
     def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
         """Return all inputs of the graph for an image batch of this size."""
         feeds = {self.image.name: images if self._has_batch else images[0]}
@@ -76,10 +71,7 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
             feeds[self.target_sizes.name] = np.repeat(size, len(images), axis=0)
         if self.pixel_mask is not None:
             _, *fixed = self.pixel_mask.shape
-            sides = [
-                fixed_side if fixed_side != -1 else side
-                for fixed_side, side in zip(fixed, (height, width), strict=True)
-            ]
+            sides = [side if own == -1 else own for own, side in zip(fixed, (height, width), strict=True)]
             feeds[self.pixel_mask.name] = np.ones((len(images), *sides), self.pixel_mask.datatype.dtype)
         return feeds
 
@@ -163,7 +155,6 @@ class ImageGraph:
     ) -> None:
         self._session = session
         self._inputs = inputs
-        self._image_name, self._only_image = inputs.image.name, inputs.only_image
         self.batcher = ImageBatcher(
             preprocessing, inputs.image.datatype, channels_last=inputs.channels_last, grey=inputs.channels == _GREY
         )
@@ -202,19 +193,16 @@ class ImageGraph:
         if self.preprocessing.dynamic_size:
             height, width = self.preprocessing.dynamic_size.input_size(images[0].height, images[0].width)
         batch, placements = self.batcher.prepare(images, count, (height, width))
-        feeds = {self._image_name: batch} if self._only_image else self._inputs.feeds(batch, height, width)
-        outputs = self._session.run(feeds, self._outputs)
-        floats: list[NDArray[Any]] = []
-        for output in outputs:
-            if not self._unbatched and output.shape[:1] != (count,):
-                shapes = [list(output.shape) for output in outputs]
-                raise model_failed(f"The model received {count} images and returned outputs of the shapes {shapes}")
-            floats.append(
-                output.astype(np.float32, copy=False) if output.dtype.kind == self._converted_kind else output
-            )
+        outputs = self._session.run(self._inputs.feeds(batch, height, width), self._outputs)
+        if not self._unbatched and any(output.shape[:1] != (count,) for output in outputs):
+            shapes = [list(output.shape) for output in outputs]
+            raise model_failed(f"The model received {count} images and returned outputs of the shapes {shapes}")
+        converted = [
+            output.astype(np.float32, copy=False) if output.dtype.kind == self._converted_kind else output
+            for output in outputs
+        ]
         if self._unbatched:
-            return [RawOutputs(floats, placements[0], height, width)]
-        answers: list[RawOutputs] = []
-        for placement, *own_outputs in zip(placements, *floats, strict=False):
-            answers.append(RawOutputs(own_outputs, placement, height, width))
-        return answers
+            return [RawOutputs(converted, placements[0], height, width)]
+        # Further rows are those of images that fill a batch of fixed size.
+        rows = zip(placements, *converted, strict=False)
+        return [RawOutputs(own_outputs, placement, height, width) for placement, *own_outputs in rows]

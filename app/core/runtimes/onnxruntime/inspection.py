@@ -47,13 +47,8 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     inputs = read_inputs(session.inputs, model_files)
     labels = model_files.labels
     outputs, size = _run_blank(session, inputs, model_files)
-    view = GraphView(
-        inputs=inputs,
-        outputs=outputs,
-        model_files=model_files,
-        classes=None if labels is None else len(labels[0]),
-        size=size,
-    )
+    classes = None if labels is None else len(labels[0])
+    view = GraphView(inputs=inputs, outputs=outputs, model_files=model_files, classes=classes, size=size)
     match = choose_layout(view, facts)
     labels = _decide_labels(match, model_files, facts)
     preprocessing = decide_preprocessing(inputs, model_files, facts, match.task_type, match.preprocessing)
@@ -152,10 +147,8 @@ def _run_blank(
         *_, blanks = (session.run(feeds) for _ in range(session.copies))
     except InferenceError as error:
         hint = '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
-        hint = hint if -1 in inputs.sides else ""
-        raise ModelError(
-            f"{model_files.file} cannot run on a {size[0]}x{size[1]} image: {error.message}{hint}"
-        ) from None
+        reason = f"cannot run on a {size[0]}x{size[1]} image: {error.message}{hint if -1 in inputs.sides else ''}"
+        raise ModelError(f"{model_files.file} {reason}") from None
     pairs = zip(session.outputs, blanks, strict=True)
     by_name = {spec.name: Output(name=spec.name, blank=blank) for spec, blank in pairs}
     names = model_files.settings.outputs

@@ -57,12 +57,9 @@ def decide_size(
         ModelError: if the settings contradict the graph, or a file declares an invalid size.
     """
     fixed, declared = inputs.sides, model_files.settings.preprocessing.size
-    if declared is not None and any(
-        side not in (-1, declared_side) for side, declared_side in zip(fixed, declared, strict=True)
-    ):
-        raise model_files.error(
-            f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
-        )
+    if declared is not None and any(own not in (-1, side) for own, side in zip(fixed, declared, strict=True)):
+        reason = f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
+        raise model_files.error(reason)
     guessed = 224 if task_type is TaskType.IMAGE_CLASSIFICATION else 640
     chosen = _choose(
         facts,
@@ -132,9 +129,8 @@ def decide_preprocessing(
         facts.append(Fact("fill", str(declared.fill), Origin.DECLARED))
     if inputs.image.datatype is Datatype.UINT8:
         if _declares_normalisation(declared):
-            raise model_files.error(
-                "its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std"
-            )
+            reason = "its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std"
+            raise model_files.error(reason)
         facts.append(Fact("normalisation", "none, the input is uint8", Origin.MODEL_FILE))
         scale, mean, std = 1.0, ZEROS, ONES
     else:

@@ -97,12 +97,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def select(self, indices: NDArray[np.intp]) -> "Candidates":
         """Return the candidates at `indices`, in that order."""
-        return Candidates(
-            boxes=self.boxes[indices],
-            scores=self.scores[indices],
-            class_ids=self.class_ids[indices],
-            extras=self.extras[indices],
-        )
+        return Candidates(**{name: values[indices] for name, values in msgspec.structs.asdict(self).items()})
 
     def finite(self) -> "Candidates":
         """Return the candidates whose values are all finite."""

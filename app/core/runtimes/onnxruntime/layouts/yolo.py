@@ -142,10 +142,8 @@ def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
     channels = columns if view.declared_layout == _TRANSPOSED or rows > columns else rows
     if view.classes is None:
         return False, False
-    return channels in (
-        BOX_VALUES + view.classes,
-        BOX_VALUES + view.classes + 1,
-    ), channels == BOX_VALUES + view.classes + 1
+    further = channels - BOX_VALUES - view.classes
+    return further in (0, 1), further == 1
 
 
 def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
@@ -171,11 +169,8 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     # Several candidates for each cell are those of YOLOv5.
     if columns == channels and rows not in anchors:
         return _TRANSPOSED
-    if (
-        channels is None
-        and columns in (DETECTION_VALUES, DETECTION_VALUES + 1, DETECTION_VALUES + extra)
-        and rows in cells
-    ):
+    detections = (DETECTION_VALUES, DETECTION_VALUES + 1, DETECTION_VALUES + extra)
+    if channels is None and columns in detections and rows in cells:
         return _TRANSPOSED
     is_guess = view.declared_task is None and view.classes is None
     # Text recognisers, depth maps and hidden states have outputs of this rank, too.
