@@ -81,26 +81,22 @@ def affine(
     file: Path,
     outputs: Mapping[str, tuple[Floats, Floats]],
     *,
-    shape: Sequence[Side] = ("batch", 3, 8, 8),
-    datatype: int = TensorProto.FLOAT,
-    properties: Mapping[str, str] | None = None,
     dynamic: bool = False,
+    shape: Sequence[Side] = ("batch", 3, 8, 8),
     name: str = "images",
-    extra_inputs: Sequence[Any] = (),
     output_types: Mapping[str, int] | None = None,
+    **options: Any,
 ) -> Path:
     """Write a graph whose outputs are ``base + gain * mean``, with the mean over all values of an input image.
 
     Args:
         file: where to write it.
         outputs: base and gain, each [1, ...], by output name.
-        shape: of the input.
-        datatype: of the input.
-        properties: the file's metadata.
         dynamic: whether the sizes of the outputs are unknown before the graph runs.
+        shape: as in `write`, like the other arguments. No output depends on extra inputs.
         name: of the image input.
-        extra_inputs: inputs besides the image, which no output depends on.
         output_types: the datatypes of outputs that are not FLOAT.
+        options: of `write`.
     """
     nodes = [helper.make_node("Cast", [name], ["floats"], to=TensorProto.FLOAT)]
     nodes.append(helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2, 3], keepdims=0))
@@ -123,40 +119,13 @@ def affine(
         nodes.append(helper.make_node("Cast", [f"{output}.{1 if dynamic else base.ndim}"], [output], to=output_type))
         sides = [f"{output}.{axis}" for axis in range(1, base.ndim)] if dynamic else list(base.shape[1:])
         declared[output] = [shape[0], *sides]
-    return write(
-        file,
-        nodes,
-        declared,
-        constants=constants,
-        shape=shape,
-        datatype=datatype,
-        properties=properties,
-        name=name,
-        extra_inputs=extra_inputs,
-        output_types=output_types,
-    )
+    options |= {"shape": shape, "name": name, "output_types": output_types}
+    return write(file, nodes, declared, constants=constants, **options)
 
 
-def constant(
-    file: Path,
-    outputs: Mapping[str, Floats],
-    *,
-    shape: Sequence[Side] = ("batch", 3, 8, 8),
-    properties: Mapping[str, str] | None = None,
-    name: str = "images",
-    extra_inputs: Sequence[Any] = (),
-    output_types: Mapping[str, int] | None = None,
-) -> Path:
-    """Write a graph that gives the same outputs for every image."""
-    return affine(
-        file,
-        {output: (base, np.zeros_like(base)) for output, base in outputs.items()},
-        shape=shape,
-        properties=properties,
-        name=name,
-        extra_inputs=extra_inputs,
-        output_types=output_types,
-    )
+def constant(file: Path, outputs: Mapping[str, Floats], **options: Any) -> Path:
+    """Write a graph that gives the same outputs for every image, with the options of `affine`."""
+    return affine(file, {output: (base, np.zeros_like(base)) for output, base in outputs.items()}, **options)
 
 
 def channel_means(
@@ -165,16 +134,15 @@ def channel_means(
     output: str = "output0",
     softmax: bool = False,
     shape: Sequence[Side] = ("batch", 3, 8, 8),
-    datatype: int = TensorProto.FLOAT,
-    properties: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> Path:
-    """Write a classifier of three classes whose scores are the means of the input's three channels."""
+    """Write a classifier of three classes whose scores are the means of the input's channels; options of `write`."""
     nodes = [
         helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["floats"], ["means"], axes=[2, 3], keepdims=0),
         helper.make_node("Softmax" if softmax else "Identity", ["means"], [output]),
     ]
-    return write(file, nodes, {output: [shape[0], 3]}, shape=shape, datatype=datatype, properties=properties)
+    return write(file, nodes, {output: [shape[0], 3]}, shape=shape, **options)
 
 
 def properties(task: str, names: Sequence[str], size: tuple[int, int], **extra: str) -> dict[str, str]:

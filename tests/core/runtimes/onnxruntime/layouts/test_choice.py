@@ -27,7 +27,12 @@ MASKS = (1, 32, 40, 40)
 STRIDES = (8, 16, 32)
 IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 64, 64))
 SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1, 2))
+DECLARED, FILE, CONFIG, BY_SHAPE, GUESS = (
+    Origin.DECLARED, Origin.MODEL_FILE, Origin.CONFIG, Origin.SHAPES, Origin.GUESSED
+)  # fmt: skip
 Shapes = list[tuple[int, ...]] | dict[str, tuple[int, ...]]
+RF_DETR_MASKS: Shapes = {"dets": (1, 9, 4), "labels": (1, 9, 3), "masks": (1, 9, 8, 8)}
+BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
 
 
 def evidence(settings: ModelSettings | None = None, config: Config | None = None, **metadata: Any) -> ModelFiles:
@@ -64,6 +69,10 @@ def chosen(shapes: Shapes, known: ModelFiles, classes: int | None = None) -> tup
 
 def declaring(**settings: Any) -> ModelFiles:
     return evidence(ModelSettings(**settings))
+
+
+def config(architecture: str, model_type: str = "") -> ModelFiles:
+    return evidence(config=Config(architectures=(architecture,), model_type=model_type))
 
 
 NAMES = [name for layout in registry().layouts for name in layout.names]
@@ -106,12 +115,7 @@ def test_every_layout_is_documented(name: str) -> None:
     ],
 )
 def test_ultralytics_layouts_are_recognised_by_shapes(
-    task: TaskType,
-    shapes: list[tuple[int, ...]],
-    classes: int | None,
-    metadata: dict[str, Any],
-    name: str,
-    class_count: int,
+    task: TaskType, shapes: Shapes, classes: int | None, metadata: Any, name: str, class_count: int
 ) -> None:
     found, origins = chosen(shapes, evidence(ModelSettings(task_type=task), **metadata), classes)
     assert (found.layout, found.classes, found.task_type) == (name, class_count, task)
@@ -154,21 +158,12 @@ def test_rows_for_three_anchors_of_each_cell_are_read_as_yolov5(classes: int | N
         assert origins["layout"] is Origin.SHAPES
 
 
-@pytest.mark.parametrize(
-    ("classes", "columns", "choices"),
-    [
-        (None, 6, ["raw-transposed", "yolov5", "yolox"]),
-        (1, 6, ["raw-transposed", "yolov5", "yolox"]),
-        (None, 7, ["raw-transposed", "yolov5", "yolox"]),
-    ],
-)
+@pytest.mark.parametrize(("classes", "columns"), [(None, 6), (1, 6), (None, 7)])
 @pytest.mark.parametrize("count", [84, 85])
-def test_rows_for_each_cell_can_be_read_in_several_ways(
-    classes: int | None, columns: int, choices: list[str], count: int
-) -> None:
+def test_rows_for_each_cell_can_be_read_in_several_ways(classes: int | None, columns: int, count: int) -> None:
     with pytest.raises(ModelError, match="can be read in several ways") as caught:
         chosen([(1, count, columns)], evidence(), classes)
-    assert re.findall(r'"layout": "([\w-]+)"', str(caught.value)) == choices
+    assert re.findall(r'"layout": "([\w-]+)"', str(caught.value)) == ["raw-transposed", "yolov5", "yolox"]
 
 
 def test_rows_beside_prototypes_of_masks_are_not_read_as_yolov5() -> None:
@@ -200,125 +195,39 @@ def test_declared_layout_overrides_shapes(declared: str, shape: tuple[int, ...],
 @pytest.mark.parametrize(
     ("known", "shapes", "classes", "task", "layout", "task_origin", "origin"),
     [
-        (declaring(task_type=SEGMENT), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", Origin.DECLARED, Origin.SHAPES),
-        (evidence(task="obb"), [(1, 84, 8400)], None, OBB, "raw", Origin.MODEL_FILE, Origin.SHAPES),
-        (
-            evidence(config=Config(architectures=("ResNetForImageClassification",))),
-            {"logits": (1, 7), "hidden": (1, 5, 4)},
-            None,
-            CLASSIFY,
-            "logits",
-            Origin.CONFIG,
-            Origin.MODEL_FILE,
-        ),
-        (evidence(), [(1, 1000)], None, CLASSIFY, "logits", Origin.SHAPES, Origin.GUESSED),
-        (evidence(), {"probs": (1, 5, 1, 1)}, None, CLASSIFY, "probabilities", Origin.SHAPES, Origin.MODEL_FILE),
-        (evidence(), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", Origin.SHAPES, Origin.SHAPES),
-        (evidence(), [(1, 84, 8400)], 80, DETECT, "raw", Origin.SHAPES, Origin.SHAPES),
-        (evidence(), [(1, 85, 8400)], 80, OBB, "raw", Origin.SHAPES, Origin.SHAPES),
-        (evidence(), [(1, 300, 7)], 15, OBB, "nms", Origin.GUESSED, Origin.GUESSED),
-        (evidence(), [(1, 300, 6)], 15, DETECT, "nms", Origin.GUESSED, Origin.GUESSED),
-        (evidence(task="obb"), [(1, 300, 7)], 15, OBB, "nms", Origin.MODEL_FILE, Origin.SHAPES),
-        (evidence(), [(1, 84, 8400)], None, DETECT, "raw", Origin.GUESSED, Origin.SHAPES),
+        (declaring(task_type=SEGMENT), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", DECLARED, BY_SHAPE),
+        (evidence(task="obb"), [(1, 84, 8400)], None, OBB, "raw", FILE, BY_SHAPE),
+        (config("XForImageClassification"), {"logits": (1, 7), "h": (1, 5, 4)}, 7, CLASSIFY, "logits", CONFIG, FILE),
+        (evidence(), [(1, 1000)], None, CLASSIFY, "logits", BY_SHAPE, GUESS),
+        (evidence(), {"probs": (1, 5, 1, 1)}, None, CLASSIFY, "probabilities", BY_SHAPE, FILE),
+        (evidence(), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", BY_SHAPE, BY_SHAPE),
+        (evidence(), [(1, 84, 8400)], 80, DETECT, "raw", BY_SHAPE, BY_SHAPE),
+        (evidence(), [(1, 85, 8400)], 80, OBB, "raw", BY_SHAPE, BY_SHAPE),
+        (evidence(), [(1, 300, 7)], 15, OBB, "nms", GUESS, GUESS),
+        (evidence(), [(1, 300, 6)], 15, DETECT, "nms", GUESS, GUESS),
+        (evidence(task="obb"), [(1, 300, 7)], 15, OBB, "nms", FILE, BY_SHAPE),
+        (evidence(), [(1, 84, 8400)], None, DETECT, "raw", GUESS, BY_SHAPE),
         # YOLOv5 metadata has class names, but no task.
-        (evidence(names=("a",) * 80), [(1, 25200, 85)], 80, DETECT, "yolov5", Origin.SHAPES, Origin.SHAPES),
-        (
-            evidence(config=Config(architectures=("YolosForObjectDetection",), model_type="yolos")),
-            {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4), "hidden": (1, 3, 3)},
-            91,
-            DETECT,
-            "detr",
-            Origin.CONFIG,
-            Origin.CONFIG,
-        ),
-        (
-            evidence(config=Config(architectures=("RTDetrV2ForObjectDetection",), model_type="rt_detr_v2")),
-            {"logits": (1, 300, 80), "pred_boxes": (1, 300, 4)},
-            80,
-            DETECT,
-            "detr-sigmoid",
-            Origin.CONFIG,
-            Origin.CONFIG,
-        ),
-        (
-            evidence(),
-            {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)},
-            91,
-            DETECT,
-            "detr",
-            Origin.SHAPES,
-            Origin.SHAPES,
-        ),
-        (
-            evidence(),
-            {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)},
-            92,
-            DETECT,
-            "detr-sigmoid",
-            Origin.SHAPES,
-            Origin.SHAPES,
-        ),
-        (
-            evidence(),
-            {"dets": (1, 300, 4), "labels": (1, 300, 91)},
-            None,
-            DETECT,
-            "rf-detr",
-            Origin.MODEL_FILE,
-            Origin.MODEL_FILE,
-        ),
-        (
-            evidence(),
-            {"dets": (1, 9, 4), "labels": (1, 9, 3), "masks": (1, 9, 8, 8)},
-            None,
-            SEGMENT,
-            "rf-detr",
-            Origin.MODEL_FILE,
-            Origin.MODEL_FILE,
-        ),
-        (
-            evidence(config=Config(architectures=("SegformerForSemanticSegmentation",))),
-            {"logits": (1, 150, 16, 16)},
-            150,
-            SEGMENT,
-            "semantic",
-            Origin.CONFIG,
-            Origin.SHAPES,
-        ),
-        (evidence(task="semantic"), {"o_ids": (1, 64, 64)}, 3, SEGMENT, "class-map", Origin.MODEL_FILE, Origin.SHAPES),
-        (evidence(), {"o_ids": (1, 1, 64, 64)}, None, SEGMENT, "class-map", Origin.SHAPES, Origin.SHAPES),
-        (declaring(task_type=SEGMENT), [(1, 1, 64, 64)], None, SEGMENT, "mask", Origin.DECLARED, Origin.GUESSED),
-        (
-            declaring(task_type=CLASSIFY),
-            {"features": (1, 9)},
-            None,
-            CLASSIFY,
-            "logits",
-            Origin.DECLARED,
-            Origin.GUESSED,
-        ),
-        (
-            evidence(),
-            {"out": (1, 21, 64, 64), "aux": (1, 21, 64, 64)},
-            None,
-            SEGMENT,
-            "semantic",
-            Origin.SHAPES,
-            Origin.SHAPES,
-        ),
-        (declaring(task_type=OBB), [(1, 1, 64, 64)], None, OBB, "text-map", Origin.DECLARED, Origin.SHAPES),
-        (evidence(characters="a\nb"), [(1, 40, 4)], None, READ, "ctc", Origin.MODEL_FILE, Origin.MODEL_FILE),
-        (declaring(labels=("a",), layout="ctc"), [(1, 40, 2)], 1, READ, "ctc", Origin.MODEL_FILE, Origin.DECLARED),
+        (evidence(names=("a",) * 80), [(1, 25200, 85)], 80, DETECT, "yolov5", BY_SHAPE, BY_SHAPE),
+        (config("YolosForObjectDetection", "yolos"), {**BOXES, "h": (1, 3, 3)}, 91, DETECT, "detr", CONFIG, CONFIG),
+        (config("RTDetrV2ForObjectDetection", "rt_detr_v2"), BOXES, 92, DETECT, "detr-sigmoid", CONFIG, CONFIG),
+        (evidence(), BOXES, 91, DETECT, "detr", BY_SHAPE, BY_SHAPE),
+        (evidence(), BOXES, 92, DETECT, "detr-sigmoid", BY_SHAPE, BY_SHAPE),
+        (evidence(), {"dets": (1, 300, 4), "labels": (1, 300, 91)}, None, DETECT, "rf-detr", FILE, FILE),
+        (evidence(), RF_DETR_MASKS, None, SEGMENT, "rf-detr", FILE, FILE),
+        (config("XForSemanticSegmentation"), {"logits": (1, 9, 8, 8)}, 9, SEGMENT, "semantic", CONFIG, BY_SHAPE),
+        (evidence(task="semantic"), {"o_ids": (1, 64, 64)}, 3, SEGMENT, "class-map", FILE, BY_SHAPE),
+        (evidence(), {"o_ids": (1, 1, 64, 64)}, None, SEGMENT, "class-map", BY_SHAPE, BY_SHAPE),
+        (declaring(task_type=SEGMENT), [(1, 1, 64, 64)], None, SEGMENT, "mask", DECLARED, GUESS),
+        (declaring(task_type=CLASSIFY), {"features": (1, 9)}, None, CLASSIFY, "logits", DECLARED, GUESS),
+        (evidence(), {"out": (1, 21, 64, 64), "aux": (1, 21, 64, 64)}, None, SEGMENT, "semantic", BY_SHAPE, BY_SHAPE),
+        (declaring(task_type=OBB), [(1, 1, 64, 64)], None, OBB, "text-map", DECLARED, BY_SHAPE),
+        (evidence(characters="a\nb"), [(1, 40, 4)], None, READ, "ctc", FILE, FILE),
+        (declaring(labels=("a",), layout="ctc"), [(1, 40, 2)], 1, READ, "ctc", FILE, DECLARED),
     ],
-)
+)  # fmt: skip
 def test_task_and_layout_are_inferred_from_files_and_shapes(
-    known: ModelFiles,
-    shapes: Shapes,
-    classes: int | None,
-    task: TaskType,
-    layout: str,
-    task_origin: Origin,
-    origin: Origin,
+    known: ModelFiles, shapes: Shapes, classes: int | None, task: TaskType, layout: str, task_origin: Any, origin: Any
 ) -> None:
     found, origins = chosen(shapes, known, classes)
     assert (found.task_type, found.layout) == (task, layout)
@@ -337,12 +246,7 @@ def test_task_and_layout_are_inferred_from_files_and_shapes(
         },
         {f"{width}_{count}": (1, count, width) for width in (1, 4) for count in (128, 32, 7)},
     ],
-    ids=[
-        "rf-detr with fewer masks",
-        "torchvision with labels of floats",
-        "yunet with wide boxes",
-        "scrfd of odd levels",
-    ],
+    ids=["rf-detr with fewer masks", "torchvision with float labels", "yunet with wide boxes", "scrfd of odd levels"],
 )
 def test_outputs_that_almost_fit_a_layout_are_rejected(shapes: Shapes) -> None:
     with pytest.raises(ModelError, match="its task cannot be determined"):
@@ -365,9 +269,6 @@ def test_paddle_output_names_are_recognised() -> None:
     assert (found.layout, found.task_type, found.names) == ("text-map", OBB, ("text",))
 
 
-BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
-
-
 @pytest.mark.parametrize(
     ("shapes", "classes", "known", "reason"),
     [
@@ -378,19 +279,9 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ([(1, 25200, 85)], 80, declaring(task_type=DETECT), r'\{"layout": "yolov5"\} .* or \{"layout": "yolox"\}'),
         # Unknown outputs.
         ([(1, 25200, 85)], None, declaring(task_type=DETECT), "no known layout .* yolov5"),
-        (
-            [(1, 4, 8400)],
-            None,
-            declaring(task_type=DETECT),
-            "no known layout of OBJECT_DETECTION; similar layouts of OBJECT_DETECTION are raw",
-        ),
+        ([(1, 4, 8400)], None, declaring(task_type=DETECT), "; similar layouts of OBJECT_DETECTION are raw"),
         ([(1, 1000)], None, declaring(task_type=DETECT), "no known layout"),
-        (
-            [(1, 84, 8400)],
-            80,
-            declaring(task_type=DETECT, layout="logits"),
-            "known layouts of OBJECT_DETECTION are raw",
-        ),
+        ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="logits"), "layouts of OBJECT_DETECTION are raw"),
         ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="nms"), "'nms', which its outputs .* do not have"),
         ([(1, 116, 8400)], 80, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION with 80 labels"),
         (BOXES, 50, evidence(), "its task cannot be determined"),
@@ -410,14 +301,9 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         ({"o_ids": (1, 80)}, None, evidence(), "cannot be determined"),
         ([(1, 2)], None, declaring(task_type=READ), "need several .onnx files"),
         ([(1, 40, 9)], None, evidence(characters="a\nb"), "has 9 characters including the blank, .* metadata lists 2"),
-        (
-            [(1, 40, 9)],
-            1,
-            declaring(labels=("a",), layout="ctc"),
-            "has 9 characters including the blank, .* model-settings.json lists 1",
-        ),
+        ([(1, 40, 9)], 1, declaring(labels=("a",), layout="ctc"), "has 9 characters .* model-settings.json lists 1"),
     ],
-)
+)  # fmt: skip
 def test_ambiguous_or_unknown_outputs_are_rejected(
     shapes: Shapes, classes: int | None, known: ModelFiles, reason: str
 ) -> None:
