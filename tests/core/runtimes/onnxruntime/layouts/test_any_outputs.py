@@ -28,22 +28,9 @@ from tasks.vision.image import Image
 SIDE = 32
 IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, SIDE, SIDE))
 SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1, 2))
-NAMES: tuple[str, ...] = (
-    "output0",
-    "output1",
-    "logits",
-    "pred_boxes",
-    "dets",
-    "labels",
-    "boxes",
-    "scores",
-    "masks",
-    "probs",
-)
-SIDES: tuple[int, ...] = (0, 1, 2, 4, 5, 6, 7, 9, 84)
+NAMES = ["output0", "output1", "logits", "pred_boxes", "dets", "labels", "boxes", "scores", "masks", "probs"]
+SIDES = [0, 1, 2, 4, 5, 6, 7, 9, 84]
 NUMBERS = (0.0, -1.0, 0.5, 1.0, 3.0, 1e9, -1e9, float("nan"), float("inf"))
-
-
 Shapes = dict[str, tuple[int, ...]]
 
 KNOWN_SHAPES: tuple[Shapes, ...] = (
@@ -67,8 +54,8 @@ KNOWN_SHAPES: tuple[Shapes, ...] = (
 """Shapes of known layouts, without the batch dimension."""
 
 RANDOM_SHAPES: st.SearchStrategy[Shapes] = st.dictionaries(
-    st.sampled_from(list(NAMES)),
-    st.lists(st.sampled_from(list(SIDES)), max_size=3).map(lambda sides: tuple(sides)),
+    st.sampled_from(NAMES),
+    st.lists(st.sampled_from(SIDES), max_size=3).map(lambda sides: tuple(sides)),
     min_size=1,
     max_size=3,
 )
@@ -87,31 +74,22 @@ def outputs(draw: st.DrawFn) -> list[Output]:
     return generated
 
 
-TASKS = st.sampled_from((None, *TaskType))
-DECLARED = st.sampled_from((None, None, *(name for layout in registry().layouts for name in layout.names)))
-MODEL_TYPES = st.sampled_from((None, "detr", "rt_detr", "unknown"))
-
-
 @given(
     graph_outputs=outputs(),
-    task_type=TASKS,
-    declared=DECLARED,
+    task_type=st.sampled_from((None, *TaskType)),
+    declared=st.sampled_from((None, None, *(name for layout in registry().layouts for name in layout.names))),
     classes=st.sampled_from((None, 1, 2, 3, 80)),
-    model_type=MODEL_TYPES,
+    model_type=st.sampled_from(("", "detr", "rt_detr", "unknown")),
 )
 def test_any_outputs_are_read_or_rejected(
-    graph_outputs: list[Output],
-    task_type: TaskType | None,
-    declared: str | None,
-    classes: int | None,
-    model_type: str | None,
+    graph_outputs: list[Output], task_type: TaskType | None, declared: str | None, classes: int | None, model_type: str
 ) -> None:
     labels = None if classes is None else tuple(f"class {number}" for number in range(classes))
     evidence = ModelFiles(
         file=Path("model.onnx"),
         settings=ModelSettings(layout=declared, labels=labels, task_type=task_type),
         metadata=ExportMetadata(),
-        folder=FolderMetadata(model_type=model_type or ""),
+        folder=FolderMetadata(model_type=model_type),
         declared_labels=labels,
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
