@@ -34,21 +34,6 @@ def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
     assert answer.scores.tolist() == [1, 0, 0]
 
 
-def test_bgr_channel_order_reverses_channels(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES)
-    (answer,) = classifier(file, preprocessing={"channel_order": "BGR"})(
-        [classification_input(uniform_image(8, 8, 51, 102, 204))]
-    )
-    assert answer.scores == pytest.approx([0.8, 0.4, 0.2])
-
-
-def test_declared_normalisation_is_applied(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES)
-    settings = {"scale": 1, "mean": [1, 2, 4], "std": [50, 100, 200]}
-    (answer,) = classifier(file, preprocessing=settings)([classification_input(uniform_image(8, 8, 51, 102, 204))])
-    assert answer.scores == pytest.approx([1, 1, 1])
-
-
 @pytest.mark.parametrize(
     ("datatype", "scores"),
     [(TensorProto.FLOAT, [0.2, 0.4, 0.8]), (TensorProto.FLOAT16, [0.2, 0.4, 0.8]), (TensorProto.UINT8, [51, 102, 204])],
@@ -59,8 +44,7 @@ def test_scores_for_each_input_datatype(tmp_path: Path, datatype: int, scores: l
     assert answer.scores == pytest.approx(scores, rel=1e-3)
 
 
-@pytest.mark.parametrize("batch", ["b", 1, 2, 3, 16])
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
+@pytest.mark.parametrize(("batch", "count"), [("b", 0), ("b", 9), (1, 3), (2, 3), (3, 3), (16, 9)])
 def test_answers_keep_order_for_every_batch_size(tmp_path: Path, batch: int | str, count: int) -> None:
     model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES, shape=(batch, 3, 8, 8)))
     answers = model(

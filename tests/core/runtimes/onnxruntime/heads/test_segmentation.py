@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto
 
 from tasks.image_segmentation import Segments
 from tasks.vision.contours import mask_of_contours
@@ -103,30 +102,3 @@ def test_an_object_without_pixels_has_no_contours(tmp_path: Path) -> None:
     # The first mask is negative everywhere but in the hole of its second prototype, where both cancel out or add up.
     (hole, *_) = masks(found, 64, 64)
     assert not hole[:, :24].any()
-
-
-def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
-    objects = [[12, 32, 10, 6, 0.9, 0, 1, 0], [40, 32, 10, 6, 0.4, 0, 0, 1]]
-    image = uniform_image(64, 64, 0)
-    found = segmenter(write_model(tmp_path, "raw", objects))(
-        [segmentation_input(image), segmentation_input(image, 0.3), segmentation_input(image, 0.95)]
-    )
-    assert [len(segments.labels) for segments in found] == [1, 2, 0]
-
-
-@pytest.mark.parametrize("batch", ["batch", 1, 2])
-def test_float16_outputs_work_in_batches(tmp_path: Path, batch: int | str) -> None:
-    outputs = {"output0": graphs.rows([[7, 29, 17, 35, 0.75, 1, 1, 0]]), "output1": prototypes()}
-    file = graphs.constant(
-        tmp_path / "model.onnx",
-        outputs,
-        shape=(batch, 3, 64, 64),
-        properties=PROPERTIES,
-        output_types=dict.fromkeys(outputs, TensorProto.FLOAT16),
-    )
-    expected = np.zeros((64, 64), np.uint8)
-    expected[29:35, 7:17] = 1
-    for found in segmenter(file)([segmentation_input(uniform_image(64, 64, 0))] * 3):
-        assert found.labels == ["dog"]
-        assert found.scores == pytest.approx([0.75])
-        assert (masks(found, 64, 64)[0] == expected).all()
