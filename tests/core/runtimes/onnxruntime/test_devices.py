@@ -1,6 +1,6 @@
 """Test on which devices graphs run."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,7 @@ def test_openvino_device_has_its_type() -> None:
 @pytest.mark.parametrize(
     ("name", "error_text"),
     [
-        (
-            "cuda:0",
-            "needs an ONNX Runtime with CUDAExecutionProvider; the installed one has CPUExecutionProvider",
-        ),
+        ("cuda:0", "needs an ONNX Runtime with CUDAExecutionProvider; the installed one has CPUExecutionProvider"),
         ("gpu", "Expected auto, cpu, cuda, tensorrt, openvino, such as cuda:0, got 'gpu'"),
         ("CUDA:0", "Expected auto"),
         ("", "Expected auto"),
@@ -75,17 +72,9 @@ def test_concurrent_calls_on_several_instances_are_correct(tmp_path: Path) -> No
     pixels = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
     feeds = {session.inputs[0].name: pixels}
     expected = Session(file).run(feeds)[0]
-    answers: list[bool] = []
-
-    def ask() -> None:
-        answers.extend(bool(np.array_equal(session.run(feeds)[0], expected)) for _ in range(50))
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [True] * 200
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(session.run, feeds) for _ in range(200)]
+    assert all(np.array_equal(answer.result()[0], expected) for answer in answers)
 
 
 def test_every_instance_runs_a_blank_image_before_the_model_is_ready(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError
@@ -30,21 +30,13 @@ def test_inputs_outputs_and_metadata_are_read_from_file(tmp_path: Path) -> None:
     assert session.metadata == {"task": "classify"}
 
 
-def test_run_gives_every_output(tmp_path: Path) -> None:
-    session = Session(graphs.channel_means(tmp_path / "model.onnx"))
-    (means,) = session.run({"images": np.full((2, 3, 8, 8), 0.25, np.float32)})
-    assert means == pytest.approx(np.full((2, 3), 0.25))
-
-
 def test_graph_that_cannot_run_is_model_failure(tmp_path: Path) -> None:
     session = Session(graphs.channel_means(tmp_path / "model.onnx"))
     with pytest.raises(InferenceError) as caught:
         session.run({"images": np.zeros((1, 3, 9, 9), np.float32)})
     assert caught.value.kind is ErrorKind.MODEL_FAILED
-    assert "\n" not in caught.value.message
-    assert caught.value.message == (
-        "The model failed: Got invalid dimensions for input: images for the following indices"
-    )
+    expected = "The model failed: Got invalid dimensions for input: images for the following indices"
+    assert caught.value.message == expected
 
 
 def write_broken_file(folder: Path, defect: str) -> Path:
@@ -74,17 +66,6 @@ def write_broken_file(folder: Path, defect: str) -> Path:
             graphs.write_model(model, file)
         case "operator":
             graphs.write(file, [helper.make_node("Conjure", ["images"], ["output0"])], {"output0": ["batch", 3]})
-        case "external":
-            weights = numpy_helper.from_array(np.ones((3, 3), np.float32), "weights")
-            weights.ClearField("raw_data")
-            weights.data_location = TensorProto.EXTERNAL
-            entry = weights.external_data.add()
-            entry.key, entry.value = "location", "model.onnx.data"
-            model = graphs.read_model(valid_file)
-            model.graph.initializer.append(weights)
-            model.graph.node.append(helper.make_node("MatMul", ["weights", "weights"], ["product"]))
-            model.graph.output.append(helper.make_tensor_value_info("product", TensorProto.FLOAT, [3, 3]))
-            file.write_bytes(model.SerializeToString())
         case _:
             pass
     return file
@@ -104,7 +85,6 @@ def write_broken_file(folder: Path, defect: str) -> Path:
         ("zip", "is a PyTorch pickle"),
         ("opset", "Opset 9999"),
         ("operator", "Conjure"),
-        ("external", "model.onnx.data"),
     ],
 )
 def test_bad_file_error_is_one_sentence_with_its_name(

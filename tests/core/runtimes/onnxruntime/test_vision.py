@@ -28,12 +28,18 @@ from tests.core.runtimes.onnxruntime import graphs
 
 def request(**parameters: object) -> InferenceRequest:
     pixels = np.full((64, 128, 3), 51, np.uint8)
-    return InferenceRequest(
-        id="1",
-        model_name="model",
-        inputs=(Tensor(name="image", datatype=Datatype.UINT8, data=pixels),),
-        parameters=parameters,
-    )
+    image = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
+    return InferenceRequest(id="1", model_name="model", inputs=(image,), parameters=parameters)
+
+
+def ultralytics(folder: Path, outputs: dict[str, Any], task: str, *names: str, **properties: str) -> Path:
+    """Write a graph of constant outputs with Ultralytics' metadata."""
+    known = graphs.properties(task, names, (64, 64), **properties)
+    return graphs.constant(folder / "model.onnx", outputs, shape=("b", 3, 64, 64), properties=known)
+
+
+def channel_means(folder: Path) -> Path:
+    return graphs.channel_means(folder / "model.onnx", properties=graphs.properties("classify", "rgb", (8, 8)))
 
 
 def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
@@ -45,66 +51,40 @@ def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Rec
 
 
 def test_classifier_returns_top_scores(tmp_path: Path) -> None:
-    file = graphs.channel_means(
-        tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
-    )
+    file = channel_means(tmp_path)
     assert records(file, TaskType.IMAGE_CLASSIFICATION, parameters={"top_k": 1}) == [LabelledScore("r", 0.2)]
 
 
 def test_detector_returns_clipped_boxes_above_threshold(tmp_path: Path) -> None:
-    file = graphs.constant(
-        tmp_path / "model.onnx",
-        {"output0": graphs.rows([[-4, 20, 20, 40, 0.75, 0], [0, 16, 9, 30, 0.5, 1]])},
-        shape=("b", 3, 64, 64),
-        properties=graphs.properties("detect", ("cat", "dog"), (64, 64)),
-    )
+    rows = graphs.rows([[-4, 20, 20, 40, 0.75, 0], [0, 16, 9, 30, 0.5, 1]])
+    file = ultralytics(tmp_path, {"output0": rows}, "detect", "cat", "dog")
     found = records(file, TaskType.OBJECT_DETECTION, parameters={"score_threshold": 0.6})
     assert found == [DetectedObject("cat", 0.75, 0, 8, 40, 48)]
 
 
 def test_oriented_detector_returns_relative_boxes(tmp_path: Path) -> None:
-    file = graphs.constant(
-        tmp_path / "model.onnx",
-        {"output0": graphs.rows([[32, 32, 16, 8, 0.75, 0, 0.25]])},
-        shape=("b", 3, 64, 64),
-        properties=graphs.properties("obb", ("bar",), (64, 64)),
-    )
+    file = ultralytics(tmp_path, {"output0": graphs.rows([[32, 32, 16, 8, 0.75, 0, 0.25]])}, "obb", "bar")
     found = records(file, TaskType.ORIENTED_OBJECT_DETECTION)
     assert found == [OrientedObject("bar", 0.75, 0.5, 0.5, 0.25, 0.25, 0.25)]
 
 
 def test_segmenter_returns_contours(tmp_path: Path) -> None:
-    file = graphs.constant(
-        tmp_path / "model.onnx",
-        {
-            "output0": graphs.rows([[32, 24, 40, 32, 0.75, 0, 1]]),
-            "output1": np.ones((1, 1, 16, 16), np.float32),
-        },
-        shape=("b", 3, 64, 64),
-        properties=graphs.properties("segment", ("blob",), (64, 64)),
-    )
+    outputs = {"output0": graphs.rows([[32, 24, 40, 32, 0.75, 0, 1]]), "output1": np.ones((1, 1, 16, 16), np.float32)}
+    file = ultralytics(tmp_path, outputs, "segment", "blob")
     (found,) = records(file, TaskType.IMAGE_SEGMENTATION)
     assert isinstance(found, SegmentedObject)
     assert {(point.x, point.y) for point in found.contour[0]} == {(64, 16), (79, 16), (64, 31), (79, 31)}
 
 
 def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
-    file = graphs.channel_means(
-        tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
-    )
-    servable = load(graphs.source(file))
+    servable = load(graphs.source(channel_means(tmp_path)))
 
     def red_score(value: int) -> float:
         pixels = np.zeros((3, 40, 30, 3), np.uint8)
         pixels[..., 0] = value
         tensor = Tensor(name="images", datatype=Datatype.UINT8, data=pixels)
         result = servable.predict(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
-        scores: set[float] = set()
-        for prediction in result.outputs[0].predictions:
-            best = prediction.records()[0]
-            assert isinstance(best, LabelledScore)
-            scores.add(best.score)
-        (score,) = scores
+        (score,) = {getattr(prediction.records()[0], "score", 0) for prediction in result.outputs[0].predictions}
         return score
 
     with ThreadPoolExecutor(8) as pool:
@@ -153,12 +133,7 @@ def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed
         if suppressed
         else graphs.raw([[5, 30, 9, 20, 0.25, *flat[0]], [32, 30, 16, 20, 0.75, *flat[1]]])
     )
-    file = graphs.constant(
-        tmp_path / "model.onnx",
-        {"output0": output},
-        shape=("b", 3, 64, 64),
-        properties=graphs.properties("pose", ("person",), (64, 64), kpt_shape=f"[2, {numbers}]"),
-    )
+    file = ultralytics(tmp_path, {"output0": output}, "pose", "person", kpt_shape=f"[2, {numbers}]")
     points = [[60, 20, 0.9][:numbers], [80, 8, 0.1][:numbers]]
     assert records(file, TaskType.OBJECT_DETECTION) == [PosedObject("person", 0.75, 48, 8, 80, 48, points)]
     servable = load(graphs.source(file))

@@ -25,29 +25,25 @@ def place(
 
 
 @pytest.mark.parametrize(
-    ("image", "size", "left", "top"),
+    ("resize", "image", "side", "shorter_side", "expected"),
     [
-        # height, width of the image; width, height after resizing, as in LetterBox((640, 640)) of Ultralytics
-        ((480, 640), (640, 480), 0, 80),
-        ((640, 480), (480, 640), 80, 0),
-        ((720, 1280), (640, 360), 0, 140),
-        ((1281, 1919), (640, 427), 0, 106),
-        ((100, 100), (640, 640), 0, 0),
-        ((1, 3000), (640, 1), 0, 319),
+        # height, width of the image; width, height, left, top after resizing, as in LetterBox of Ultralytics
+        ("letterbox", (480, 640), 640, 640, (640, 480, 0, 80)),
+        ("letterbox", (640, 480), 640, 640, (480, 640, 80, 0)),
+        ("letterbox", (1281, 1919), 640, 640, (640, 427, 0, 106)),
+        ("letterbox", (100, 100), 640, 640, (640, 640, 0, 0)),
+        ("letterbox", (1, 3000), 640, 640, (640, 1, 0, 319)),
+        ("pad", (480, 640), 640, 640, (640, 480, 0, 0)),
+        ("pad", (1281, 1919), 640, 640, (640, 427, 0, 0)),
+        ("stretch", (50, 200), 224, 256, (256, 256, -16, -16)),
+        ("crop", (480, 640), 224, 256, (341, 256, -58, -16)),
     ],
 )
-def test_letterbox_keeps_the_aspect_ratio_and_centres(
-    image: tuple[int, int], size: tuple[int, int], left: int, top: int
+def test_image_is_resized_and_placed_as_in_the_library(
+    resize: Resize, image: tuple[int, int], side: int, shorter_side: int, expected: tuple[int, ...]
 ) -> None:
-    fitted = place(image, (640, 640), "letterbox", 640)
-    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, left, top)
-
-
-@pytest.mark.parametrize(("image", "size"), [((480, 640), (640, 480)), ((1281, 1919), (640, 427))])
-def test_pad_places_image_in_top_left_corner(image: tuple[int, int], size: tuple[int, int]) -> None:
-    fitted = place(image, (640, 640), "pad", 640)
-    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, 0, 0)
-    assert (fitted.offset_x, fitted.offset_y) == (0, 0)
+    fitted = place(image, (side, side), resize, shorter_side)
+    assert (fitted.width, fitted.height, fitted.left, fitted.top) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,16 +65,6 @@ def test_stretch_fills_the_input() -> None:
     fitted = place((50, 200), (64, 32), "stretch", 32)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (32, 64, 0, 0)
     assert (fitted.scale_x, fitted.scale_y) == (32 / 200, 64 / 50)
-
-
-def test_stretch_crops_centre_if_shorter_side_exceeds_input() -> None:
-    fitted = place((50, 200), (224, 224), "stretch", 256)
-    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (256, 256, -16, -16)
-
-
-def test_crop_resizes_shorter_side_and_keeps_centre() -> None:
-    fitted = place((480, 640), (224, 224), "crop", 256)
-    assert (fitted.width, fitted.height, fitted.left, fitted.top) == (341, 256, -58, -16)
 
 
 @pytest.mark.parametrize("image", [(10, 100_000), (100_000, 10)])
