@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -167,41 +167,22 @@ def test_json_element_limits_are_enforced(clients: dict[str, Client], protocol: 
         assert message in error
 
 
-def binary(count: int) -> tuple[bytes, str]:
-    head = {"name": "x", "shape": [1, count], "datatype": "FP32", "parameters": {"binary_data_size": 4 * count}}
-    text = json.dumps({"inputs": [head]}).encode()
-    return text + bytes(4 * count), str(len(text))
-
-
-def bytes_elements(count: int) -> tuple[bytes, str]:
-    head = {"name": "x", "shape": [1, count], "datatype": "BYTES", "parameters": {"binary_data_size": 4 * count}}
-    text = json.dumps({"inputs": [head]}).encode()
-    return text + bytes(4 * count), str(len(text))
-
-
 @pytest.mark.parametrize(
-    ("model", "build_request", "max_elements", "message"),
+    ("datatype", "max_elements", "message"),
     [
-        ("echo-fp32", binary, 600, "Expected at most 600 tensor elements in one request, got 601"),
-        (
-            "echo-bytes",
-            bytes_elements,
-            30,
-            "inputs[0].data: Expected at most 30 BYTES elements in one tensor, got more",
-        ),
+        ("FP32", 600, "Expected at most 600 tensor elements in one request, got 601"),
+        ("BYTES", 30, "inputs[0].data: Expected at most 30 BYTES elements in one tensor, got more"),
     ],
 )
 def test_binary_element_limits_are_enforced(
-    clients: dict[str, Client],
-    model: str,
-    build_request: Callable[[int], tuple[bytes, str]],
-    max_elements: int,
-    message: str,
+    clients: dict[str, Client], datatype: str, max_elements: int, message: str
 ) -> None:
     for count, status in ((max_elements, 200), (max_elements + 1, 413)):
-        body, length = build_request(count)
-        headers = {"Inference-Header-Content-Length": length}
-        answer = clients["kserve-v2"].post(f"/v2/models/{model}/infer", content=body, headers=headers)
+        head = {"name": "x", "shape": [1, count], "datatype": datatype, "parameters": {"binary_data_size": 4 * count}}
+        text = json.dumps({"inputs": [head]}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(text))}
+        path = f"/v2/models/echo-{datatype.lower()}/infer"
+        answer = clients["kserve-v2"].post(path, content=text + bytes(4 * count), headers=headers)
         assert answer.status_code == status, answer.text
     assert message in answer.json()["error"]
 
@@ -219,14 +200,9 @@ def test_text_limits_are_enforced(clients: dict[str, Client]) -> None:
 def test_name_and_id_length_limits_are_enforced(clients: dict[str, Client]) -> None:
     client = clients["chariot-v2-kserve"]
     for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
-        for fields, message in (
-            ({"id": "i" * 41}, "id: Expected at most 40 bytes in a name, got 41"),
-            (
-                {"inputs": [v2_image(SMALL, name="n" * 41)]},
-                "inputs[0].name: Expected at most 40 bytes in a name, got 41",
-            ),
-        ):
-            body = json.dumps({"inputs": [v2_image(SMALL)], **fields}).encode()
+        for field, long in (("id", {"id": "i" * 41}), ("inputs[0].name", {"inputs": [v2_image(SMALL, name="n" * 41)]})):
+            body = json.dumps({"inputs": [v2_image(SMALL)], **long}).encode()
+            message = f"{field}: Expected at most 40 bytes in a name, got 41"
             assert post_content(client, "kserve-v2", path, body) == (413, message)
         body = json.dumps({"inputs": [v2_image(SMALL, name="n" * 40)], "id": "i" * 40}).encode()
         assert post_content(client, "kserve-v2", path, body) == (200, "")
@@ -241,23 +217,3 @@ def test_header_id_over_the_length_limit_is_not_returned(client: Client, header:
         assert answer.status_code == 200
         assert (answer.headers.get(header) == "i" * length) == is_returned
         assert len(answer.headers["x-request-id"]) <= 1024
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ([2**63, 2**63], "sizes that can be counted"),
-        ([2**62, 0], "sizes that can be counted"),
-        ([-5], "sizes of 0 or more"),
-        ([3], "a shape for the 2 numbers"),
-        ([1] * 33, "at most 32 dimensions"),
-        ([10**30], "sizes that can be counted"),
-    ],
-)
-def test_invalid_shape_is_rejected(clients: dict[str, Client], shape: list[int], message: str) -> None:
-    data: list[float] = [] if 0 in shape else [0.5, 1]
-    tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data}
-    body = json.dumps({"inputs": [tensor]}).encode()
-    status, error = post_content(clients["kserve-v2"], "kserve-v2", "/v2/models/echo-fp32/infer", body)
-    assert status == 400
-    assert message in error

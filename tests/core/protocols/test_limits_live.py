@@ -46,8 +46,11 @@ JSON_BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("bomb", JSON_BOMBS.values(), ids=JSON_BOMBS)
-@pytest.mark.parametrize("path", [INFER, "/v2/models/detector/infer", "/v1/models/detector:predict"])
+@pytest.mark.parametrize(
+    ("path", "bomb"),
+    [*((INFER, bomb) for bomb in JSON_BOMBS.values()), ("/v1/models/detector:predict", JSON_BOMBS["numbers"])],
+    ids=[*JSON_BOMBS, "numbers for KServe V1"],
+)
 def test_json_bomb_is_rejected_with_little_memory(server: ServerProcess, path: str, bomb: Callable[[], bytes]) -> None:
     body = bomb()
     with httpx.Client(base_url=server.address, timeout=60) as client:

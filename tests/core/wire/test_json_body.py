@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.protocols.chariot_v2_kserve.codec import WireRequest, decode
-from app.core.protocols.status import http_status
 from app.core.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -127,21 +126,3 @@ def test_unreadable_parameter_error_names_its_path() -> None:
     with pytest.raises(InferenceError) as caught:
         read_parameters_object({"a": msgspec.Raw(b"1"), "b": msgspec.Raw(b"1e999")}, "inputs[0].parameters")
     assert caught.value.path == "inputs[0].parameters.b"
-
-
-@pytest.mark.parametrize("kind", ErrorKind)
-def test_error_kind_has_the_right_status_class(kind: ErrorKind) -> None:
-    server_errors = {
-        ErrorKind.MODEL_FAILED,
-        ErrorKind.INTERNAL,
-        ErrorKind.MODEL_NOT_READY,
-        ErrorKind.DEADLINE_EXCEEDED,
-    }
-    assert http_status(kind) // 100 == (5 if kind in server_errors else 4)
-
-
-def test_common_error_kinds_have_the_expected_status() -> None:
-    assert http_status(ErrorKind.INVALID_REQUEST) == 400
-    assert http_status(ErrorKind.MODEL_NOT_FOUND) == 404
-    assert http_status(ErrorKind.TOO_LARGE) == 413
-    assert http_status(ErrorKind.MODEL_NOT_READY) == 503

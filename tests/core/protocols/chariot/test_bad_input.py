@@ -1,8 +1,6 @@
 """Test that chariot-v2-kserve rejects bad input with an error message and keeps serving."""
 
 import json
-import struct
-import zlib
 
 import pytest
 
@@ -33,19 +31,14 @@ def body_with(name: bytes, raw: bytes) -> bytes:
 
 BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("empty body", b"", 400, "empty body"),
-    ("only whitespace", b"  \n", 400, "empty body"),
     ("bad JSON", b'{"inputs": [', 400, "JSON"),
     ("not an object", b"[]", 400, "object"),
     ("not UTF-8", b'{"inputs": [{"name": "\xff"}]}', 400, "UTF-8"),
     ("NaN", body_with(b"score_threshold", b"NaN"), 400, "inputs[0].parameters.score_threshold"),
-    ("number overflow", body_with(b"score_threshold", b"1e999"), 400, "inputs[0].parameters.score_threshold"),
     ("lone surrogate", b'{"inputs": [{"name": "\\ud800"}]}', 400, "inputs[0].name"),
-    ("lone surrogate in metadata", body_with(b"metadata", b'"\\udfff"'), 400, "inputs[0].parameters.metadata"),
     ("deeply nested", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "100 deep"),
-    ("deeply nested parameter", body_with(b"x", b"[" * 5000 + b"]" * 5000), 400, "deep"),
     ("bytes in metadata", body_with(b"metadata", b'"\xff"'), 400, "inputs[0].parameters.metadata"),
     ("shape overflow", pixels([0, 2**63 - 1, 2**63 - 1], []), 400, "inputs[0].shape"),
-    ("shape overflow with a free dimension", pixels([-1, 2**62, 2**62], []), 400, "inputs[0].shape"),
     ("batch of 0 raw images", pixels([0, 4, 4, 3], []), 400, "inputs[0].shape"),
     ("deeply nested labels", parameters(labels="[" * 100_000), 400, "inputs[0].parameters.labels"),
     ("missing inputs", {}, 400, "inputs"),
@@ -56,7 +49,6 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
         (f"no {field}", {"inputs": [{key: value for key, value in image_input().items() if key != field}]}, 400, field)
         for field in ("name", "shape", "datatype", "data")
     ],
-    ("name of wrong type", one_input(name=5), 400, "inputs[0].name"),
     ("shape of wrong type", one_input(shape=["a"]), 400, "inputs[0].shape[0]"),
     ("unknown datatype", one_input(datatype="STRING"), 400, "inputs[0].datatype"),
     ("data of wrong type", {"inputs": [image_input([5])]}, 400, "inputs[0].data[0]"),
@@ -65,7 +57,6 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("parameters of wrong type", one_input(parameters=[1]), 400, "inputs[0].parameters"),
     ("bad base64", {"inputs": [image_input("!!!!")]}, 400, "inputs[0].data[0]: Expected base64"),
     ("long bad base64", {"inputs": [image_input(), image_input("*" + "A" * 5000)]}, 400, "inputs[1].data[0]"),
-    ("bad data URI", {"inputs": [image_input("data:image/png,xx")]}, 400, "inputs[0].data[0]"),
     ("empty string", {"inputs": [image_input("")]}, 400, "inputs[0].data[0]"),
     ("not an image", {"inputs": [image_input(encode_base64(b"hello, world"))]}, 400, "inputs[0].data[0]"),
     ("image of height 0", pixels([0, 4, 3], []), 400, "inputs[0]"),
@@ -73,18 +64,9 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("fractional pixels in an integer tensor", pixels([1, 1], [1.5]), 400, "inputs[0].data[0]"),
     ("float pixels above 1", pixels([1, 1], [200.0], "FP32"), 400, "inputs[0].data"),
     ("pixels in BF16", pixels([1, 1], [1], "BF16"), 400, "inputs[0].datatype"),
-    ("too few pixels for the shape", pixels([2, 2], [1]), 400, "inputs[0].shape"),
-    ("several free dimensions", pixels([-1, -1], [1]), 400, "inputs[0].shape"),
-    ("five dimensions", pixels([1, 1, 1, 1, 1], [1]), 400, "inputs[0].shape"),
-    ("forty dimensions", pixels([1] * 40, [1]), 400, "inputs[0].shape"),
     ("threshold as text", parameters(score_threshold="0.5"), 400, "inputs[0].parameters.score_threshold"),
-    ("threshold as bool", parameters(score_threshold=True), 400, "inputs[0].parameters.score_threshold"),
-    ("threshold out of range", parameters(score_threshold=1.5), 400, "inputs[0].parameters.score_threshold"),
-    ("IoU threshold as text", parameters(iou_threshold="x"), 400, "inputs[0].parameters.iou_threshold"),
     ("top_k of 0", parameters(top_k=0), 400, "inputs[0].parameters.top_k"),
-    ("labels as number", parameters(labels=5), 400, "inputs[0].parameters.labels"),
     ("labels of numbers", parameters(labels=[5]), 400, "inputs[0].parameters.labels[0]"),
-    ("action as number", parameters(action=5), 400, "inputs[0].parameters.action"),
     ("too many inputs", {"inputs": [image_input("aaaa")] * 1000}, 413, "inputs"),
     ("too many images", {"inputs": [image_input(["aaaa"] * 1000)]}, 413, "inputs"),
 ]  # fmt: skip
@@ -102,48 +84,18 @@ def test_bad_input_is_rejected_with_an_error_message(client: Client, body: objec
     assert items(infer(client, "detector", image_input())), "the server keeps serving"
 
 
-@pytest.mark.parametrize(
-    "prompts", [5, [5], {"a": "b"}, "[5]", "[broken", "[" * 100_000], ids=lambda value: str(value)[:9]
-)
-def test_prompts_of_wrong_type_are_rejected(client: Client, prompts: object) -> None:
-    response = infer(client, "teller", image_input(prompts=prompts))
-    assert response.status_code == 400
-    assert "inputs[0].parameters.prompts" in response.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "generation_parameters",
-    [{"max_new_tokens": 0}, {"max_new_tokens": 1.5}, {"temperature": -1}, {"temperature": "hot"}, {"seed": -1}],
-    ids=str,
-)
-def test_invalid_generation_parameters_are_rejected(client: Client, generation_parameters: dict[str, float]) -> None:
-    response = infer(client, "teller", image_input("aaaa", "image-0", **generation_parameters))
-    assert response.status_code == 400
-    assert f"inputs[0].parameters.{next(iter(generation_parameters))}" in response.json()["error"]
-
-
 def test_too_many_prompts_or_tokens_and_text_without_image_are_rejected(client: Client) -> None:
     assert infer(client, "teller", image_input(prompts=["?"] * 257)).status_code == 413
     assert infer(client, "teller", image_input(max_new_tokens=10**6)).status_code == 413
     assert "texts only" in infer(client, "teller", image_input("?", name="prompt")).json()["error"]
 
 
-@pytest.mark.parametrize("fraction", [0.3, 0.9])
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF"])
-def test_truncated_image_is_rejected(client: Client, file_format: str, fraction: float) -> None:
+def test_truncated_image_is_rejected(client: Client, file_format: str) -> None:
     image_bytes = encode_image(rectangle(200, 150), file_format)
-    response = infer(client, "detector", image_input(encode_base64(image_bytes[: int(len(image_bytes) * fraction)])))
+    response = infer(client, "detector", image_input(encode_base64(image_bytes[: int(len(image_bytes) * 0.9)])))
     assert response.status_code == 400
     assert response.json()["error"].startswith("inputs[0].data[0]: ")
-
-
-def test_decompression_bomb_is_rejected_by_its_header(client: Client) -> None:
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
-    chunk = b"IHDR" + header
-    bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    response = infer(client, "detector", image_input(encode_base64(bomb)))
-    assert response.status_code == 413
-    assert "60000x60000" in response.json()["error"]
 
 
 def test_body_over_the_limit_is_rejected(client: Client) -> None:
@@ -170,12 +122,6 @@ def test_failing_model_returns_500_with_its_error(client: Client) -> None:
     assert response.status_code == 500
     assert response.json() == {"error": "The model failed: a model that fails on 1"}
     assert items(infer(client, "detector", image_input())), "other models keep serving"
-
-
-def test_huge_epsilon_for_contour_simplification_is_rejected(client: Client) -> None:
-    response = infer(client, "segmenter", image_input(epsilon=1e30))
-    assert response.status_code == 400
-    assert "inputs[0].parameters.epsilon" in response.json()["error"]
 
 
 def test_error_before_the_body_is_read_has_an_id_and_is_counted(client: Client) -> None:

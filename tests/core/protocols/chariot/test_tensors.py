@@ -38,12 +38,6 @@ def test_any_size_may_be_free(tensors: Client, datatype: str) -> None:
         assert echoed(tensors, f"echo-{datatype.lower()}", tensor(datatype, shape, data)) == [([2, 3], data)]
 
 
-def test_all_sizes_of_nested_numbers_may_be_free(tensors: Client) -> None:
-    assert echoed(tensors, "echo-fp32", tensor("FP32", [-1, -1], [[1, 2, 3], [4, 5, 6]])) == [
-        ([2, 3], [1, 2, 3, 4, 5, 6])
-    ]
-
-
 def test_texts_may_be_nested_like_numbers(tensors: Client) -> None:
     assert echoed(tensors, "echo-bytes", tensor("BYTES", [2, -1], [["a", "b"], ["c", "d"]])) == [([2, 2], list("abcd"))]
 

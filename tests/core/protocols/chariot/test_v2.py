@@ -132,6 +132,7 @@ def test_all_chariot_paths_are_served(chariot_v2_client: Client, path: str) -> N
         (b'{"input": "aGVsbG8="}', "input: Expected an encoded image"), (b'{"input": ""}', "input: "),
         (b'{"input": "", "parameters": []}', "parameters: Expected `object"),
         (b'{"input": NaN}', "input: Expected a finite"),
+        (json.dumps(request_object(score_threshold="0.5")).encode(), "parameters.score_threshold: "),
     ],
 )  # fmt: skip
 def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: bytes, expected: str) -> None:
@@ -139,12 +140,6 @@ def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: by
     assert expected in error_text
     assert "inputs[" not in error_text, "clients do not know the internal field name"
     assert error_text.startswith(expected.partition(":")[0]) or ":" not in expected
-
-
-@pytest.mark.parametrize("value", ["0.5", True, 1.5, [], -1])
-def test_bad_parameter_error_names_its_field(chariot_v2_client: Client, value: object) -> None:
-    error_text = error_message(post(chariot_v2_client, json.dumps(request_object(score_threshold=value)).encode()))
-    assert error_text.startswith("parameters.score_threshold: ")
 
 
 @pytest.mark.parametrize(
@@ -168,12 +163,8 @@ def test_no_lines_or_too_many_lines_are_rejected(chariot_v2_client: Client) -> N
 
 @pytest.mark.parametrize("header", ["", "{", "5", "[]", "null", '{"top_k": NaN}', '{"a": "\\ud800"}', "é" * 10])
 def test_bad_parameters_header_error_names_the_header(chariot_v2_client: Client, header: str) -> None:
-    header_values = {"content-type": "image/png", "chariot-inference-parameters": header.encode("latin-1")}
-    headers = [
-        (name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in header_values.items()
-    ]
-    response = chariot_v2_client.post("/infer", content=IMAGE, headers=headers)
-    message = error_message(response)
+    headers = [(b"content-type", b"image/png"), (b"chariot-inference-parameters", header.encode("latin-1"))]
+    message = error_message(chariot_v2_client.post("/infer", content=IMAGE, headers=headers))
     assert message.startswith("chariot-inference-parameters")
     assert "body" not in message
 
@@ -194,15 +185,8 @@ def test_object_line_and_raw_image_decode_to_the_same_request() -> None:
     def fields(request: InferenceRequest) -> object:
         (tensor,) = request.inputs
         (element,) = getattr(tensor, "elements", [None])
-        return (
-            request.id,
-            request.model_name,
-            request.model_version,
-            tensor.name,
-            tensor.shape,
-            tensor.parameters,
-            element.binary(),
-        )
+        names = (request.id, request.model_name, request.model_version, tensor.name)
+        return (*names, tensor.shape, tensor.parameters, element.binary())
 
     single = decode(json.dumps(request_object(top_k=3)).encode(), **decode_arguments())
     line = decode(json_lines(request_object(top_k=3)), **decode_arguments(JSON_LINES))

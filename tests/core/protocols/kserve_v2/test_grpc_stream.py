@@ -50,10 +50,6 @@ def test_requests_of_a_stream_share_no_response_headers() -> None:
     assert first.response_headers is not second.response_headers
 
 
-def test_empty_stream_ends_without_error(peer: GrpcTestClient) -> None:
-    assert list(peer.stream([])) == []
-
-
 def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> None:
     items = list(
         peer.stream([number_request("a", 1, model="missing"), image_request("failing", "b"), number_request("c", 1)])

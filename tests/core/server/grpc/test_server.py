@@ -18,10 +18,8 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 
 from app.core.engine.models.servable import Servable
 from app.core.proto import message_class
-from app.core.protocols.status import grpc_status
 from app.core.server.listen import ListenError
 from app.core.settings.model import ModelSource
-from tasks.inference.error import ErrorKind
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tests.support.servers.apps import ECHO_MODELS, echo_model
@@ -63,23 +61,6 @@ def reflect(
     call = peer.channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
     responses = call(iter([request.SerializeToString() for request in requests]), timeout=30)
     return [ServerReflectionResponse.FromString(data) for data in responses]
-
-
-def test_every_error_kind_has_a_grpc_status() -> None:
-    assert {kind: grpc_status(kind).name for kind in ErrorKind} == {
-        ErrorKind.INVALID_REQUEST: "INVALID_ARGUMENT",
-        ErrorKind.UNSUPPORTED: "UNIMPLEMENTED",
-        ErrorKind.MODEL_NOT_FOUND: "NOT_FOUND",
-        ErrorKind.MODEL_NOT_READY: "UNAVAILABLE",
-        ErrorKind.TOO_LARGE: "INVALID_ARGUMENT",
-        ErrorKind.OVERLOADED: "RESOURCE_EXHAUSTED",
-        ErrorKind.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
-        ErrorKind.CANCELLED: "CANCELLED",
-        ErrorKind.UNAUTHENTICATED: "UNAUTHENTICATED",
-        ErrorKind.PERMISSION_DENIED: "PERMISSION_DENIED",
-        ErrorKind.MODEL_FAILED: "INTERNAL",
-        ErrorKind.INTERNAL: "INTERNAL",
-    }
 
 
 def test_health_check_and_watch_follow_the_models() -> None:

@@ -17,10 +17,7 @@ from app.core.server.http.dispatch import RouteConflictError, create_handlers
 from app.core.server.listen import open_listen_socket
 from app.core.server.serving import Listener
 from tasks.inference.error import InferenceError
-from tests.support.data.chariot import image_input
-from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.protocols import main_port_protocols
-from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.servers.grpc_server import build_engine
 from tests.support.servers.http_connections import local_transport, run_app
 
 
@@ -131,23 +128,3 @@ def test_each_port_has_its_application() -> None:
             for listen_socket in (main_socket, other_socket)
         ]
     assert statuses == [200, 418]
-
-
-def test_offline_engine_is_not_ready_but_still_serves_inferences() -> None:
-    engine = build_engine(("detector",))
-    paths = ("/ready", "/v2/health/ready", "/v2/models/detector/ready", "/v2/models/m-detector/ready")
-    app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 100_000)
-    with TestClient(app) as client, run_grpc_server(engine) as peer:
-        for online, status in ((True, 200), (False, 503), (True, 200)):
-            engine.online = online
-            assert [client.get(path).status_code for path in paths] == [status] * len(paths)
-            assert grpc_readiness(peer) == [online, online]
-            assert peer.call("ServerLive").live
-            assert client.get("/v2/health/live").status_code == client.get("/v2/models/detector").status_code == 200
-            body = {"inputs": [image_input(encode_base64(encode_image(rectangle())))]}
-            assert client.post("/infer", json=body).status_code == 200
-
-
-def grpc_readiness(peer: GrpcTestClient) -> Sequence[bool]:
-    model = message("ModelReadyRequest", name="detector")
-    return [peer.call("ServerReady").ready, peer.call("ModelReady", model).ready]
