@@ -119,13 +119,6 @@ def test_unexpected_error_shows_the_request_id_but_not_its_message(
     assert [record.__dict__["request_id"] for record in caplog.records] == ["abc"]
 
 
-def test_unexpected_error_of_a_decoder_is_internal() -> None:
-    def decode() -> InferenceRequest:
-        raise TypeError("secret")
-
-    assert failed_request(decode)[0].kind is ErrorKind.INTERNAL
-
-
 def test_infer_runs_in_the_calling_thread_without_observers() -> None:
     observer = EventRecorder()
     with running(observer) as engine:

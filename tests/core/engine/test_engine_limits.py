@@ -4,68 +4,18 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
 from app.core.engine.engine import Engine
-from app.core.engine.scheduling.admission import QueueLimits
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tests.core.engine.engines import name_of, new_context, request, run_request, running
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
-
-
-def test_concurrent_requests_get_their_own_responses() -> None:
-    observer, barrier = EventRecorder(), threading.Barrier(2, timeout=10)
-
-    def decode_together(model: str) -> Callable[[], InferenceRequest]:
-        def decode() -> InferenceRequest:
-            barrier.wait()
-            return request(model)
-
-        return decode
-
-    async def run(engine: Engine) -> list[Any]:
-        calls = [
-            engine.handle(new_context(), model, decode_together(model), name_of) for model in ("detector", "failing")
-        ]
-        return list(await asyncio.gather(*calls, return_exceptions=True))
-
-    with running(observer) as engine:
-        answer, error = asyncio.run(run(engine))
-    assert answer == "detector"
-    assert isinstance(error, InferenceError)
-    assert sorted(str(event.outcome) for event in observer.events) == ["None", "model_failed"]
-
-
-def test_more_requests_than_workers_are_all_answered() -> None:
-    observer = EventRecorder()
-
-    async def run(engine: Engine) -> list[str]:
-        requests = [request(count=1 + index % 3) for index in range(30)]
-        calls = [
-            engine.handle(
-                new_context(), "detector", lambda inference_request=inference_request: inference_request, _predictions
-            )
-            for inference_request in requests
-        ]
-        return list(await asyncio.gather(*calls))
-
-    with running(observer) as engine:
-        assert asyncio.run(run(engine)) == [str(1 + index % 3) for index in range(30)]
-    assert len(observer.events) == 30
-    assert sum(event.batch_size for event in observer.events) == 60
-
-
-def _predictions(response: InferenceResponse) -> str:
-    return str(sum(len(output.predictions) for output in response.outputs))
 
 
 @pytest.mark.parametrize("step", ["mark_not_ready", "start_drain"])
@@ -125,29 +75,6 @@ def test_drain_waits_until_requests_are_observed() -> None:
     with running(observer) as engine:
         asyncio.run(run(engine))
     assert [event.outcome for event in observer.events] == [None]
-
-
-def test_request_over_the_queue_limit_is_rejected_at_once() -> None:
-    observer, proceed = EventRecorder(), threading.Event()
-
-    def wait() -> InferenceRequest:
-        assert proceed.wait(60)
-        return request()
-
-    async def run(engine: Engine) -> None:
-        calls = [asyncio.create_task(engine.handle(new_context(), "detector", wait, name_of)) for _ in range(3)]
-        (first_done,), _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        error = first_done.exception()
-        assert isinstance(error, InferenceError)
-        assert error.kind is ErrorKind.OVERLOADED
-        assert engine.busy
-        proceed.set()
-        await asyncio.gather(*calls, return_exceptions=True)
-
-    with running(observer, workers=1, queue_limits=QueueLimits(max_waiting=1)) as engine:
-        asyncio.run(run(engine))
-        assert not engine.busy
-    assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None, None]
 
 
 def test_closed_engine_rejects_requests() -> None:

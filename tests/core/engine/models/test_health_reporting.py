@@ -42,12 +42,17 @@ def registry_of(model: UnavailableModel) -> Registry:
 def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
     model = UnavailableModel()
     registry = registry_of(model)
+    registration = registry.find("detector")
     assert registry.not_ready_reason == ""
     model.unavailable_reason = "It fell at /srv/models/detector/model.onnx"
     assert registry.not_ready_reason == "detector/2: It fell at model.onnx (version 1 answers instead)"
     later, earlier = registry.versions("detector")
     assert (later.state, later.servable, earlier.state) == (ModelState.UNAVAILABLE, None, ModelState.READY)
     assert (later.reason, later.detail) == ("It fell at model.onnx", model.unavailable_reason)
+    assert registry.find("detector").source.version == "1"
+    # A request that has found the model keeps it.
+    assert registration.ready_servable() is registration.servable
+    assert registration.state is ModelState.READY
     with pytest.raises(InferenceError) as caught:
         registry.find("detector", "2")
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
@@ -55,25 +60,3 @@ def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
     model.unavailable_reason = ""
     assert registry.not_ready_reason == ""
     assert registry.find("detector").source.version == "2"
-
-
-def test_earlier_version_serves_while_the_latest_has_trouble() -> None:
-    model = UnavailableModel()
-    registry = registry_of(model)
-    model.unavailable_reason = "It fell"
-    assert registry.find("detector").source.version == "1"
-
-
-def test_trouble_does_not_change_a_registration_in_use() -> None:
-    model = UnavailableModel()
-    registry = registry_of(model)
-    registration = registry.find("detector")
-    model.unavailable_reason = "It fell"
-    assert registration.ready_servable() is registration.servable
-    assert registry.registrations[1].servable is None
-    assert registration.state is ModelState.READY
-
-
-def test_model_without_health_reporting_has_no_trouble() -> None:
-    servable = load_fake_model(ModelSource(name="detector", version="1", folder=Path("m")))
-    assert servable.unavailable_reason == ""

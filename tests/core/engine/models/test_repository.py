@@ -104,22 +104,16 @@ def test_unload_keeps_the_name_and_the_readiness() -> None:
 
 
 def test_old_version_serves_until_the_new_one_is_ready() -> None:
-    started, proceed = threading.Event(), threading.Event()
-
-    def load(model_source: ModelSource) -> Servable:
-        started.set()
-        assert proceed.wait(60)
-        return load_fake_model(model_source)
-
+    load = BlockingLoader("detector")
     repository = repository_of(ONE, load=load)
     before = repository.registry.find("detector").servable
 
     async def run() -> None:
         loading = asyncio.create_task(repository.load("detector"))
-        assert await asyncio.to_thread(started.wait, 30)
+        assert await asyncio.to_thread(load.started.wait, 30)
         assert repository.registry.find("detector").servable is before
         unloading = asyncio.create_task(repository.unload("detector"))
-        proceed.set()
+        load.proceed.set()
         await asyncio.gather(loading, unloading)
 
     asyncio.run(run())

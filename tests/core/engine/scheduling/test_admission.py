@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,10 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.polling import wait_until
 
 
-def request_info(timeout: float | None = None) -> RequestContext:
-    return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout)
+def request_info(client: str = "", address: str = "", timeout: float | None = None) -> RequestContext:
+    return RequestContext(
+        protocol="test", request_id="1", response_headers={}, client=client, address=address, timeout=timeout
+    )
 
 
 @contextmanager
@@ -32,25 +35,25 @@ def admission_of(
     multi_model: bool = False,
     wait: float = 0,
     workers: int = 2,
-    **bounds: float,
+    **bounds: Any,
 ) -> Admission:
     return Admission(
         workers,
-        QueueLimits(**bounds),  # pyright: ignore[reportArgumentType]
+        QueueLimits(**bounds),
         model_limit=lambda model: (model_limits or {}).get(model),
         multi_model=lambda: multi_model,
         expected_wait=lambda _: wait,
     )
 
 
-def admitted_requests(admission: Admission, model: str, *, max_requests: int = 1000) -> int:
-    """Return how many requests for a model are admitted before one is refused."""
-    for count in range(max_requests):
+def admitted_requests(admission: Admission, model: str = "a", info: RequestContext | None = None) -> int:
+    """Return how many of 110 requests for a model are admitted before one is refused."""
+    for count in range(110):
         try:
-            admission.acquire(request_info(), model, None)
+            admission.acquire(info or request_info(), model, None)
         except InferenceError:
             return count
-    return max_requests
+    return 110
 
 
 def test_requests_over_workers_and_queue_are_rejected() -> None:
@@ -73,13 +76,8 @@ def test_one_model_cannot_fill_the_queue_of_several_models() -> None:
 def test_limit_of_a_model_overrides_the_limit_for_all_models(
     model_limits: Mapping[str, int], model_limit: int | None, expected: int
 ) -> None:
-    admission = Admission(
-        2,
-        QueueLimits(max_waiting=100, max_waiting_each=model_limit),
-        model_limit=model_limits.get,
-        multi_model=lambda: True,
-        expected_wait=lambda _: 0,
-    )
+    bounds: dict[str, Any] = {"max_waiting": 100, "max_waiting_each": model_limit}
+    admission = admission_of(model_limits=model_limits, multi_model=True, **bounds)
     assert admitted_requests(admission, "a") == expected
 
 
@@ -104,7 +102,7 @@ def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
     admission = admission_of(request_timeout=10)
     now = time.monotonic()
     for timeout, expected in ((None, 10), (1, 1), (60, 10)):
-        deadline = admission.deadline(request_info(timeout))
+        deadline = admission.deadline(request_info(timeout=timeout))
         assert deadline is not None
         assert now + expected <= deadline <= now + expected + 60
         assert deadline - now < expected + 5
@@ -114,14 +112,14 @@ def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
 @pytest.mark.parametrize("timeout", [math.nan, math.inf, 1e12])
 def test_invalid_timeout_is_rejected(timeout: float) -> None:
     with pytest.raises(InferenceError, match="x-request-timeout-ms: Expected a number of milliseconds") as caught:
-        admission_of(request_timeout=10).deadline(request_info(timeout))
+        admission_of(request_timeout=10).deadline(request_info(timeout=timeout))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -math.inf])
 def test_timeout_of_zero_or_less_is_deadline_exceeded(timeout: float) -> None:
     with pytest.raises(InferenceError) as caught:
-        admission_of().deadline(request_info(timeout))
+        admission_of().deadline(request_info(timeout=timeout))
     assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
@@ -179,3 +177,50 @@ def test_request_that_waited_too_long_is_rejected_when_its_turn_comes() -> None:
         context.start_work()
     assert caught.value.kind is ErrorKind.OVERLOADED
     assert caught.value.retry_after == 1
+
+
+@pytest.mark.parametrize(
+    ("info", "client_name"),
+    [(request_info(address="10.0.0.1"), "your address"), (request_info("camera", "10.0.0.1"), "the key 'camera'")],
+)
+def test_client_over_its_limit_is_rejected(info: RequestContext, client_name: str) -> None:
+    admission = admission_of(max_each_client=3)
+    assert admitted_requests(admission, info=info) == 3
+    with pytest.raises(InferenceError, match=f"has 3 requests or streams of {client_name} in flight") as caught:
+        admission.acquire(info, "a", None)
+    assert caught.value.kind is ErrorKind.OVERLOADED
+    assert caught.value.retry_after == 1
+    assert admission.in_flight == 3
+    admission.release("a", info)
+    assert admitted_requests(admission, info=info) == 1
+
+
+def test_clients_are_counted_by_key_or_else_by_address() -> None:
+    admission = admission_of(max_each_client=3)
+    assert admitted_requests(admission, info=request_info("one", "10.0.0.1")) == 3
+    assert admitted_requests(admission, info=request_info("two", "10.0.0.1")) == 3
+    assert admitted_requests(admission, info=request_info("one", "10.0.0.2")) == 0
+    assert admitted_requests(admission, info=request_info(address="10.0.0.1")) == 3
+
+
+def test_unknown_client_and_client_without_limit_are_not_rejected() -> None:
+    assert admitted_requests(admission_of(max_each_client=1, max_waiting=200), info=request_info()) == 110
+    assert admitted_requests(admission_of(max_waiting=200), info=request_info("one")) == 110
+
+
+def test_request_rejected_for_another_reason_does_not_count() -> None:
+    admission, info = admission_of(max_each_client=5, max_waiting=1), request_info("one")
+    assert admitted_requests(admission, info=info) == 3
+    for _ in range(10):
+        assert admitted_requests(admission, info=info) == 0
+    admission.release("a", info)
+    assert admitted_requests(admission, info=info) == 1
+
+
+def test_open_stream_and_its_requests_count_separately() -> None:
+    admission, info = admission_of(max_each_client=2), request_info("one")
+    admission.clients.acquire(info)
+    assert admitted_requests(admission, info=info) == 1
+    admission.release("a", info)
+    admission.clients.release(info)
+    assert admitted_requests(admission, info=info) == 2

@@ -123,13 +123,6 @@ def test_batch_with_a_missing_result_is_retried_request_by_request() -> None:
         assert lost.result(TIMEOUT) == []
 
 
-def test_request_larger_than_a_batch_runs_alone() -> None:
-    echo = Echo()
-    model = BatchingModel(echo, 2, 0.0)
-    assert [generation.text for generation in model(["a", "b", "c"])] == ["a", "b", "c"]
-    assert echo.batches == [["a", "b", "c"]]
-
-
 def test_cancelled_request_is_left_out_of_the_batch() -> None:
     blocked = BlockedEcho()
     model = BatchingModel(blocked, 2, 0.05)

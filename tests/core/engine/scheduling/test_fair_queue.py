@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -17,13 +17,6 @@ def run_all(queue: FairQueue[float]) -> list[str]:
         queue.finish(model, seconds)
         order.append(model)
     return order
-
-
-def test_jobs_of_one_model_keep_their_order() -> None:
-    queue: FairQueue[float] = FairQueue()
-    for seconds in (3.0, 1.0, 2.0):
-        queue.add("a", seconds)
-    assert [queue.next() for _ in range(4)] == [("a", 3.0, 0.0), ("a", 1.0, 0.0), ("a", 2.0, 0.0), None]
 
 
 def test_models_with_long_and_short_jobs_get_equal_time() -> None:
@@ -83,16 +76,6 @@ def test_job_that_never_started_does_not_change_the_estimate() -> None:
     queue.finish("a", None)
     queue.add("a", 2.0)
     assert queue.backlog == 2
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.001, 10)), max_size=40))
-def test_every_job_runs_once(jobs: list[tuple[str, float]]) -> None:
-    queue: FairQueue[float] = FairQueue()
-    for model, seconds in jobs:
-        queue.add(model, seconds)
-    assert queue.waiting == len(jobs)
-    assert Counter(run_all(queue)) == Counter(model for model, _ in jobs)
-    assert (queue.waiting, queue.backlog) == (0, 0)
 
 
 class FairQueueMachine(RuleBasedStateMachine):

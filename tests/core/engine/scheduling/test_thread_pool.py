@@ -1,5 +1,6 @@
 """Worker threads, including those that wait elsewhere."""
 
+import asyncio
 import gc
 import threading
 import weakref
@@ -10,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
-from app.core.engine.scheduling.thread_pool import ThreadPool, release_worker
+from app.core.engine.scheduling.thread_pool import ThreadPool, release_worker, run_in_daemon_thread
 from tests.support.pool_jobs import submit_for
 
 P = ParamSpec("P")
@@ -196,21 +197,6 @@ def test_extra_threads_are_at_most_as_many_as_workers() -> None:
     workers.close()
 
 
-def test_expected_wait_is_estimated_from_earlier_jobs() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
-    assert workers.expected_wait("a") == 0
-    submit_for(workers, "a", lambda: gate.open.wait(0.02)).result(TIMEOUT)
-    running = submit_for(workers, "a", gate.block)
-    gate.wait_started(1)
-    waiting = [submit_for(workers, "a", lambda: None) for _ in range(3)]
-    assert workers.expected_wait("a") >= 0.06
-    assert workers.expected_wait("other") == 0
-    gate.open.set()
-    for job in (running, *waiting):
-        job.result(TIMEOUT)
-    workers.close()
-
-
 def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
     submit_for(workers, "m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
@@ -301,3 +287,32 @@ def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> No
     for job in [submit(workers, barrier.wait) for _ in range(2)]:
         job.result(TIMEOUT)
     workers.close()
+
+
+def test_daemon_thread_returns_results_and_errors() -> None:
+    async def run() -> None:
+        assert await run_in_daemon_thread(lambda: 3) == 3
+        assert await run_in_daemon_thread(lambda: threading.current_thread().daemon)
+        with pytest.raises(ZeroDivisionError):
+            await run_in_daemon_thread(lambda: 1 / 0)
+
+    asyncio.run(run())
+
+
+def test_event_loop_ends_while_daemon_work_runs() -> None:
+    proceed, ended = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        assert proceed.wait(60)
+        ended.set()
+
+    async def run() -> None:
+        task = asyncio.create_task(run_in_daemon_thread(hang))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    assert not ended.is_set()
+    proceed.set()
+    assert ended.wait(60)

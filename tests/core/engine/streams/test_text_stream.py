@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import pytest
 
@@ -34,9 +34,20 @@ def request(model: str = "speaker", count: int = 1, **parameters: object) -> Inf
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
 
 
+def opened(
+    engine: Engine, decode: Callable[[], InferenceRequest] = request
+) -> AbstractAsyncContextManager[AsyncGenerator[Chunk]]:
+    return aclosing(engine.stream_text(new_context(), "speaker", decode))
+
+
 async def collect(engine: Engine, decode: Callable[[], InferenceRequest] = request) -> list[Chunk]:
-    async with aclosing(engine.stream_text(new_context(), "speaker", decode)) as chunks:
+    async with opened(engine, decode) as chunks:
         return [chunk async for chunk in chunks]
+
+
+async def detect(engine: Engine) -> None:
+    """Run another request, which needs a free worker."""
+    await engine.handle(new_context(), "speaker", lambda: request("detector"), str)
 
 
 def test_every_prompt_of_every_image_is_streamed_in_chunks() -> None:
@@ -113,7 +124,7 @@ def test_failure_during_a_stream_comes_after_the_earlier_chunks(failure: Excepti
     observer, speaker, texts = EventRecorder(), ScriptedModel("a", "b", failure), list[str]()
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             async for chunk in chunks:
                 texts.append(chunk.text)
 
@@ -130,7 +141,7 @@ def test_chunk_is_delivered_before_the_next_is_generated() -> None:
     gate = Gate()
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             for expected in ("a", "b", "c"):
                 gate.open()
                 assert (await anext(chunks)).text == expected
@@ -141,62 +152,50 @@ def test_chunk_is_delivered_before_the_next_is_generated() -> None:
     asyncio.run(read())
 
 
-def test_reader_that_leaves_frees_the_worker_at_the_next_token() -> None:
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_reader_that_leaves_or_is_cancelled_frees_the_worker_at_the_next_token(cancelled: bool) -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
     speaker = ScriptedModel(*"abcdef", gate=gate)
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             assert (await anext(chunks)).text == "a"
             for _ in "ab":
                 await asyncio.to_thread(gate.wait_for_arrival)
-        assert engine.busy, "the worker is at the next token"
-        gate.open()
-        assert await asyncio.to_thread(speaker.closed.wait, 60)
-        # The only worker is free again.
-        await engine.handle(new_context(), "speaker", lambda: request("detector"), str)
-
-    engine = scripted_engine(speaker, observer, workers=1)
-    asyncio.run(read())
-    assert speaker.chunk_count == 2
-    assert not engine.busy
-    assert [(event.model_name, event.outcome) for event in observer.events] == [("speaker", None), ("detector", None)]
-
-
-def test_cancelled_reader_frees_the_worker() -> None:
-    observer, gate, waiting = EventRecorder(), Gate(initial_passes=1), asyncio.Event()
-    speaker = ScriptedModel(*"abcdef", gate=gate)
-
-    async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
-            async for _ in chunks:
-                waiting.set()
+            if cancelled:
+                reading.set()
+                await anext(chunks)
 
     async def run() -> None:
         reader = asyncio.create_task(read())
-        await waiting.wait()
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        if cancelled:
+            await reading.wait()
+            reader.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reader
+        else:
             await reader
+        assert engine.busy, "the worker is at the next token"
         gate.open()
         assert await asyncio.to_thread(speaker.closed.wait, 60)
-        await engine.handle(new_context(), "speaker", lambda: request("detector"), str)
+        await detect(engine)
 
-    engine = scripted_engine(speaker, observer, workers=1)
+    engine, reading = scripted_engine(speaker, observer, workers=1), asyncio.Event()
     asyncio.run(run())
+    assert speaker.chunk_count == 2
     assert not engine.busy
-    assert len(observer.events) == 2
+    assert [(event.model_name, event.outcome) for event in observer.events] == [("speaker", None), ("detector", None)]
 
 
 def test_slow_reader_holds_no_worker_and_buffer_is_bounded() -> None:
     speaker = ScriptedModel(*(f"{number} " for number in range(1000)))
 
     async def read() -> list[str]:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             texts = [(await anext(chunks)).text]
             # The only worker is free although the stream is not read.
             for _ in range(3):
-                await engine.handle(new_context(), "speaker", lambda: request("detector"), str)
+                await detect(engine)
                 assert speaker.chunk_count <= len(texts) + BUFFER_SIZE
             return texts + [chunk.text async for chunk in chunks]
 
@@ -209,9 +208,9 @@ def test_reader_that_leaves_a_paused_stream_closes_it_at_once() -> None:
     observer, speaker = EventRecorder(), ScriptedModel(*"a" * 1000)
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             await anext(chunks)
-            await engine.handle(new_context(), "speaker", lambda: request("detector"), str)
+            await detect(engine)
         assert speaker.closed.is_set()
 
     engine = scripted_engine(speaker, observer, workers=1)
@@ -234,7 +233,7 @@ def test_stream_takes_a_slot_and_the_next_is_rejected() -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             await anext(chunks)
             with pytest.raises(InferenceError) as caught:
                 await collect(engine)
@@ -256,7 +255,7 @@ def test_queued_stream_can_be_cancelled() -> None:
         return request()
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             await anext(chunks)
             second = asyncio.create_task(collect(engine, decode))
             await asyncio.to_thread(lambda: None)  # the second request is queued by now
@@ -285,7 +284,7 @@ def test_error_on_close_of_a_model_stream_is_logged_and_the_request_ends(
                 raise SystemExit(3)
 
     async def read_and_leave() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             for _ in range(chunk_count):
                 await anext(chunks)
         await wait_until_async(lambda: not engine.busy)
@@ -303,10 +302,10 @@ def test_close_ends_streams_without_a_worker(queued: bool) -> None:
     texts: list[str] = []
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             if queued:
                 texts.append((await anext(chunks)).text)
-                await engine.handle(new_context(), "speaker", lambda: request("detector"), str)
+                await detect(engine)
             engine.close()
             while True:
                 texts.append((await anext(chunks)).text)
@@ -324,7 +323,7 @@ def test_close_ends_a_queued_stream_and_finishes_the_running_one() -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
 
     async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", request)) as chunks:
+        async with opened(engine) as chunks:
             await anext(chunks)
             second = asyncio.create_task(collect(engine))
             await asyncio.to_thread(lambda: None)  # the second request is queued by now
