@@ -96,10 +96,7 @@ class Service:
             self.grpc = self._create_grpc(enabled, access_control)
         max_bytes = settings.max_request_bytes
         entry = partial(
-            Entry,
-            hosts=allowed_hosts(settings),
-            bodies=self.transport.bodies,
-            write_timeout=settings.write_timeout,
+            Entry, hosts=allowed_hosts(settings), bodies=self.transport.bodies, write_timeout=settings.write_timeout
         )
         for port in enabled.ports:
             listener = port.protocol

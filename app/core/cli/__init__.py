@@ -9,14 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from cyclopts import (
-    App,
-    CycloptsError,
-    MissingArgumentError,
-    Parameter,
-    UnknownCommandError,
-    UnknownOptionError,
-)
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError, UnknownOptionError
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted

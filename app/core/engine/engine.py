@@ -156,10 +156,7 @@ class Engine(Readiness):
         return await self._wait(job, done)
 
     def stream_text(
-        self,
-        context: RequestContext,
-        model_name: str,
-        decode: Callable[[], InferenceRequest],
+        self, context: RequestContext, model_name: str, decode: Callable[[], InferenceRequest]
     ) -> AsyncGenerator[Chunk]:
         """Stream the answer as `stream_outputs`, in chunks of text, with a model whose `Servable.streams` is True."""
         return self.stream_outputs(context, model_name, decode, None, lambda chunk: chunk)

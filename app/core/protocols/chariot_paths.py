@@ -50,12 +50,7 @@ def chariot_endpoints(
         return engine.registry.name_for_path(head.target)
 
     infer = partial(
-        infer_endpoint,
-        start=start,
-        body=body,
-        answer=answer,
-        media_types=media_types,
-        queue_model=queue_model,
+        infer_endpoint, start=start, body=body, answer=answer, media_types=media_types, queue_model=queue_model
     )
     of_id = "the model of a Chariot id, m-<id>"
     return [

@@ -196,13 +196,7 @@ class OperationSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(
-    OperationSettings,
-    LimitSettings,
-    AccessSettings,
-    TransportSettings,
-    ListeningSettings,
-):
+class ServerSettings(OperationSettings, LimitSettings, AccessSettings, TransportSettings, ListeningSettings):
     """All settings of the server. The object of a running server also has those of its plugins."""
 
     def of(self, kind: type[T]) -> T:

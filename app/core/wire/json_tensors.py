@@ -43,12 +43,7 @@ def read_datatype(name: str, path: str) -> Datatype:
 
 
 def numeric_tensor(
-    name: str,
-    datatype: Datatype,
-    shape: Sequence[int],
-    data: msgspec.Raw,
-    parameters: Mapping[str, object],
-    path: str,
+    name: str, datatype: Datatype, shape: Sequence[int], data: msgspec.Raw, parameters: Mapping[str, object], path: str
 ) -> Tensor:
     """Return a tensor of `shape` from a flat or nested JSON array.
 

@@ -113,11 +113,7 @@ def test_numbered_folders_are_versions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "served", "fallbacks"),
-    [
-        ({}, ["10", "9"], ["1"]),
-        ({"versions": "latest"}, ["10"], ["9", "1"]),
-        ({"versions": ["9"]}, ["9"], []),
-    ],
+    [({}, ["10", "9"], ["1"]), ({"versions": "latest"}, ["10"], ["9", "1"]), ({"versions": ["9"]}, ["9"], [])],
 )
 def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
     tmp_path: Path, settings: dict[str, object], served: list[str], fallbacks: list[str]

@@ -11,13 +11,7 @@ from google.protobuf.json_format import ParseDict
 from app.core.engine.models.servable import Servable
 from app.core.engine.streams.text_stream import Chunk
 from app.core.proto import message_class
-from app.core.protocols.kserve_v2.binary import (
-    SniffedElement,
-    binary_tensor,
-    pack,
-    read_timeout,
-    reject_shared_memory,
-)
+from app.core.protocols.kserve_v2.binary import SniffedElement, binary_tensor, pack, read_timeout, reject_shared_memory
 from app.core.protocols.kserve_v2.rendering import (
     OutputSelection,
     RequestedOutput,

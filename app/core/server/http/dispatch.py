@@ -52,11 +52,7 @@ def create_handlers(
 
 
 def _create_handler(
-    method: Method,
-    path: str,
-    candidates: ProtocolEndpoints,
-    access: HttpAccess,
-    path_verbs: Collection[str],
+    method: Method, path: str, candidates: ProtocolEndpoints, access: HttpAccess, path_verbs: Collection[str]
 ) -> HTTPRouteHandler:
     verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in candidates))
     candidates_by_verb = {

@@ -74,8 +74,7 @@ def test_bytes_that_are_not_utf8_reach_a_python_model(peer: GrpcTestClient, raw:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "code"),
-    [({"int64_param": 1}, Code.DEADLINE_EXCEEDED), ({"string_param": "1"}, Code.INVALID_ARGUMENT)],
+    ("timeout", "code"), [({"int64_param": 1}, Code.DEADLINE_EXCEEDED), ({"string_param": "1"}, Code.INVALID_ARGUMENT)]
 )
 def test_timeout_parameter_is_a_deadline(
     peer: GrpcTestClient, timeout: dict[str, object], code: grpc.StatusCode
@@ -125,10 +124,7 @@ def test_request_without_model_name_or_inputs_is_described(peer: GrpcTestClient)
     assert code is Code.NOT_FOUND
     assert details.startswith("The request names no model. This server has: classifier, detector")
     code, details = peer.call_error("ModelInfer", message("ModelInferRequest", model_name="echo-fp32"))
-    assert (code, details) == (
-        Code.INVALID_ARGUMENT,
-        "inputs: Expected the inputs of the model, x (FP32), got none",
-    )
+    assert (code, details) == (Code.INVALID_ARGUMENT, "inputs: Expected the inputs of the model, x (FP32), got none")
 
 
 def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: EventRecorder) -> None:

@@ -55,10 +55,7 @@ READ = {
     "GET /page/repository",
     "ANY /page/events",
 }
-ADMIN = {
-    "POST /page/repository/{name:str}/load",
-    "POST /page/repository/{name:str}/unload",
-}
+ADMIN = {"POST /page/repository/{name:str}/load", "POST /page/repository/{name:str}/unload"}
 INFER = {
     "POST /page/preview",
     # The proxy to another port requires the same permissions as that port.

@@ -67,10 +67,7 @@ def test_verb_of_a_path_selects_the_endpoint() -> None:
             assert response.status_code == 404
             assert response.text == "Expected the name of a model and :drive or :park behind it"
         paths = client.get("/schema").json()["paths"]
-        assert {path for path in paths if "things" in path} == {
-            "/v1/things/{target}:drive",
-            "/v1/things/{target}:park",
-        }
+        assert {path for path in paths if "things" in path} == {"/v1/things/{target}:drive", "/v1/things/{target}:park"}
 
 
 def test_two_protocols_with_the_same_path_and_verb_collide() -> None:

@@ -28,10 +28,7 @@ Clients = Callable[[str], httpx.Client]
 def clients() -> Iterator[Clients]:
     """Yield a client of each port of a server process."""
     with run_server(*SERVER_ARGUMENTS) as server, ExitStack() as stack:
-        addresses: Mapping[str, str] = {
-            "main": server.address,
-            "tensorflow-serving": server.tensorflow_serving_address,
-        }
+        addresses: Mapping[str, str] = {"main": server.address, "tensorflow-serving": server.tensorflow_serving_address}
         opened = {
             port: stack.enter_context(httpx.Client(base_url=address, timeout=120, trust_env=False))
             for port, address in addresses.items()
@@ -43,11 +40,7 @@ def clients() -> Iterator[Clients]:
 def test_clients() -> Iterator[Clients]:
     """Yield a test client of each port of a service in this process."""
     settings = settings_of_all_ports(
-        grpc=False,
-        port=0,
-        max_request_bytes=3_000_000,
-        cors_origins="https://app.example",
-        tensorflow_serving_cors="*",
+        grpc=False, port=0, max_request_bytes=3_000_000, cors_origins="https://app.example", tensorflow_serving_cors="*"
     )
     options = ModelOptions(model_repository=Path(ROOT, "fixtures/models"))
     service = Service(settings, lambda: find_models(options))
