@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,19 @@ def create_files(root: Path, *files: str) -> None:
         path.write_text("{}" if path.suffix == ".json" else "")
 
 
-def names_and_versions(models: list[ModelSource]) -> list[tuple[str, str]]:
-    """Return names and versions."""
+def names_and_versions(models: Iterable[ModelSource]) -> list[tuple[str, str]]:
     return [(source.name, source.version) for source in models]
 
 
-def test_file_is_a_model_with_its_name(tmp_path: Path) -> None:
-    create_files(tmp_path, "boats.onnx")
-    (source,) = discover(tmp_path / "boats.onnx")
-    assert (source.name, source.version, source.file) == ("boats", "1", tmp_path / "boats.onnx")
-
-
-def test_file_named_model_takes_the_name_of_its_folder(tmp_path: Path) -> None:
-    create_files(tmp_path, "boats/model.onnx")
-    assert names_and_versions([*model_at(tmp_path / "boats" / "model.onnx")]) == [("boats", "1")]
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [("boats.onnx", "boats.onnx"), ("boats/model.onnx", "boats/model.onnx"), ("boats", "boats/any.onnx")],
+)
+def test_file_or_folder_with_a_file_is_a_model(tmp_path: Path, path: str, file: str) -> None:
+    create_files(tmp_path, file)
+    (source,) = discover(tmp_path / path)
+    assert (source.name, source.version) == ("boats", "1")
+    assert source.file == (tmp_path / file if path.endswith(".onnx") else None)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,9 @@ def test_python_file_without_one_model_class_is_rejected(tmp_path: Path, code: s
         discover(tmp_path / "boats.py")
 
 
-def test_a_folder_with_a_model_is_one_model(tmp_path: Path) -> None:
-    create_files(tmp_path, "boats/any.onnx")
-    assert names_and_versions([*discover(tmp_path / "boats")]) == [("boats", "1")]
-
-
 def test_a_folder_of_folders_is_a_repository(tmp_path: Path) -> None:
     create_files(tmp_path, "b/model.onnx", "a/model-settings.json", "notes/readme.txt", ".hidden/model.onnx")
-    assert names_and_versions([*discover(tmp_path)]) == [("a", "1"), ("b", "1")]
+    assert names_and_versions(discover(tmp_path)) == [("a", "1"), ("b", "1")]
 
 
 def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
@@ -107,8 +102,8 @@ def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
 
 def test_numbered_folders_are_versions(tmp_path: Path) -> None:
     create_files(tmp_path, "m/2/model.onnx", "m/10/model.onnx", "m/v3.1/model.onnx", "m/old/model.onnx")
-    assert sorted(names_and_versions([*models_in(tmp_path)])) == [("m", "10"), ("m", "2"), ("m", "3.1")]
-    assert sorted(names_and_versions([*discover(tmp_path / "m")])) == [("m", "10"), ("m", "2"), ("m", "3.1")]
+    assert sorted(names_and_versions(models_in(tmp_path))) == [("m", "10"), ("m", "2"), ("m", "3.1")]
+    assert sorted(names_and_versions(discover(tmp_path / "m"))) == [("m", "10"), ("m", "2"), ("m", "3.1")]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +143,7 @@ def test_versions_inherit_settings_unless_they_have_their_own(tmp_path: Path) ->
 def test_three_files_of_a_vlm_are_one_model(tmp_path: Path) -> None:
     files = ("vision_encoder.onnx", "embed_tokens.onnx", "decoder_model_merged.onnx")
     create_files(tmp_path, *(f"vlm/onnx/{name}" for name in files), "vlm/config.json")
-    assert names_and_versions([*discover(tmp_path)]) == [("vlm", "1")]
+    assert names_and_versions(discover(tmp_path)) == [("vlm", "1")]
 
 
 def test_uri_in_the_settings_selects_the_file(tmp_path: Path) -> None:
@@ -161,7 +156,7 @@ def test_uri_in_the_settings_selects_the_file(tmp_path: Path) -> None:
 def test_model_name_renames_all_versions_of_the_only_model(tmp_path: Path) -> None:
     create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx")
     options = ModelOptions(model_dir=tmp_path, model_name="shapes")
-    assert sorted(names_and_versions([*find_models(options)])) == [("shapes", "1"), ("shapes", "2")]
+    assert sorted(names_and_versions(find_models(options))) == [("shapes", "1"), ("shapes", "2")]
     (tmp_path / "m" / "model-settings.json").write_text('{"name": "ships"}')
     assert {source.name for source in find_models(options)} == {"shapes"}
 
@@ -218,30 +213,11 @@ def test_uri_outside_the_folder_is_rejected(tmp_path: Path, uri: str) -> None:
         model_at(tmp_path / "m")
 
 
-@pytest.mark.parametrize("content", ["[]", '{"labels": 5}', '{"nmae": "x"}', "{", '{"parameters": 3}'])
-def test_error_for_invalid_settings_names_the_file(tmp_path: Path, content: str) -> None:
-    create_files(tmp_path, "m/a.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(content)
-    with pytest.raises(ModelError, match=r"model-settings\.json"):
-        model_at(tmp_path / "m")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [('{"nmae": "x"}', "; known are name, version,"), ('{"task_type": "DETECT"}', "; known are IMAGE_CLASSIFICATION,")],
-)
-def test_error_for_an_unknown_setting_lists_the_known_ones(tmp_path: Path, content: str, message: str) -> None:
-    create_files(tmp_path, "m/a.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(content)
-    with pytest.raises(ModelError, match=message):
-        model_at(tmp_path / "m")
-
-
 def test_invalid_settings_do_not_affect_other_models(tmp_path: Path) -> None:
     create_files(tmp_path, "a/model.onnx", "m/model.onnx", "z/model.onnx")
     (tmp_path / "m" / "model-settings.json").write_text('{"nmae": "x"}')
     models = models_in(tmp_path)
-    assert names_and_versions([*models]) == [("a", "1"), ("m", "1"), ("z", "1")]
+    assert names_and_versions(models) == [("a", "1"), ("m", "1"), ("z", "1")]
     assert [source.fault is None for source in models] == [True, False, True]
     for use in (describe, load):
         with pytest.raises(ModelError, match=r"m/model-settings\.json: .*nmae"):
@@ -271,10 +247,10 @@ def test_path_without_a_model_is_rejected(tmp_path: Path) -> None:
 
 def test_options_select_the_models(tmp_path: Path) -> None:
     create_files(tmp_path, "a/model.onnx", "b/model.onnx")
-    assert names_and_versions([*find_models(ModelOptions(model=tmp_path / "a"))]) == [("a", "1")]
-    assert names_and_versions([*find_models(ModelOptions(model_repository=tmp_path))]) == [("a", "1"), ("b", "1")]
-    assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path / "b"))]) == [("b", "1")]
-    assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
+    assert names_and_versions(find_models(ModelOptions(model=tmp_path / "a"))) == [("a", "1")]
+    assert names_and_versions(find_models(ModelOptions(model_repository=tmp_path))) == [("a", "1"), ("b", "1")]
+    assert names_and_versions(find_models(ModelOptions(model_dir=tmp_path / "b"))) == [("b", "1")]
+    assert names_and_versions(find_models(ModelOptions(model_dir=tmp_path))) == [("a", "1"), ("b", "1")]
     assert {source.folder.parent for source in find_models(ModelOptions())} == {DEMO_MODELS}
     # The image sets MODEL_DIR.
     demo = {source.folder for source in find_models(ModelOptions(demo=True, model_dir=tmp_path))}
@@ -306,10 +282,10 @@ def test_settings_override_the_score_threshold_of_the_options(tmp_path: Path) ->
 def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_files(tmp_path, "cars/model.onnx", "ships/1/model.onnx")
     monkeypatch.chdir(tmp_path / "cars")
-    assert names_and_versions([*model_at(Path("model.onnx"))]) == [("cars", "1")]
-    assert names_and_versions([*model_at(Path())]) == [("cars", "1")]
+    assert names_and_versions(model_at(Path("model.onnx"))) == [("cars", "1")]
+    assert names_and_versions(model_at(Path())) == [("cars", "1")]
     monkeypatch.chdir(tmp_path / "ships")
-    assert names_and_versions([*model_at(Path())]) == [("ships", "1")]
+    assert names_and_versions(model_at(Path())) == [("ships", "1")]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +294,7 @@ def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: p
 def test_versions_setting_selects_the_served_versions(tmp_path: Path, policy: str, served: list[str]) -> None:
     create_files(tmp_path, "m/2/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
     (tmp_path / "m" / "model-settings.json").write_text(f'{{"versions": {policy}}}')
-    assert sorted(version for _, version in names_and_versions([*models_in(tmp_path)])) == served
+    assert sorted(version for _, version in names_and_versions(models_in(tmp_path))) == served
 
 
 def test_missing_version_in_the_settings_is_rejected(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import grpc
 import httpx
 import pytest
 
@@ -19,11 +21,14 @@ from tests.support.data.images import encode_base64
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.collector import run_otlp_collector
+from tests.support.servers.grpc_server import message
 from tests.support.servers.ports import reserve_ports
 from tests.support.servers.server_process import ROOT, run_server
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
+IMAGE = SCENE.read_bytes()
+BODY = {"inputs": [image_input(encode_base64(IMAGE))]}
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +41,11 @@ def test_process_serves_a_model_logs_only_json_and_exits_with_status_0() -> None
         response = httpx.post(
             f"{address}/v2/models/m-detector/infer", json=body, headers={"X-Request-ID": "r-1"}, timeout=60
         )
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
+            request = message("ModelInferRequest", model_name="detector", inputs=[tensor]).SerializeToString()
+            call: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            assert b"predictions" in call(request, timeout=60)
         (output,) = response.json()["outputs"]
         assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(output["data"][0][0])
         assert output["parameters"] == {"metadata": "[]"}
@@ -55,11 +65,12 @@ def test_process_serves_a_model_logs_only_json_and_exits_with_status_0() -> None
 def test_settings_are_read_from_the_environment_of_chariot() -> None:
     variables = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": "0", "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
     environment = {**os.environ, **variables, "DEFAULT_SCORE_THRESHOLD": "0.999"}
-    with run_server(environment=environment) as server:
+    with run_server("--no-grpc", environment=environment) as server:
         assert urlsplit(server.address).port not in (None, ServerSettings().port)
         headers = {"content-type": "image/jpeg"}
         response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
         assert response.json() == {"output": []}
+        assert "gRPC" not in "".join(server.log)
         headers["chariot-inference-parameters"] = '{"score_threshold": 0.5}'
         response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
         assert response.json()["output"]
@@ -75,11 +86,20 @@ def test_demo_starts_with_two_lines_on_one_port() -> None:
     assert lines[1].startswith("Models: classifier, detector, ")
 
 
-@pytest.mark.parametrize("arguments", [["nowhere.onnx"], ["--host", "0.0.0.0"]])
-def test_json_log_of_a_failed_start_holds_only_json(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nowhere.onnx"], "neither a model file nor a folder"),
+        (["--host", "0.0.0.0"], "--insecure"),
+        (["--port", "8123", "--grpc-port", "8123"], "HTTP and gRPC need different ports"),
+    ],
+)
+def test_json_log_of_a_failed_start_holds_only_the_reason(arguments: list[str], reason: str) -> None:
     with run_server(*arguments) as server:
         assert server.wait() == 1
-        assert [json.loads(line)["event"] for line in server.log] == ["server did not start"]
+        (line,) = map(json.loads, server.log)
+        assert line["event"] == "server did not start"
+        assert reason in line["reason"]
 
 
 def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path) -> None:
@@ -99,9 +119,8 @@ def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> No
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
     with run_server("--model-repository", str(tmp_path)) as server:
-        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
-        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body, timeout=60).status_code == 200
-        response = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body, timeout=60)
+        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=BODY, timeout=60).status_code == 200
+        response = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=BODY, timeout=60)
         assert response.status_code == 503
         assert "model.onnx" in response.json()["error"]
         ready = httpx.get(f"{server.address}/ready", timeout=60)
@@ -114,8 +133,7 @@ def test_broken_next_version_leaves_the_earlier_one_in_service(tmp_path: Path) -
     (model / "2").mkdir()
     (model / "2" / "model.onnx").write_bytes((DETECTOR / "model.onnx").read_bytes()[:5000])
     with run_server("--model", str(model)) as server:
-        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
-        response = httpx.post(f"{server.address}/v2/models/m-detector/infer", json=body, timeout=60)
+        response = httpx.post(f"{server.address}/v2/models/m-detector/infer", json=BODY, timeout=60)
         assert response.status_code == 200
         assert response.json()["model_version"] == "1"
         ready = httpx.get(f"{server.address}/ready", timeout=60)
@@ -159,14 +177,7 @@ def _is_available(url: str) -> bool:
         return False
 
 
-def test_process_exits_with_a_message_for_wrong_arguments() -> None:
-    with run_server("--model", "no/such/place") as server:
-        assert server.wait() == 1
-        assert "neither a model file nor a folder" in server.log[-1]
-        assert "Traceback" not in "".join(server.log)
-
-
-@pytest.mark.parametrize("option", ["--port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
+@pytest.mark.parametrize("option", ["--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
 def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -179,7 +190,7 @@ def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
 def test_sigterm_waits_for_requests_in_flight() -> None:
     with run_server("--model", str(DETECTOR)) as server:
         host, _, port = server.address.removeprefix("http://").partition(":")
-        body = json.dumps({"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}).encode()
+        body = json.dumps(BODY).encode()
         head = f"POST /infer HTTP/1.1\r\nHost: [::1]\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
         with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as response:
             connection.sendall(head.encode())
@@ -198,8 +209,7 @@ def test_trace_context_of_the_client_reaches_the_collector() -> None:
         run_otlp_collector(received) as endpoint,
         run_server("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server,
     ):
-        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
         headers = {"traceparent": f"00-{trace.hex()}-{bytes(range(8)).hex()}-01"}
-        assert httpx.post(f"{server.address}/infer", json=body, headers=headers, timeout=60).status_code == 200
+        assert httpx.post(f"{server.address}/infer", json=BODY, headers=headers, timeout=60).status_code == 200
         assert server.stop() == 0
     assert any(trace in content for _, content in received)

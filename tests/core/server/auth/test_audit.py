@@ -17,7 +17,6 @@ from app.plugins.page.admin_api import PAGE_HEADER
 from tests.support.servers.auth_apps import (
     ADMIN_KEY,
     INFER_KEY,
-    OWNER_KEY,
     READ_KEY,
     access_with_keys,
     authenticated_app,
@@ -132,14 +131,6 @@ def test_failed_and_rejected_admin_requests_are_audited(client: TestClient[Lites
 def test_admin_request_without_authentication_is_audited_as_anonymous() -> None:
     line = audited(http_client(authenticated_app(None)), "/v2/repository/models/detector/unload")
     assert (line["outcome"], line["client"]) == ("ok", "anonymous")
-
-
-def test_page_shows_admin_buttons_only_with_the_permission(client: TestClient[Litestar]) -> None:
-    admin_by_key = {
-        key: client.get("/page/repository", headers={**bearer_header(key), **PAGE}).json()["admin"]
-        for key in (READ_KEY, OWNER_KEY)
-    }
-    assert admin_by_key == {READ_KEY: False, OWNER_KEY: True}
 
 
 def test_log_lines_of_unauthenticated_requests_are_sampled(tmp_path: Path) -> None:

@@ -23,11 +23,16 @@ from app.plugins.triton.extensions import UNSUPPORTED_CALLS
 from tasks.inference.error import InferenceError
 from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import GRPC_PROTOCOLS
-from tests.support.servers.auth_apps import ADMIN_KEY as ADMIN_KEY
-from tests.support.servers.auth_apps import INFER_KEY as INFER_KEY
-from tests.support.servers.auth_apps import LABEL_KEY as LABEL_KEY
-from tests.support.servers.auth_apps import READ_KEY as READ_KEY
-from tests.support.servers.auth_apps import access_with_keys, authenticated_app, bearer_header, http_client
+from tests.support.servers.auth_apps import (
+    ADMIN_KEY,
+    INFER_KEY,
+    LABEL_KEY,
+    READ_KEY,
+    access_with_keys,
+    authenticated_app,
+    bearer_header,
+    http_client,
+)  # fmt: skip
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 
 OPEN = {

@@ -44,12 +44,7 @@ def client(server: ServerProcess) -> Generator[httpx.Client]:
 
 def statuses(client: httpx.Client, method: str, path: str, **options: Any) -> list[int]:
     """Return the statuses without a key, with a wrong key, with a read key and with a full key."""
-    headers_by_client: list[dict[str, str]] = [
-        {},
-        bearer_header(WRONG),
-        bearer_header(READ_KEY),
-        bearer_header(OWNER_KEY),
-    ]
+    headers_by_client = [{}, *map(bearer_header, (WRONG, READ_KEY, OWNER_KEY))]
     return [client.request(method, path, headers=headers, **options).status_code for headers in headers_by_client]
 
 
@@ -77,17 +72,7 @@ def test_grpc_port_requires_permission(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "target",
-    [
-        "//metrics",
-        "/metrics/",
-        "/metrics//",
-        "/./metrics",
-        "/%6D%65trics",
-        "/a/../metrics",
-        "/metrics?a=b",
-        "/metrics#a",
-    ],
+    "target", ["//metrics", "/metrics//", "/./metrics", "/%6D%65trics", "/a/../metrics", "/metrics?a=b", "/metrics#a"]
 )
 def test_path_variants_do_not_bypass_authorization(server: ServerProcess, target: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.address).port or 0, timeout=30)

@@ -1,13 +1,11 @@
 """The gRPC server: health, reflection, port and shutdown."""
 
-import socket
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
-import httpx
 import numpy as np
 import pytest
 from google.protobuf.descriptor_database import DescriptorDatabase
@@ -31,7 +29,6 @@ from tests.support.servers.grpc_server import (
     message,
     run_grpc_server,
 )
-from tests.support.servers.server_process import ROOT, run_server
 
 GRPS = "grps.protos.v1.GrpsService"
 MESSAGES = {"inference.ModelInferRequest", "grps.protos.v1.GrpsMessage", "tensorflow.TensorProto"}
@@ -39,8 +36,6 @@ TENSORFLOW_SERVING = ("tensorflow.serving.PredictionService", "tensorflow.servin
 HEALTH = "/grpc.health.v1.Health"
 REFLECTION_VERSIONS = ("v1", "v1alpha")
 
-DETECTOR = ROOT / "fixtures" / "models" / "detector"
-IMAGE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 
@@ -120,11 +115,14 @@ def test_reflection_finds_a_method_and_no_missing_symbol() -> None:
     assert {answer.error_response.error_code for answer in missing} == {grpc.StatusCode.NOT_FOUND.value[0]}
 
 
-def test_grpc_port_in_use_raises_listen_error() -> None:
+@pytest.mark.parametrize("option", ["port", "second_port"])
+def test_port_in_use_raises_listen_error(option: str) -> None:
+    in_use: dict[str, Any] = {}
     with run_grpc_server(build_engine(("echo-fp32",))) as peer:
+        in_use[option] = peer.port
         with (
             pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
-            run_grpc_server(build_engine(("echo-fp32",)), port=peer.port),
+            run_grpc_server(build_engine(("echo-fp32",)), **in_use),
         ):
             pass
         assert peer.call("ServerLive").live
@@ -137,16 +135,6 @@ def test_second_port_serves_the_same_services() -> None:
         live = channel.unary_unary(f"/{SERVICE}/ServerLive")
         assert message_class("inference.ServerLiveResponse").FromString(live(b"", timeout=30)).live
         channel.close()
-
-
-def test_second_port_in_use_raises_listen_error() -> None:
-    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
-        with (
-            pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
-            run_grpc_server(build_engine(("echo-fp32",)), second_port=peer.port),
-        ):
-            pass
-        assert peer.call("ServerLive").live
 
 
 def test_stop_waits_for_calls_in_flight() -> None:
@@ -172,41 +160,6 @@ def test_stop_waits_for_calls_in_flight() -> None:
         proceed.set()
         assert response.result(60) is not None
         stopped.result(60)
-
-
-@pytest.mark.slow
-def test_process_serves_grpc_and_exits_with_status_0() -> None:
-    with run_server("--model", str(DETECTOR)) as server:
-        assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
-        tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
-        request = message("ModelInferRequest", model_name="detector", inputs=[tensor])
-        with grpc.insecure_channel(server.grpc_address) as channel:
-            call = cast("Any", channel.unary_unary(f"/{SERVICE}/ModelInfer"))
-            data = call(request.SerializeToString(), timeout=30)
-            response = message_class("inference.ModelInferResponse").FromString(data)
-            assert [output.name for output in response.outputs] == ["predictions"]
-            assert server.stop() == 0
-
-
-@pytest.mark.slow
-def test_process_exits_with_a_message_if_the_grpc_port_is_in_use() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        with run_server("--model", str(DETECTOR), "--grpc-port", port) as server:
-            assert server.wait() == 1
-            assert "in use" in server.log[-1]
-            assert port in server.log[-1]
-    with run_server("--model", str(DETECTOR), "--port", port, "--grpc-port", port) as server:
-        assert server.wait() == 1
-        assert "HTTP and gRPC need different ports" in server.log[-1]
-
-
-@pytest.mark.slow
-def test_process_without_grpc_serves_http_only() -> None:
-    with run_server("--model", str(DETECTOR), "--no-grpc") as server:
-        assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
-        assert "gRPC" not in "".join(server.log)
-        assert server.stop() == 0
 
 
 @pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan", "-5"])

@@ -6,8 +6,8 @@ import sys
 
 from tests.support.servers.server_process import ROOT
 
-PROGRAM = """
-import logging
+JSON = """
+import logging, structlog, threading
 from app.core.server.logs.output import configure_logging
 configure_logging("json")
 class ExecuteBatchError(Exception): pass
@@ -16,53 +16,25 @@ for error in (ExecuteBatchError("left"), ValueError("kept")):
         raise error
     except Exception:
         logging.getLogger("grpc._cython.cygrpc").exception("raised in core")
-logging.shutdown()
-"""
-
-
-def test_grpc_error_of_a_disconnected_client_is_not_logged() -> None:
-    completed = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
-    (line,) = completed.stderr.splitlines()
-    assert "ValueError: kept" in json.loads(line)["exception"]
-
-
-CRASHES = """
-import threading
-from app.core.server.logs.output import configure_logging
-configure_logging("json")
-def fail():
-    raise ValueError("in a thread")
-thread = threading.Thread(target=fail)
+text = "a\u2028b\u2029c\x85d\u2027\xe9"
+structlog.get_logger().info("inference", metadata={text: [text]})
+logging.getLogger("app").warning("model failed", extra={"reason": text})
+thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
 raise ValueError("at the end")
 """
 
 
-def test_crashes_are_lines_of_a_json_log() -> None:
-    completed = subprocess.run([sys.executable, "-c", CRASHES], cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = [json.loads(line) for line in completed.stderr.splitlines()]
+def test_json_log_has_escaped_line_ends_and_crashes_but_no_disconnected_clients_of_grpc() -> None:
+    completed = subprocess.run([sys.executable, "-c", JSON], cwd=ROOT, capture_output=True, check=False)
     assert completed.returncode == 1
-    assert ["thread" in line["exception"] for line in lines] == [True, False]
-
-
-LINE_ENDS = """
-import logging, structlog
-from app.core.server.logs.output import configure_logging
-configure_logging("json")
-text = "a\u2028b\u2029c\x85d\u2027\xe9"
-structlog.get_logger().info("inference", metadata={text: [text]})
-logging.getLogger("app").warning("model failed", extra={"reason": text})
-logging.shutdown()
-"""
-
-
-def test_unicode_line_ends_are_escaped_in_json_lines() -> None:
-    completed = subprocess.run([sys.executable, "-c", LINE_ENDS], cwd=ROOT, capture_output=True, check=True)
     text = "a\u2028b\u2029c\x85d\u2027\xe9"
-    own, foreign = completed.stderr.decode().splitlines()
-    assert json.loads(own)["metadata"] == {text: [text]}
-    assert json.loads(foreign)["reason"] == text
+    error, own, foreign, in_thread, at_end = map(json.loads, completed.stderr.decode().splitlines())
+    assert "ValueError: kept" in error["exception"]
+    assert own["metadata"] == {text: [text]}
+    assert foreign["reason"] == text
+    assert ["ZeroDivisionError" in line["exception"] for line in (in_thread, at_end)] == [True, False]
 
 
 CONSOLE = """

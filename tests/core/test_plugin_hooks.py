@@ -1,0 +1,140 @@
+"""What plugins offer through their hooks: the order of it, names that exist twice, and errors that name the plugin."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.hooks import ModelSection, Plugin, Protocols, Ref
+from app.core.plugin_loading import PluginError
+from app.core.plugins import Registry, registry
+from app.core.protocols.grpc_protocol import GrpcMethods, unary_handler
+from app.core.protocols.protocol import Endpoint, HttpProtocol
+from app.core.runtimes.onnxruntime.layouts.layout import Layout
+from app.core.runtimes.runtime import ModuleRuntime
+from app.core.settings.server import ServerSettings
+from tasks.object_detection import Detections
+from tasks.task import TaskType
+from tests.support.servers.grpc_server import build_engine
+
+
+async def echo(data: bytes, _: RequestContext) -> bytes:
+    return data
+
+
+class Ring(HttpProtocol):
+    name = "ring"
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        return ()
+
+
+class Tiles(Struct, frozen=True, kw_only=True):
+    tile: int = 0
+
+
+def main_port(_: ServerSettings) -> Protocols:
+    return Protocols(http=(Ring(),))
+
+
+def grpc_port(_: ServerSettings) -> Protocols:
+    return Protocols(grpc_ports={"Ring gRPC": 8})
+
+
+def orbit(_: Engine) -> Sequence[Endpoint]:
+    return (Endpoint("/v2/orbit"),)
+
+
+def fail(_: object) -> None:
+    raise RuntimeError("no licence")
+
+
+HANDLER = unary_handler("ring", echo)
+METHODS = GrpcMethods(
+    permissions={"ModelStatistics": "read"}, handlers=lambda _: {"ModelStatistics": HANDLER}, target_model=bytes.decode
+)
+LOW = (ModuleRuntime("low", 1, "tests.low", lambda _: False),)
+HIGH = (ModuleRuntime("high", 9, "tests.high", lambda _: False),)
+LAYOUTS = (Layout(("ring",), (TaskType.OBJECT_DETECTION,), "[b, 3]", lambda _: None),)
+ITEMS = ("ring", "orbit")
+PUBLIC = {"Detections": "tasks.object_detection"}
+
+
+def ref(name: str) -> Ref[Any]:
+    return Ref(f"{__name__}:{name}")
+
+
+def plugin(name: str, **hooks: Any) -> Plugin:
+    return Plugin(api=1, name=name, summary="For a test.", **hooks)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "use", "name"),
+    [
+        ({"public": PUBLIC}, lambda _: None, "public name Detections"),
+        ({"parameters": (ModelSection(type=ref("Tiles")),)}, lambda plugins: plugins.parameters, "parameter tile"),
+        ({"protocols": ref("main_port")}, lambda plugins: plugins.protocols(ServerSettings()), "protocol ring"),
+        ({"protocols": ref("grpc_port")}, lambda plugins: plugins.protocols(ServerSettings()), "gRPC port Ring gRPC"),
+        ({"runtimes": ref("LOW")}, lambda plugins: plugins.runtimes, "runtime low of priority 1"),
+        ({"layouts": ref("LAYOUTS")}, lambda plugins: plugins.layouts, "layout ring"),
+    ],
+)
+def test_name_that_another_plugin_has_is_rejected(
+    hooks: dict[str, Any], use: Callable[[Registry], object], name: str
+) -> None:
+    with pytest.raises(PluginError, match=f"plugin b: the plugin a already has the {name}"):
+        use(Registry([plugin("a", **hooks), plugin("b", **hooks)]))
+
+
+def test_protocols_of_core_come_first() -> None:
+    plugins = Registry([plugin("a", protocols=ref("main_port")), registry().loaded["core"]])
+    protocols = plugins.protocols(ServerSettings(chariot_protocol="chariot-v2"))
+    assert [protocol.name for protocol in protocols.http] == ["chariot-v2", "kserve-v2", "ring"]
+    assert [protocol.name for protocol in protocols.grpc] == ["kserve-v2-grpc"]
+
+
+def test_endpoints_and_methods_are_added_to_the_protocol_of_their_name() -> None:
+    added = plugin("a", endpoints={"kserve-v2": ref("orbit")}, methods={"kserve-v2-grpc": ref("METHODS")})
+    protocols = Registry([added, registry().loaded["core"]]).protocols(ServerSettings())
+    engine = build_engine(())
+    paths = {protocol.name: [endpoint.path for endpoint in protocol.endpoints(engine)] for protocol in protocols.http}
+    assert [name for name in paths if "/v2/orbit" in paths[name]] == ["kserve-v2"]
+    assert "/v2/health/live" in paths["kserve-v2"]
+    (service,) = protocols.grpc
+    assert (service.permissions["ModelStatistics"], service.permissions["ModelInfer"]) == ("read", "infer")
+    handlers = service.handlers(engine, asyncio.Event())
+    assert handlers["ModelStatistics"] is HANDLER
+    assert "ModelInfer" in handlers
+    assert service.target_model(b"half") == "half"
+
+
+def test_runtimes_are_sorted_by_priority() -> None:
+    plugins = Registry([plugin("a", runtimes=ref("LOW")), plugin("b", runtimes=ref("HIGH"))])
+    assert [runtime.name for runtime in plugins.runtimes] == ["high", "low"]
+    assert [runtime.name for runtime in registry().runtimes][:2] == ["python", "onnxruntime"]
+
+
+def test_extensions_are_listed_by_their_point() -> None:
+    point = {"conformance.protocols": ref("ITEMS")}
+    plugins = Registry([plugin("a", extends=point), plugin("b", protocols=ref("main_port"))])
+    assert plugins.extensions("conformance.protocols") == ["ring", "orbit"]
+    assert plugins.extensions("evaluation.clients") == []
+
+
+def test_public_name_is_imported_from_its_module_unless_the_plugin_is_skipped() -> None:
+    assert Registry([plugin("shapes", public=PUBLIC)]).public["Detections"].load() is Detections
+    assert list(Registry([plugin("a", requires=("b",), public=PUBLIC)]).public) == []
+
+
+def test_plugin_that_fails_is_named() -> None:
+    with pytest.raises(RuntimeError, match="no licence") as caught:
+        Registry([plugin("a", start=ref("fail"))]).start(None)  # pyright: ignore[reportArgumentType]
+    assert caught.value.__notes__ == ["The plugin a could not start"]
+    with pytest.raises(PluginError, match="plugin a: extends: ModuleNotFoundError"):
+        Registry([plugin("a", extends={"point": Ref[Any]("tasks.no_such:NAMES")})]).extensions("point")
+    with pytest.raises(PluginError, match=r"plugin a: layouts: AttributeError: .*MISSING"):
+        assert Registry([plugin("a", layouts=ref("MISSING"))]).layouts
