@@ -26,7 +26,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.grpc.interceptors import CallShedder
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
-from app.core.server.http.cross_site import allowed_hosts, cors_origins
+from app.core.server.http.cross_site import allowed_hosts, parse_origins
 from app.core.server.process import ModelLoading, polling
 from app.core.server.process_setup import releasing_memory
 from app.core.server.serving import Listener, ShutdownHooks, open_transport
@@ -112,7 +112,8 @@ class Service:
             listeners,
             self.home,
             access,
-            entry(origins=cors_origins(settings)),
+            # Not ``*``: with it, pages of any site could unload models.
+            entry(origins=parse_origins("--cors-origins", settings.cors_origins)),
             [handler for parts in self._parts for handler in parts.handlers],
             [operation for parts in self._parts for operation in parts.operations],
             [prefix for parts in self._parts for prefix in parts.costly_prefixes],

@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -129,7 +128,7 @@ class Executor:
         Raises:
             InferenceError: for every failure.
         """
-        with self._capture_errors(context):
+        try:
             context.start_work()
             request, registration = self._decode(context, decode)
             servable = registration.ready_servable()
@@ -146,6 +145,8 @@ class Executor:
                         yield output
             finally:
                 context.result = stream.result()
+        except Exception as error:  # noqa: BLE001  models raise any type
+            raise self._failure(context, error)  # noqa: B904  its cause is set
 
     def report(self, context: RequestContext) -> None:
         """Record a finished request, then report it to the observers. Does nothing if it was reported before."""
@@ -192,14 +193,6 @@ class Executor:
         check_request(request, self._limits)
         context.registration = registration = self._registry.find(request.model_name, request.model_version)
         return request, registration
-
-    @contextmanager
-    def _capture_errors(self, context: RequestContext) -> Generator[None]:
-        """Set every exception as the error of `context`, and raise it as an `InferenceError`."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  models raise any type
-            raise self._failure(context, error)  # noqa: B904  its cause is set
 
     def _failure(self, context: RequestContext, error: Exception) -> InferenceError:
         """Set the error of `context`, as the client gets it, and return it. Log failures of the server and models."""

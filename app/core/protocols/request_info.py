@@ -84,11 +84,6 @@ def pending_headers(scope: Scope) -> Mapping[str, str]:
     return scope["state"].get(_STATE_KEY, {})
 
 
-def get_response_header(scope: Scope, name: str) -> str:
-    """Return the value that the response will have for a header; empty if none is set yet."""
-    return pending_headers(scope).get(name, "")
-
-
 async def add_id_headers(message: Message, scope: Scope) -> None:
     """Add the request's ids to the headers of any response. A `before_send` hook of Litestar."""
     if message["type"] != "http.response.start":

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from litestar import Litestar, Response, get, route
-from litestar.config.cors import CORSConfig
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Send
@@ -27,7 +26,7 @@ from app.core.server.http.compression import COMPRESSION
 from app.core.server.http.cors import cors_config
 from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
 from app.core.server.http.dispatch import VERBS, create_handlers
-from app.core.server.http.errors import ErrorHandlers, create_error_handlers, path_pattern, rejection_body_builder
+from app.core.server.http.errors import create_error_handlers, path_pattern, rejection_body_builder
 from app.core.server.http.framing import reject_bad_framing
 from app.core.server.http.inference_app import InferenceApp
 
@@ -118,14 +117,9 @@ def create_app(
 
     own_handlers = [alive, show_metrics, show_liveness, *registry().extensions("server.handlers")]
     route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *handlers]
-    lifespans = [] if lifespan is None else [lifespan]
-    errors = create_error_handlers(protocols)
-    entry = entry or Entry()
-    cors = cors_config(entry.origins, protocols)
-    app = _application(HeadSupport, route_handlers, max_request_bytes, access, lifespans, errors, cors)
+    app = _application(HeadSupport, engine, protocols, route_handlers, max_request_bytes, access, entry, lifespan)
     app.costly_prefixes = tuple(costly_prefixes)
     app.state[OPERATIONS] = ServedOperations(by_tag, listeners, access)
-    app.attach(engine, protocols, access, entry, max_request_bytes, cors)
     return app
 
 
@@ -144,36 +138,46 @@ def create_listener_app(
     async def handle_any(request: HttpRequest) -> Response[Any]:
         return await handler(request)
 
-    entry = entry or Entry()
-    errors = create_error_handlers([protocol])
-    cors = cors_config(entry.origins, [protocol])
-    app = _application(Application, [handle_any], max_request_bytes, access, [], errors, cors)
-    app.attach(engine, [protocol], access, entry, max_request_bytes, cors)
-    return app
+    return _application(Application, engine, [protocol], [handle_any], max_request_bytes, access, entry)
 
 
 def _application(
     application_class: "type[ApplicationT]",
+    engine: Engine,
+    protocols: Sequence[HttpProtocol],
     route_handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler],
     max_request_bytes: int,
     access: HttpAccess,
-    lifespan: Sequence[Lifespan],
-    errors: ErrorHandlers,
-    cors: CORSConfig | None,
+    entry: Entry | None,
+    lifespan: Lifespan | None = None,
 ) -> "ApplicationT":
+    """Return an application with the rules and the inferences of its port before its routes."""
+    entry = entry or Entry()
+    cors = cors_config(entry.origins, protocols)
     with _hidden_pydantic():
-        return application_class(
+        app = application_class(
             route_handlers=route_handlers,
             guards=[access.guard],
-            exception_handlers=errors,
+            exception_handlers=create_error_handlers(protocols),
             before_send=[audit_response, add_id_headers],
             cors_config=cors,
             compression_config=COMPRESSION,
             request_max_body_size=max_request_bytes,
-            lifespan=list(lifespan),
+            lifespan=[] if lifespan is None else [lifespan],
             openapi_config=None,
             logging_config=None,
         )
+    bodies = entry.bodies or Bodies(max_request_bytes)
+    inferences = InferenceApp(engine, protocols, app.answer_other, access, bodies, cors, entry.write_timeout)
+    guarded = reject_cross_site(
+        cast("ASGIApp", inferences),
+        state_changing_paths=find_state_changing_paths(protocols, engine),
+        hosts=entry.hosts,
+        origins=entry.origins,
+        rejection_body=rejection_body_builder(protocols, inferences.routes),
+    )
+    app.before_routes = reject_bad_framing(guarded)
+    return app
 
 
 @contextmanager
@@ -190,39 +194,18 @@ def _hidden_pydantic() -> Generator[None]:
 
 
 class Application(Litestar):
-    """A Litestar application with the rules and the inferences of its port before its routes."""
+    """A Litestar application with another one before its routes, which passes on what it does not answer."""
 
-    _entry: ASGIApp | None = None
-
-    def attach(
-        self,
-        engine: Engine,
-        protocols: Sequence[HttpProtocol],
-        access: HttpAccess,
-        entry: Entry,
-        max_request_bytes: int,
-        cors: CORSConfig | None,
-    ) -> None:
-        """Answer the inferences of `protocols` before the routes. Call it once, before the first request."""
-        bodies = entry.bodies or Bodies(max_request_bytes)
-        inferences = InferenceApp(engine, protocols, self.answer_other, access, bodies, cors, entry.write_timeout)
-        guarded = reject_cross_site(
-            cast("ASGIApp", inferences),
-            state_changing_paths=find_state_changing_paths(protocols, engine),
-            hosts=entry.hosts,
-            origins=entry.origins,
-            rejection_body=rejection_body_builder(protocols, inferences.routes),
-        )
-        self._entry = reject_bad_framing(guarded)
+    before_routes: ASGIApp | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request, or the lifespan of the application."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
-        elif self._entry is None:
+        elif self.before_routes is None:
             await self.answer_other(scope, receive, send)
         else:
-            await self._entry(scope, receive, send)
+            await self.before_routes(scope, receive, send)
 
     async def answer_other(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request that is no inference."""

@@ -98,20 +98,11 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
     return hosts
 
 
-def cors_origins(settings: ServerSettings) -> list[str]:
-    """Return the origins whose pages may send requests to the main port and read responses.
-
-    Raises:
-        SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
-    """
-    return parse_origins("--cors-origins", settings.cors_origins)
-
-
 def parse_origins(option: str, text: str, alternative: str = "") -> list[str]:
     """Return the origins in the value of an option, separated by commas.
 
     Raises:
-        SettingsError: if one is invalid; `alternative` ends what was expected.
+        SettingsError: if one is invalid, as ``*`` is; `alternative` ends what was expected.
     """
     origins = [origin.strip() for origin in text.split(",") if origin.strip()]
     for origin in origins:

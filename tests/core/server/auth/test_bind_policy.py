@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
-from app.core.server.http.cross_site import cors_origins
+from app.core.server.http.cross_site import parse_origins
 from app.core.settings.server import ServerSettings, SettingsError
 
 PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example")
@@ -58,9 +58,9 @@ def test_credentials_without_tls_on_a_public_address_log_a_warning(
 
 
 def test_cors_origins_are_split_at_commas() -> None:
-    assert cors_origins(ServerSettings()) == []
-    settings = ServerSettings(cors_origins=" https://app.example, http://127.0.0.1:3000,")
-    assert cors_origins(settings) == ["https://app.example", "http://127.0.0.1:3000"]
+    assert parse_origins("--cors-origins", "") == []
+    origins = ["https://app.example", "http://127.0.0.1:3000"]
+    assert parse_origins("--cors-origins", " https://app.example, http://127.0.0.1:3000,") == origins
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_cors_origins_are_split_at_commas() -> None:
 )
 def test_invalid_cors_origin_raises_settings_error(origin: str) -> None:
     with pytest.raises(SettingsError, match=r"--cors-origins: expected origins such as https://app\.example, got"):
-        cors_origins(ServerSettings(cors_origins=f"https://good.example,{origin}"))
+        parse_origins("--cors-origins", f"https://good.example,{origin}")
