@@ -88,7 +88,7 @@ def trace_request(
         os.mkfifo(replies)
         environment = {
             **os.environ,
-            "PYTHONPATH": str(Path(__file__).parent / "tracing"),
+            "PYTHONPATH": f"{Path(__file__).parent / 'tracing'}:{os.environ.get('PYTHONPATH', '')}",
             "TRACE_COMMANDS": str(commands),
             "TRACE_REPLIES": str(replies),
         }

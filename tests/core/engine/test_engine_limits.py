@@ -4,7 +4,6 @@ import asyncio
 import gc
 import threading
 import weakref
-from functools import partial
 
 import pytest
 
@@ -28,53 +27,33 @@ def test_draining_engine_is_not_ready_but_serves_requests(step: str) -> None:
         assert run_request(engine, request) == "detector"
 
 
-def decode_when(proceed: threading.Event, started: threading.Event) -> InferenceRequest:
-    """Report that a worker runs, and let it wait."""
-    started.set()
-    assert proceed.wait(60)
-    return request()
-
-
-def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
+@pytest.mark.parametrize("in_time", [True, False])
+def test_drain_waits_until_requests_are_observed_and_those_that_outlast_it_are_not_ready(in_time: bool) -> None:
     observer, proceed, started = EventRecorder(), threading.Event(), threading.Event()
 
+    def decode() -> InferenceRequest:
+        started.set()
+        assert proceed.wait(60)
+        return request()
+
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(
-            engine.handle(new_context(), "detector", partial(decode_when, proceed, started), name_of)
-        )
+        call = asyncio.create_task(engine.handle(new_context(), "detector", decode, name_of))
         await asyncio.to_thread(started.wait, 60)
         engine.close()
-        await engine.wait_drained(0.01)
-        (event,) = observer.events
-        assert (event.outcome, event.error) == (ErrorKind.MODEL_NOT_READY, "The server is stopping")
+        drained = asyncio.create_task(engine.wait_drained(60 if in_time else 0.01))
+        await asyncio.sleep(0)
+        assert not drained.done()
+        if in_time:
+            proceed.set()
+        await drained
+        observed = [(event.outcome, event.error) for event in observer.events]
+        assert observed == [(None, "") if in_time else (ErrorKind.MODEL_NOT_READY, "The server is stopping")]
         proceed.set()
         await call
 
     with running(observer) as engine:
         asyncio.run(run(engine))
     assert len(observer.events) == 1, "observed once"
-
-
-def test_drain_waits_until_requests_are_observed() -> None:
-    observer, proceed, started = EventRecorder(), threading.Event(), threading.Event()
-
-    async def run(engine: Engine) -> None:
-        call = asyncio.create_task(
-            engine.handle(new_context(), "detector", partial(decode_when, proceed, started), name_of)
-        )
-        await asyncio.to_thread(started.wait, 60)
-        engine.close()
-        drained = asyncio.create_task(engine.wait_drained(60))
-        await asyncio.sleep(0)
-        assert not drained.done()
-        proceed.set()
-        await drained
-        assert [event.outcome for event in observer.events] == [None]
-        await call
-
-    with running(observer) as engine:
-        asyncio.run(run(engine))
-    assert [event.outcome for event in observer.events] == [None]
 
 
 def test_closed_engine_rejects_requests() -> None:

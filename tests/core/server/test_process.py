@@ -114,35 +114,6 @@ def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path
         assert "Traceback" not in "".join(server.log)
 
 
-def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> None:
-    shutil.copytree(DETECTOR, tmp_path / "good")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
-    with run_server("--model-repository", str(tmp_path)) as server:
-        assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=BODY, timeout=60).status_code == 200
-        response = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=BODY, timeout=60)
-        assert response.status_code == 503
-        assert "model.onnx" in response.json()["error"]
-        ready = httpx.get(f"{server.address}/ready", timeout=60)
-        assert ready.status_code == 503
-        assert "bad/1" in ready.json()["error"]
-
-
-def test_broken_next_version_leaves_the_earlier_one_in_service(tmp_path: Path) -> None:
-    model = shutil.copytree(DETECTOR, tmp_path / "detector")
-    (model / "2").mkdir()
-    (model / "2" / "model.onnx").write_bytes((DETECTOR / "model.onnx").read_bytes()[:5000])
-    with run_server("--model", str(model)) as server:
-        response = httpx.post(f"{server.address}/v2/models/m-detector/infer", json=BODY, timeout=60)
-        assert response.status_code == 200
-        assert response.json()["model_version"] == "1"
-        ready = httpx.get(f"{server.address}/ready", timeout=60)
-        assert ready.status_code == 503
-        assert ready.json()["error"].startswith("detector/2: ")
-        assert ready.json()["error"].endswith(" (version 1 answers instead)")
-        assert any('"model falls back to an earlier version"' in line for line in server.log)
-
-
 def test_tensorflow_serving_port_answers_in_its_protocol_while_other_models_load(tmp_path: Path) -> None:
     shutil.copytree(DETECTOR, tmp_path / "models" / "detector")
     go_on = tmp_path / "go_on"

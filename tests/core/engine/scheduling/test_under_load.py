@@ -219,38 +219,3 @@ def test_close_under_load_answers_every_request(seed: int) -> None:
     assert Counter(event.request_id for event in observer.events) == Counter(outcomes.keys())
     assert len(outcomes) == 240
     assert ErrorKind.MODEL_NOT_READY in outcomes.values()
-
-
-def test_overloaded_model_does_not_affect_another_model() -> None:
-    observer, proceed = EventRecorder(), threading.Event()
-
-    def encode_blocked(response: InferenceResponse) -> str:
-        assert proceed.wait(120)
-        return generated_text(response)
-
-    async def run(engine: Engine) -> None:
-        blocked_calls = [
-            asyncio.create_task(
-                engine.handle(_info(f"s{n}"), "plain", lambda: text_request("plain", "x"), encode_blocked)
-            )
-            for n in range(12)
-        ]
-        await wait_until_async(lambda: engine.in_flight == 12)
-        try:
-            for number in range(20):
-                # The timeout is checked against the expected wait, which must not count the other model.
-                info = RequestContext(protocol="t", request_id=f"f{number}", response_headers={}, timeout=60.0)
-                assert (
-                    await engine.handle(info, "gathered", lambda: text_request("gathered", "y"), generated_text) == "y"
-                )
-            assert not any(task.done() for task in blocked_calls)
-        finally:
-            proceed.set()
-        assert await asyncio.gather(*blocked_calls) == ["x"] * 12
-
-    with engine_of(0, observer) as engine:
-        asyncio.run(run(engine))
-
-
-def _info(name: str) -> RequestContext:
-    return RequestContext(protocol="t", request_id=name, response_headers={})

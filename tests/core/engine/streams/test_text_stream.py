@@ -246,7 +246,8 @@ def test_stream_takes_a_slot_and_the_next_is_rejected() -> None:
     assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None]
 
 
-def test_queued_stream_can_be_cancelled() -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_queued_stream_ends_when_it_is_cancelled_or_the_engine_closes_and_the_running_one_goes_on(closed: bool) -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
     decoded: list[str] = []
 
@@ -259,8 +260,10 @@ def test_queued_stream_can_be_cancelled() -> None:
             await anext(chunks)
             second = asyncio.create_task(collect(engine, decode))
             await asyncio.to_thread(lambda: None)  # the second request is queued by now
-            second.cancel()
-            with pytest.raises(asyncio.CancelledError):
+            (engine.close if closed else second.cancel)()
+            with pytest.raises(
+                InferenceError if closed else asyncio.CancelledError, match="stopping" if closed else None
+            ):
                 await second
             gate.open()
             assert [chunk.text async for chunk in chunks] == ["b", ""]
@@ -269,7 +272,8 @@ def test_queued_stream_can_be_cancelled() -> None:
     asyncio.run(read())
     assert decoded == []
     assert not engine.busy
-    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED, None]
+    outcome = ErrorKind.MODEL_NOT_READY if closed else ErrorKind.CANCELLED
+    assert [event.outcome for event in observer.events] == [outcome, None]
 
 
 @pytest.mark.parametrize("chunk_count", [1, BUFFER_SIZE])
@@ -317,26 +321,6 @@ def test_close_ends_streams_without_a_worker(queued: bool) -> None:
     assert len(texts) in ((BUFFER_SIZE, BUFFER_SIZE + 1) if queued else (0,)), "buffered chunks are delivered"
     assert observer.events[-1].outcome is ErrorKind.MODEL_NOT_READY
     assert not engine.busy
-
-
-def test_close_ends_a_queued_stream_and_finishes_the_running_one() -> None:
-    observer, gate = EventRecorder(), Gate(initial_passes=1)
-
-    async def read() -> None:
-        async with opened(engine) as chunks:
-            await anext(chunks)
-            second = asyncio.create_task(collect(engine))
-            await asyncio.to_thread(lambda: None)  # the second request is queued by now
-            engine.close()
-            with pytest.raises(InferenceError, match="stopping"):
-                await second
-            gate.open()
-            assert [chunk.text async for chunk in chunks] == ["b", ""]
-
-    engine = scripted_engine(ScriptedModel("a", "b", gate=gate), observer, workers=1)
-    asyncio.run(read())
-    assert not engine.busy
-    assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY, None]
 
 
 @pytest.mark.parametrize("when", ["queued", "before a chunk", "halfway", "not read"])
