@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.request import Metadata, MetadataEntry, read_metadata
+from metadata.request import Metadata, MetadataEntry, output_parameters, read_metadata
 
 ENTRIES = [{"key": "a", "type": "int", "value": "1"}, {"key": "b", "type": "str", "value": "x"}]
 READ = [MetadataEntry("a", "int", 1), MetadataEntry("b", "str", "x")]
@@ -185,3 +185,23 @@ def test_entries_above_the_limit_are_left_out() -> None:
     read = read_metadata(items)
     assert len(read.entries) == 10_000
     assert read.faults == ["extended_metadata: expected at most 10,000 entries, got 10,001"]
+
+
+@pytest.mark.parametrize("value", ["{", "", None, 5, {"a": [1]}, [], msgspec.Raw(b'{"a" : 1.0}')], ids=case_id)
+def test_metadata_is_returned_as_the_same_object(value: object) -> None:
+    copied = output_parameters({"action": "predict", "metadata": value, "top_k": 5})
+    assert list(copied) == ["metadata"]
+    assert copied["metadata"] is value
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"action": "predict"}, {"Metadata": "x"}, {"standard_metadata": {}}], ids=str
+)
+def test_output_has_no_parameters_without_metadata(parameters: dict[str, object]) -> None:
+    assert output_parameters(parameters) == {}
+
+
+def test_parameters_of_the_input_are_not_changed() -> None:
+    parameters: dict[str, object] = {"metadata": "x", "action": "y"}
+    output_parameters(parameters)
+    assert parameters == {"metadata": "x", "action": "y"}

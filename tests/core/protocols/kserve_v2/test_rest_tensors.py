@@ -68,15 +68,6 @@ def test_extreme_values_round_trip(client: Client, datatype: str) -> None:
     assert echo_data(client, datatype, [0, 2], []) == []
 
 
-def test_texts_of_mixed_depth_are_rejected(client: Client) -> None:
-    for data in ([["a"], "b"], [["a"], ["b", 5]], [["a"], None], [["a", ["b"]]]):
-        assert "inputs[0].data" in error_message(client, "echo-bytes", tensor("BYTES", [1, 2], data))
-
-
-def test_numbers_in_a_text_tensor_are_rejected(client: Client) -> None:
-    assert "inputs[0].data[1]" in error_message(client, "echo-bytes", tensor("BYTES", [1, 2], ["a", 5]))
-
-
 @pytest.mark.parametrize("shape", [[1, 3], [2], [1, 1, 2], [], [-1, 2], [1, -2], [0, 2], [2**62, 4], [2**64, 2**64]])
 @pytest.mark.parametrize("datatype", ["INT32", "FP64", "BYTES"])
 def test_shape_that_does_not_match_the_data_is_rejected(client: Client, datatype: str, shape: list[int]) -> None:
