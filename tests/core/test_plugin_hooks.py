@@ -72,20 +72,21 @@ def plugin(name: str, **hooks: Any) -> Plugin:
     return Plugin(api=1, name=name, summary="For a test.", **hooks)
 
 
-@pytest.mark.parametrize(
-    ("hooks", "use", "name"),
-    [
-        ({"public": PUBLIC}, lambda _: None, "public name Detections"),
-        ({"parameters": (ModelSection(type=ref("Tiles")),)}, lambda plugins: plugins.parameters, "parameter tile"),
-        ({"protocols": ref("main_port")}, lambda plugins: plugins.protocols(ServerSettings()), "protocol ring"),
-        ({"protocols": ref("grpc_port")}, lambda plugins: plugins.protocols(ServerSettings()), "gRPC port Ring gRPC"),
-        ({"runtimes": ref("LOW")}, lambda plugins: plugins.runtimes, "runtime low of priority 1"),
-        ({"layouts": ref("LAYOUTS")}, lambda plugins: plugins.layouts, "layout ring"),
-    ],
-)
-def test_name_that_another_plugin_has_is_rejected(
-    hooks: dict[str, Any], use: Callable[[Registry], object], name: str
-) -> None:
+Use = Callable[[Registry], object]
+"""Reads what the hooks name."""
+
+TWICE: list[tuple[dict[str, Any], Use, str]] = [
+    ({"public": PUBLIC}, lambda _: None, "public name Detections"),
+    ({"parameters": (ModelSection(type=ref("Tiles")),)}, lambda plugins: plugins.parameters, "parameter tile"),
+    ({"protocols": ref("main_port")}, lambda plugins: plugins.protocols(ServerSettings()), "protocol ring"),
+    ({"protocols": ref("grpc_port")}, lambda plugins: plugins.protocols(ServerSettings()), "gRPC port Ring gRPC"),
+    ({"runtimes": ref("LOW")}, lambda plugins: plugins.runtimes, "runtime low of priority 1"),
+    ({"layouts": ref("LAYOUTS")}, lambda plugins: plugins.layouts, "layout ring"),
+]
+
+
+@pytest.mark.parametrize(("hooks", "use", "name"), TWICE)
+def test_name_that_another_plugin_has_is_rejected(hooks: dict[str, Any], use: Use, name: str) -> None:
     with pytest.raises(PluginError, match=f"plugin b: the plugin a already has the {name}"):
         use(Registry([plugin("a", **hooks), plugin("b", **hooks)]))
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import grpc
@@ -44,7 +44,7 @@ def test_process_serves_a_model_logs_only_json_and_exits_with_status_0() -> None
         with grpc.insecure_channel(server.grpc_address) as channel:
             tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
             request = message("ModelInferRequest", model_name="detector", inputs=[tensor]).SerializeToString()
-            call: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            call = cast("Any", channel).unary_unary("/inference.GRPCInferenceService/ModelInfer")
             assert b"predictions" in call(request, timeout=60)
         (output,) = response.json()["outputs"]
         assert {"label", "score", "xmin", "ymin", "xmax", "ymax"} == set(output["data"][0][0])
