@@ -38,7 +38,7 @@ def start(host: Host) -> Parts:
 
 
 class PredictionMetrics(Collector):
-    """Count labels, scores, image sizes and batch sizes of successful inferences, without explanations.
+    """Count labels, scores, image sizes and batch sizes of successful inferences, without explanations and trials.
 
     For classifications only the best class counts, because every answer contains all classes. Labels that are not among
     the `declared_labels` of a model are counted as `OTHER_LABEL`. Many values are counted at once: a hundred boxes cost
@@ -57,7 +57,7 @@ class PredictionMetrics(Collector):
 
     def observe(self, context: RequestContext, /) -> None:
         result = context.result
-        if context.outcome is not None or context.explanation or result is None:
+        if context.outcome is not None or context.explanation or context.trial or result is None:
             return
         model = context.model_name
         with self._lock:

@@ -71,7 +71,9 @@ class Shadows:
 
     def observe(self, context: RequestContext, /) -> None:
         registration, result, request = context.registration, context.result, context.request
-        if registration is None or result is None or request is None or context.outcome or context.explanation:
+        if registration is None or result is None or request is None:
+            return
+        if context.outcome or context.explanation or context.trial:
             return
         settings = settings_of(registration.source)
         if not settings.version or not is_sampled(context.id, settings.share):

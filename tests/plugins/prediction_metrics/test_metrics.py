@@ -84,6 +84,8 @@ def test_only_best_class_of_classification_is_counted() -> None:
     assert 'charioteer_predictions_total{label="cat",model="m"}' not in values
 
 
-@pytest.mark.parametrize("other", [{"outcome": ErrorKind.MODEL_FAILED}, {"explanation": True}, {"result": None}])
-def test_failures_and_explanations_are_not_counted(other: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "other", [{"outcome": ErrorKind.MODEL_FAILED}, {"explanation": True}, {"trial": True}, {"result": None}]
+)
+def test_failures_explanations_and_trials_are_not_counted(other: dict[str, Any]) -> None:
     assert metrics_after(msgspec.structs.replace(event_of(detections("cat")), **other)) == {}

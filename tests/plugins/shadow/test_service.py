@@ -143,6 +143,17 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path, capsys:
     assert "Different answers: " in text
 
 
+def test_trials_get_no_shadow_answer(tmp_path: Path) -> None:
+    folder, store = _write_models(tmp_path / "models", CODE.format(channel=1)), tmp_path / "store.db"
+    with _serving(folder, store) as client:
+        client.headers["charioteer-trial"] = "true"
+        _infer(client, 255, 0)
+        del client.headers["charioteer-trial"]
+        _infer(client, 255, 255)
+        wait_until(lambda: _images(client, "agreed") == 1)
+    assert [row.agreed for row in _rows(store)] == [True]
+
+
 def test_rule_records_requests_whose_shadow_answer_differs(tmp_path: Path) -> None:
     folder, store = _write_models(tmp_path / "models", CODE.format(channel=1)), tmp_path / "store.db"
     rules = {"record_sample": 1e-9, "record_when": "differs: disagreement > 0"}
