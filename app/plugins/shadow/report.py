@@ -1,9 +1,9 @@
 """Compare a shadow version with its champion: how often they agree, and which is right more often."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -28,16 +28,11 @@ Counts = Mapping[str, tuple[int, int, int]]
 
 
 class JudgedImage(msgspec.Struct, frozen=True, kw_only=True):
-    """One image with a truth, and what both versions find of it."""
+    """What both versions find of the image with an id that has a truth."""
 
-    row: ShadowRow
+    id: str
     champion: Counts
     shadow: Counts
-
-    @property
-    def true_labels(self) -> Collection[str]:
-        """Return the labels of its truth."""
-        return [label for label, (right, _, missed) in self.champion.items() if right + missed]
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +86,10 @@ def agreement_of(rows: Sequence[ShadowRow], slices: Mapping[str, str]) -> Agreem
         slices: the value of the metadata key by id; empty without a key.
     """
     answered = [row for row in rows if row.agreed is not None]
-
     ious = [row.mean_iou for row in answered if row.mean_iou is not None]
     milliseconds = [(row.champion_ms or 0.0, row.shadow_ms or 0.0) for row in answered]
     champion_ms, shadow_ms = np.median(milliseconds, axis=0).tolist()
-    groups = _grouped(answered, lambda row: slices.get(row.id))
+    groups = _grouped((slices[row.id], row) for row in answered if row.id in slices)
     return Agreement(
         images=len(answered),
         failed=len(rows) - len(answered),
@@ -129,7 +123,7 @@ def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
     width, height = (image.width, image.height) if image else (0, 0)
     item = Item(id=row.id, image=Path(row.id), width=width, height=height)
     champion, shadow = (_counts(records, right, item, task) for records in (before, after))
-    return JudgedImage(row=row, champion=champion, shadow=shadow)
+    return JudgedImage(id=row.id, champion=champion, shadow=shadow)
 
 
 def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Counts:
@@ -145,11 +139,7 @@ def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Cou
     return {label: (hits[label], wrong[label], missed[label]) for label in {*hits, *wrong, *missed}}
 
 
-def verdict_of(
-    judged: Sequence[JudgedImage],
-    slices: Mapping[str, str],
-    margin: float,
-) -> Verdict:
+def verdict_of(judged: Sequence[JudgedImage], slices: Mapping[str, str], margin: float) -> Verdict:
     """Return whether the shadow version is not inferior by more than `margin`, from at least one image.
 
     Args:
@@ -158,26 +148,26 @@ def verdict_of(
         margin: largest accepted loss, 0..1.
     """
     overall, _ = _compare(judged)
-    by_label: dict[str, list[JudgedImage]] = {}
-    for image in judged:
-        for label in image.true_labels:
-            by_label.setdefault(label, []).append(image)
-    frequent = {label: images for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES}
-    draws = {label: _compare(images, label)[1] for label, images in frequent.items()}
-    lost = losing(draws, _MAX_CLASS_LOSS)
-    reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
+    by_label = _grouped(
+        (label, image)
+        for image in judged
+        for label, (right, _, missed) in image.champion.items()
+        if right + missed  # it is in the truth
+    )
+    draws = {
+        label: _compare(images, label)[1] for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES
+    }
+    reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in losing(draws, _MAX_CLASS_LOSS)], 0
     if overall.difference.low <= -margin:
         reasons.insert(0, f"the loss may be {-overall.difference.low:.4f}, and the margin is {margin:g}")
         if overall.difference.high > -margin:
-            needed = needed_images(_sums(judged, "champion"), _sums(judged, "shadow"), margin)
+            needed = needed_images(*_sums(judged), margin)
     pairs = Counter((_all_right(image.champion), _all_right(image.shadow)) for image in judged)
+    groups = _grouped((slices[image.id], image) for image in judged if image.id in slices)
     return Verdict(
         images=len(judged),
         all=overall,
-        slices={
-            value: (len(group), _compare(group)[0])
-            for value, group in _grouped(judged, lambda image: slices.get(image.row.id)).items()
-        },
+        slices={value: (len(group), _compare(group)[0]) for value, group in groups.items()},
         p_value=mcnemar(pairs[True, False], pairs[False, True]),
         reasons=reasons,
         needed=needed,
@@ -185,29 +175,27 @@ def verdict_of(
 
 
 def _compare(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[Comparison, Floats]:
-    return compare(_sums(judged, "champion", label), _sums(judged, "shadow", label))
+    return compare(*_sums(judged, label))
 
 
-def _sums(judged: Sequence[JudgedImage], version: Literal["champion", "shadow"], label: str | None = None) -> Floats:
-    """Return (N, 3) right, wrong and missed of each image, of all labels or of one."""
-    counts: list[Counts] = [getattr(image, version) for image in judged]
-    return np.array(
-        [
-            [sum(one[index] for name, one in image.items() if label in (None, name)) for index in range(3)]
-            for image in counts
-        ],
-        np.float64,
-    )
+def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[Floats, Floats]:
+    """Return (N, 3) right, wrong and missed of each image, of all labels or of one, of both versions."""
+
+    def of_labels(counts: Counts) -> list[int]:
+        chosen = counts.values() if label is None else [counts.get(label, (0, 0, 0))]
+        return [sum(column) for column in zip((0, 0, 0), *chosen, strict=True)]
+
+    champion, shadow = zip(*((of_labels(image.champion), of_labels(image.shadow)) for image in judged), strict=True)
+    return np.array(champion, np.float64), np.array(shadow, np.float64)
 
 
 def _all_right(counts: Counts) -> bool:
     return not any(wrong or missed for _, wrong, missed in counts.values())
 
 
-def _grouped(items: Sequence[T], key: Callable[[T], str | None]) -> Mapping[str, Sequence[T]]:
-    """Return the items with each value, sorted by value, without those whose value is None."""
+def _grouped(items: Iterable[tuple[str, T]]) -> Mapping[str, Sequence[T]]:
+    """Return the items with each value, sorted by value."""
     groups: dict[str, list[T]] = {}
-    for one in items:
-        if (value := key(one)) is not None:
-            groups.setdefault(value, []).append(one)
+    for value, item in items:
+        groups.setdefault(value, []).append(item)
     return dict(sorted(groups.items()))

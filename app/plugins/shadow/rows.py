@@ -103,8 +103,7 @@ class ShadowWriter:
     """
 
     def __init__(self, store: Store, keep: float | None) -> None:
-        self._store, self._keep = store, keep
-        self._is_open = False
+        self._store, self._keep, self._is_open = store, keep, False
         self._rows: list[ShadowRow] = []
 
     def add(self, row: ShadowRow) -> None:

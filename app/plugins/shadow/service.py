@@ -26,9 +26,9 @@ from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
 from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue, with_pixels
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter
-from app.plugins.shadow.settings import ShadowSettings
-from app.plugins.shadow.start import check_not_served, settings_of, shadow_source
+from app.plugins.shadow.versions import settings_of, shadow_source
 from tasks.inference.error import InferenceError
+from tasks.inference.response import Prediction
 from tasks.vision.image import image_of
 
 _logger = logging.getLogger(__name__)
@@ -106,10 +106,7 @@ class Shadows:
     def _on_idle(self) -> None:
         self._writer.flush()
         sources = {(one.source.name, one.source.version): one.source for one in self._engine.registry.registrations}
-        for champion in [
-            champion for champion, (source, _) in self._servables.items() if sources.get(champion) is not source
-        ]:
-            del self._servables[champion]
+        self._servables = {key: found for key, found in self._servables.items() if sources.get(key) is found[0]}
 
     def _answer(self, job: ShadowJob) -> None:
         source = job.registration.source
@@ -120,55 +117,61 @@ class Shadows:
         if servable is None:
             self._count(job, "failed", len(job.samples))
             return
-        settings = settings_of(source)
+        settings, champion_ms = settings_of(source), job.model_ns / 1e6
+        versions = {"version": settings.version, "model": source.name, "champion": source.version}
+        now = time.time_ns() // 1000
+        rows = [ShadowRow(id=sample.id, time=now, champion_ms=champion_ms, **versions) for sample in job.samples]
         try:
             # A model that decodes images at a fraction of their size needs the encoded ones.
             request = job.request if servable.downscale else job.decoded
             result = servable.predict(request, self._engine.limits)
         except InferenceError as error:
-            self._count(job, "failed", len(job.samples))
+            self._count(job, "failed", len(rows))
             message = self._redaction.message(str(error))
-            for sample in job.samples:
-                self._writer.add(msgspec.structs.replace(_row(job, settings, sample), error=message))
+            for row in rows:
+                self._writer.add(msgspec.structs.replace(row, error=message))
             return
         differing = 0
-        for sample, answer in zip(job.samples, result.samples, strict=True):
-            row = msgspec.structs.replace(_row(job, settings, sample), shadow_ms=result.model_ns / 1e6)
-            row = self._compared(row, sample, _records(answer.prediction.records()), settings)
+        for row, sample, answer in zip(rows, job.samples, result.samples, strict=True):
+            row = msgspec.structs.replace(row, shadow_ms=result.model_ns / 1e6)
+            row = self._compared(row, sample, answer.prediction, keep_records=settings.records)
             self._count(job, "agreed" if row.agreed else "differs", 1)
             differing += row.agreed is False
             self._writer.add(row)
         for watcher in job.watchers:
             watcher(differing)
 
-    def _compared(self, row: ShadowRow, sample: ShadowedSample, after: Records, settings: ShadowSettings) -> ShadowRow:
-        before = _records(sample.prediction.records())
-        item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
+    def _compared(self, row: ShadowRow, sample: ShadowedSample, answer: Prediction, *, keep_records: bool) -> ShadowRow:
+        before, after = (msgspec.to_builtins(one.records()) for one in (sample.prediction, answer))
+        item = Item(id=row.id, image=Path(row.id), width=sample.width, height=sample.height)
         try:
-            agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
+            agreement = compare_answers([item], {row.id: before}, {row.id: after})
         except EvaluationError as error:
             return msgspec.structs.replace(row, error=str(error))
-        matched = agreement.matched or 0
-        objects = (matched, len(before) - matched, len(after) - matched) if agreement.objects is not None else None
-        agreed = agreement.labels == 1 and (objects is None or not any(objects[1:]))
-        recorded, known = (cast("Records", self._redaction.value(records)) for records in (after, before))
+        matched = missing = extra = None
+        if agreement.matched is not None:
+            matched = agreement.matched
+            missing, extra = len(before) - matched, len(after) - matched
+        agreed = agreement.labels == 1 and not missing and not extra
+        before, after = (cast("Records", self._redaction.value(records)) for records in (before, after))
         if not agreed:
             names = {name: getattr(row, name) for name in ("id", "time", "model", "champion", "version")}
-            self._differing.append(DifferentAnswers(**names, before=_summary(known), after=_summary(recorded)))
+            self._differing.append(DifferentAnswers(**names, before=_summary(before), after=_summary(after)))
         return msgspec.structs.replace(
             row,
             agreed=agreed,
-            **dict(zip(("matched", "missing", "extra"), objects or (None, None, None), strict=True)),
+            matched=matched,
+            missing=missing,
+            extra=extra,
             mean_iou=agreement.mean_iou,
             score_difference=agreement.score_difference,
-            records=msgspec.json.encode(recorded).decode() if settings.records else None,
+            records=msgspec.json.encode(after).decode() if keep_records else None,
         )
 
     def _load(self, registration: Registration) -> Servable | None:
         """Load the shadow version of a champion; None if it cannot answer the same requests."""
         try:
-            check_not_served(self._engine, registration.source)
-            source = shadow_source(registration.source)
+            source = shadow_source(self._engine, registration.source)
             servable = load(source)
             task_type = registration.ready_servable().description.task_type
             if servable.description.task_type != task_type or task_type not in MEASURED_TASKS:
@@ -182,22 +185,6 @@ class Shadows:
     def _count(self, job: ShadowJob, outcome: str, count: int) -> None:
         source = job.registration.source
         self._images.labels(source.name, settings_of(source).version, outcome).inc(count)
-
-
-def _row(job: ShadowJob, settings: ShadowSettings, sample: ShadowedSample) -> ShadowRow:
-    source = job.registration.source
-    return ShadowRow(
-        id=sample.id,
-        version=settings.version,
-        model=source.name,
-        champion=source.version,
-        time=time.time_ns() // 1000,
-        champion_ms=job.model_ns / 1e6,
-    )
-
-
-def _records(records: Sequence[msgspec.Struct]) -> Records:
-    return msgspec.to_builtins(records)
 
 
 def _summary(records: Records) -> str:

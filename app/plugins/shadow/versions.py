@@ -1,0 +1,45 @@
+"""Find the shadow version of a served model."""
+
+from pathlib import Path
+
+import msgspec
+
+from app.core.engine.engine import Engine
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_settings
+from app.plugins.shadow.settings import ShadowSettings
+
+_OFF = ShadowSettings()
+
+
+def settings_of(source: ModelSource) -> ShadowSettings:
+    """Return the settings of a model's shadow version."""
+    # The attribute is read for every request; `ModelSettings.of` would search for it.
+    return getattr(source.settings, "shadow", _OFF)
+
+
+def shadow_source(engine: Engine, source: ModelSource) -> ModelSource:
+    """Return the shadow version of a model.
+
+    Raises:
+        ModelError: when the model has no such version, or it answers clients too.
+    """
+    version, root, settings = settings_of(source).version, source.root, source.settings
+    place = f'{root or source.folder}: "shadow":'
+    folders = [] if root is None else [root / version, root / f"v{version}"]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None or Path(version).name != version:
+        raise ModelError(f"{place} There is no version {version!r} beside the served ones")
+    served = [other.source.version for other in engine.registry.versions(source.name)]
+    if version in served:
+        others = msgspec.json.encode([other for other in served if other != version] or ["1"]).decode()
+        raise ModelError(
+            f'{place} version {version!r} answers clients too; set "versions" to the others, such as {others}'
+        )
+    if (folder / SETTINGS_FILE).is_file():
+        settings = read_settings(folder)
+        if settings.onnxruntime.devices is None:
+            settings = msgspec.structs.replace(settings, onnxruntime=source.settings.onnxruntime)
+    file = None if settings.uri is None else folder / settings.uri
+    return msgspec.structs.replace(
+        source, version=version, folder=folder, settings=settings, file=file, fallbacks=(), fault=None
+    )
