@@ -154,10 +154,9 @@ def verdict_of(judged: Sequence[JudgedImage], slices: Mapping[str, str], margin:
         for label, (right, _, missed) in image.champion.items()
         if right + missed  # it is in the truth
     )
-    draws = {
-        label: _compare(images, label)[1] for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES
-    }
-    reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in losing(draws, _MAX_CLASS_LOSS)], 0
+    frequent = {label: images for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES}
+    lost = losing({label: _compare(images, label)[1] for label, images in frequent.items()}, _MAX_CLASS_LOSS)
+    reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
     if overall.difference.low <= -margin:
         reasons.insert(0, f"the loss may be {-overall.difference.low:.4f}, and the margin is {margin:g}")
         if overall.difference.high > -margin:

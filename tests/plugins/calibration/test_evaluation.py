@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import pytest
 
-from app.plugins.calibration.evaluation.fit import events_of, fit
-from app.plugins.calibration.evaluation.measures import measure
+from app.plugins.calibration.fit import events_of, fit
+from app.plugins.calibration.report import measure
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.in_process.model import InProcessModel
