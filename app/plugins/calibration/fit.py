@@ -28,21 +28,13 @@ _MIN_IOU = 0.5
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """N events.
+    """N events."""
 
-    Attributes:
-        images: (N,) index of the image.
-        confidence: (N,) probability that the answer states.
-        correct: (N,) whether the answer is right.
-        brier: (N,) squared error; of a class, the sum over all classes.
-        loss: (N,) negative logarithm of the probability of the truth.
-    """
-
-    images: NDArray[np.intp]
-    confidence: Floats
-    correct: NDArray[np.bool_]
-    brier: Floats
-    loss: Floats
+    images: NDArray[np.intp]  # (N,) index of the image
+    confidence: Floats  # (N,) probability that the answer states
+    correct: NDArray[np.bool_]  # (N,) whether the answer is right
+    brier: Floats  # (N,) squared error; of a class, the sum over all classes
+    loss: Floats  # (N,) negative logarithm of the probability of the truth
 
 
 class ScoredOutcomes(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -24,22 +24,14 @@ _WAY_ON = '"scores": "calibrated" in model-settings.json serves it.'
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The calibration of some events.
-
-    Attributes:
-        ece: expected calibration error over `BINS` bins of equal width.
-        brier: mean squared error.
-        loss: mean negative log-likelihood.
-        confidence: mean confidence of each bin that has events.
-        frequency: share of correct events in each of these bins.
-    """
+    """The calibration of some events."""
 
     events: int
-    ece: Estimate
-    brier: Estimate
-    loss: float
-    confidence: tuple[float, ...]
-    frequency: tuple[float, ...]
+    ece: Estimate  # expected calibration error over `BINS` bins of equal width
+    brier: Estimate  # mean squared error
+    loss: float  # mean negative log-likelihood
+    confidence: tuple[float, ...]  # mean confidence of each bin that has events
+    frequency: tuple[float, ...]  # share of correct events in each of these bins
 
 
 def measure(events: Events) -> Measured:

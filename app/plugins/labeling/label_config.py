@@ -12,17 +12,11 @@ _MAX_CHARACTERS = 1 << 20
 
 
 class Label(Struct, frozen=True):
-    """A label that people can choose.
+    """A label that people can choose."""
 
-    Attributes:
-        stored: its name in annotations: `alias`, by default `value`.
-        names: the labels of a model that mean it: `predicted_values`, by default `value` and `alias`.
-        index: `model_index`, the number of a keypoint; None without.
-    """
-
-    stored: str
-    names: list[str]
-    index: int | None
+    stored: str  # its name in annotations: `alias`, by default `value`
+    names: list[str]  # the labels of a model that mean it: `predicted_values`, by default `value` and `alias`
+    index: int | None  # `model_index`, the number of a keypoint; None without
 
 
 class Control(Struct, frozen=True):

@@ -33,21 +33,15 @@ _KEYS = re.compile(r"[^.\[\]]+")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model answers the tasks of a project.
-
-    Attributes:
-        model_name: its name.
-        controls: the tags that it fills, each with the names that they have for the labels of the model.
-        keys: the path of the image in a task's data.
-        parameters: the request parameters.
-        version: changes with the model's version, its settings, and what the project chooses. Label Studio does not
-            request the same version for a task again.
-    """
+    """How a model answers the tasks of a project."""
 
     model_name: str
+    # The tags that it fills, each with the names that they have for the labels of the model.
     controls: Sequence[tuple[Control, Mapping[str, str]]]
-    keys: Sequence[str]
+    keys: Sequence[str]  # the path of the image in a task's data
     parameters: Mapping[str, object]
+    # Changes with the model's version, its settings, and what the project chooses. Label Studio does not request
+    # the same version for a task again.
     version: str
 
 

@@ -144,16 +144,11 @@ Batches = Iterable[Sequence[RecordedInference]]
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an export.
+    """The result of an export."""
 
-    Attributes:
-        written: number of inferences in the file.
-        left_out: number of inferences that the format cannot represent.
-        changed_objects: number of objects that are missing or incomplete in the file, by the reason for the user.
-    """
-
-    written: int
-    left_out: int = 0
+    written: int  # number of inferences in the file
+    left_out: int = 0  # number of inferences that the format cannot represent
+    # Number of objects that are missing or incomplete in the file, by the reason for the user.
     changed_objects: Mapping[str, int] = {}
 
 

@@ -87,21 +87,13 @@ _ALL = Selection(probability=1.0)
 
 
 class PendingRequest(msgspec.Struct, kw_only=True):
-    """A request that waits to be written: one row for each sample with a result, or a single row if there is none.
+    """A request that waits to be written: one row for each sample with a result, or a single row if there is none."""
 
-    Attributes:
-        rows: at least one.
-        images: the image files to store with the rows.
-        recorded: completes when the request is written; None when no client waits for it.
-        done: whether it was written, or has failed.
-        size: the approximate size in bytes.
-    """
-
-    rows: Sequence[Rows]
-    images: Sequence[ImageFile]
-    recorded: "Future[None] | None" = None
-    done: bool = False
-    size: int = 0
+    rows: Sequence[Rows]  # at least one
+    images: Sequence[ImageFile]  # the image files to store with the rows
+    recorded: "Future[None] | None" = None  # completes when the request is written; None when no client waits for it
+    done: bool = False  # whether it was written, or has failed
+    size: int = 0  # the approximate size in bytes
 
     def __post_init__(self) -> None:
         self.size = sum(row.size for row in self.rows) + sum(len(image.data) for image in self.images)

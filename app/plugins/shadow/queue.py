@@ -37,22 +37,14 @@ class ShadowedSample(msgspec.Struct, frozen=True, eq=False):
 
 
 class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A request to answer again.
+    """A request to answer again."""
 
-    Attributes:
-        registration: the version that answered, the champion.
-        request: the request.
-        decoded: the request as `with_pixels`.
-        samples: what the champion answered.
-        model_ns: nanoseconds that its model took.
-        watchers: called with the number of samples that the shadow version answers in another way.
-    """
-
-    registration: Registration
+    registration: Registration  # the version that answered, the champion
     request: InferenceRequest
-    decoded: InferenceRequest
-    samples: Sequence[ShadowedSample]
-    model_ns: int
+    decoded: InferenceRequest  # the request as `with_pixels`
+    samples: Sequence[ShadowedSample]  # what the champion answered
+    model_ns: int  # nanoseconds that its model took
+    # Called with the number of samples that the shadow version answers in another way.
     watchers: Sequence[Callable[[int], None]] = ()
 
     @property

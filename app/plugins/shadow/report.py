@@ -36,46 +36,28 @@ class JudgedImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How often two versions agree.
+    """How often two versions agree."""
 
-    Attributes:
-        images: number of images that both answered.
-        failed: number of images that the shadow version did not answer.
-        agreed: share of images with the same answer.
-        mean_iou: mean IoU of objects with partners; None without objects.
-        score_difference: mean of the largest difference of scores in an image.
-        time_ratio: median milliseconds of the shadow version's model, divided by that of the champion. It is an upper
-            bound, because the shadow version runs with low priority.
-        slices: the share that agrees by value of the metadata key.
-    """
-
-    images: int
-    failed: int
-    agreed: Estimate
-    mean_iou: float | None
-    score_difference: float
+    images: int  # number of images that both answered
+    failed: int  # number of images that the shadow version did not answer
+    agreed: Estimate  # share of images with the same answer
+    mean_iou: float | None  # mean IoU of objects with partners; None without objects
+    score_difference: float  # mean of the largest difference of scores in an image
+    # Median milliseconds of the shadow version's model, divided by that of the champion. It is an upper bound,
+    # because the shadow version runs with low priority.
     time_ratio: float
-    slices: Mapping[str, tuple[int, Estimate]]
+    slices: Mapping[str, tuple[int, Estimate]]  # the share that agrees by value of the metadata key
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a shadow version may replace its champion.
+    """Whether a shadow version may replace its champion."""
 
-    Attributes:
-        images: number of images with a truth that both versions can be compared with.
-        all: the comparison of all images.
-        slices: the comparison by value of the metadata key.
-        p_value: of McNemar's test on images whose answer is completely right.
-        reasons: why it may not; empty if it may.
-        needed: about how many images with truths decide, if these are too few; 0 otherwise.
-    """
-
-    images: int
+    images: int  # number of images with a truth that both versions can be compared with
     all: Comparison
-    slices: Mapping[str, tuple[int, Comparison]]
-    p_value: float
-    reasons: Sequence[str]
-    needed: int
+    slices: Mapping[str, tuple[int, Comparison]]  # the comparison by value of the metadata key
+    p_value: float  # of McNemar's test on images whose answer is completely right
+    reasons: Sequence[str]  # why it may not; empty if it may
+    needed: int  # about how many images with truths decide, if these are too few; 0 otherwise
 
 
 def agreement_of(rows: Sequence[ShadowRow], slices: Mapping[str, str]) -> Agreement:

@@ -57,41 +57,24 @@ Index("shadow_answers_time", shadow_answers.c.time)
 
 
 class ShadowRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How the answer of a shadow version agrees with the champion's for one sample.
+    """How the answer of a shadow version agrees with the champion's for one sample."""
 
-    Attributes:
-        id: the id of the champion's inference, `RecordedInference.id`.
-        version: the shadow version.
-        model: the name of both.
-        champion: the version that the client got.
-        time: in microseconds since 1970 (UTC).
-        agreed: whether labels are equal and every object has a partner; None after an error.
-        matched: objects with a partner of the same label at an IoU of at least 0.5; None without objects.
-        missing: objects of the champion without a partner.
-        extra: objects of the shadow version without a partner.
-        mean_iou: of the partners.
-        score_difference: the largest difference between the scores of partners, or of the best class.
-        champion_ms: milliseconds of the champion's model for the request.
-        shadow_ms: milliseconds of the shadow version's model for the request.
-        error: why it did not answer.
-        records: its answer as JSON.
-    """
-
-    id: str
-    version: str
-    model: str
-    champion: str
-    time: int
-    agreed: bool | None = None
+    id: str  # the id of the champion's inference, `RecordedInference.id`
+    version: str  # the shadow version
+    model: str  # the name of both
+    champion: str  # the version that the client got
+    time: int  # in microseconds since 1970 (UTC)
+    agreed: bool | None = None  # whether labels are equal and every object has a partner; None after an error
+    # Objects with a partner of the same label at an IoU of at least 0.5; None without objects.
     matched: int | None = None
-    missing: int | None = None
-    extra: int | None = None
-    mean_iou: float | None = None
-    score_difference: float | None = None
-    champion_ms: float | None = None
-    shadow_ms: float | None = None
-    error: str | None = None
-    records: str | None = None
+    missing: int | None = None  # objects of the champion without a partner
+    extra: int | None = None  # objects of the shadow version without a partner
+    mean_iou: float | None = None  # of the partners
+    score_difference: float | None = None  # the largest difference between the scores of partners, or of the best class
+    champion_ms: float | None = None  # milliseconds of the champion's model for the request
+    shadow_ms: float | None = None  # milliseconds of the shadow version's model for the request
+    error: str | None = None  # why it did not answer
+    records: str | None = None  # its answer as JSON
 
 
 class ShadowWriter:

@@ -15,17 +15,11 @@ _LEVEL = 0.05
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """F1 of two versions; of classes it is the accuracy.
-
-    Attributes:
-        champion: of the champion.
-        shadow: of the shadow version.
-        difference: the second minus the first.
-    """
+    """F1 of two versions; of classes it is the accuracy."""
 
     champion: float
-    shadow: float
-    difference: Estimate
+    shadow: float  # of the shadow version
+    difference: Estimate  # the second minus the first
 
 
 def mcnemar(only_champion: int, only_shadow: int) -> float:

@@ -34,20 +34,13 @@ _EXAMPLE = "unsure: score > 0.3 and score < 0.6 limit 100/hour share 0.5"
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition.
+    """One condition."""
 
-    Attributes:
-        key: ``score``, ``margin``, ``count``, ``label``, ``similarity``, ``disagreement``, ``error``, or a key of
-            metadata.
-        comparison: ``=``, ``<``, ``<=``, ``>`` or ``>=``.
-        value: text is compared with text, and a number with numbers.
-        is_metadata: whether `key` is a key of metadata.
-    """
-
+    # ``score``, ``margin``, ``count``, ``label``, ``similarity``, ``disagreement``, ``error``, or a key of metadata.
     key: str
-    comparison: str
-    value: str | float
-    is_metadata: bool = False
+    comparison: str  # ``=``, ``<``, ``<=``, ``>`` or ``>=``
+    value: str | float  # text is compared with text, and a number with numbers
+    is_metadata: bool = False  # whether `key` is a key of metadata
 
     def holds(self, value: object) -> bool:
         """Return whether a value meets the condition; values of another type never do."""
@@ -57,19 +50,12 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. A request matches if one of its images, texts or calls does.
+    """One rule. A request matches if one of its images, texts or calls does."""
 
-    Attributes:
-        name: the `reason` of what it selects.
-        conditions: all must hold; those on ``label`` and ``score`` for the same record.
-        share: share of the matching requests that it selects, 0..1.
-        limit: the rate of requests that it selects at most; None for no limit.
-    """
-
-    name: str
-    conditions: Sequence[Condition]
-    share: float = 1.0
-    limit: Rate | None = None
+    name: str  # the `reason` of what it selects
+    conditions: Sequence[Condition]  # all must hold; those on ``label`` and ``score`` for the same record
+    share: float = 1.0  # share of the matching requests that it selects, 0..1
+    limit: Rate | None = None  # the rate of requests that it selects at most; None for no limit
 
     @property
     def needs_shadow(self) -> bool:

@@ -23,25 +23,15 @@ _TASK = "label_studio_task"
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """A right answer, and what is known of its inference. An earlier field counts before a later one.
-
-    Attributes:
-        id: id of the inference.
-        request_id: id of a request with a single sample.
-        digest: SHA-256 of the image file.
-        task: number of a task of Label Studio, a space, and the name of its image.
-        name: name of the image in the metadata of the request, as ``file_name``.
-        answer: the right answer.
-        records: its records by the kind of answers that they correct; empty for a verdict.
-    """
+    """A right answer, and what is known of its inference. An earlier field counts before a later one."""
 
     id: str | None = None
-    request_id: str | None = None
-    digest: str | None = None
-    task: str | None = None
-    name: str | None = None
+    request_id: str | None = None  # id of a request with a single sample
+    digest: str | None = None  # SHA-256 of the image file
+    task: str | None = None  # number of a task of Label Studio, a space, and the name of its image
+    name: str | None = None  # name of the image in the metadata of the request, as ``file_name``
     answer: RightAnswer
-    records: Mapping[Kind, Records]
+    records: Mapping[Kind, Records]  # its records by the kind of answers that they correct; empty for a verdict
 
 
 def digest_in(name: str) -> str | None:

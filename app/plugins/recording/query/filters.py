@@ -46,23 +46,14 @@ _CONDITION = re.compile(rf"{CONDITION}(?:\Z|(?<!\w)and\b(?=.))", re.VERBOSE | re
 
 
 class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """One filter: the inference must have a row that it selects, or none if it is `negated`.
+    """One filter: the inference must have a row that it selects, or none if it is `negated`."""
 
-    Attributes:
-        table: a table with a column `number`, the number of the inference.
-        alternatives: conditions on columns of the table; a row must meet one of them.
-        indexed: whether indexes find these rows.
-        ordered: whether these indexes return the rows of one alternative in the order of their numbers.
-        negated: whether the inference must have no such row.
-        is_time_range: whether it filters by arrival time, which correlates closely with the numbers.
-    """
-
-    table: Table = inferences
-    alternatives: Sequence[ColumnElement[bool]]
-    indexed: bool = True
-    ordered: bool = False
-    negated: bool = False
-    is_time_range: bool = False
+    table: Table = inferences  # a table with a column `number`, the number of the inference
+    alternatives: Sequence[ColumnElement[bool]]  # conditions on columns of the table; a row must meet one of them
+    indexed: bool = True  # whether indexes find these rows
+    ordered: bool = False  # whether these indexes return the rows of one alternative in the order of their numbers
+    negated: bool = False  # whether the inference must have no such row
+    is_time_range: bool = False  # whether it filters by arrival time, which correlates closely with the numbers
 
 
 def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[QueryFilter]:

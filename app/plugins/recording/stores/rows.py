@@ -54,19 +54,12 @@ class TruthRow(NamedTuple):
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rows of one sample, or of one rejected request, in all tables.
+    """The rows of one sample, or of one rejected request, in all tables."""
 
-    Attributes:
-        inference: the columns of `tables.inferences` by name, without the number.
-        metadata: the rows of `tables.metadata`.
-        labels: the rows of `tables.labels`.
-        truth: the row of `tables.truths`; None without a truth.
-    """
-
-    inference: Mapping[str, Any]
-    metadata: Sequence[MetadataRow]
-    labels: Sequence[LabelRow]
-    truth: TruthRow | None = None
+    inference: Mapping[str, Any]  # the columns of `tables.inferences` by name, without the number
+    metadata: Sequence[MetadataRow]  # the rows of `tables.metadata`
+    labels: Sequence[LabelRow]  # the rows of `tables.labels`
+    truth: TruthRow | None = None  # the row of `tables.truths`; None without a truth
 
     @property
     def size(self) -> int:

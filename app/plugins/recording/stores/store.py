@@ -135,17 +135,11 @@ class Store(ABC):
 
 
 class StoreDsn(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of a store.
-
-    Attributes:
-        dialect: the database system.
-        url: the URL for SQLAlchemy. It may contain a password, so it is never shown.
-        display_name: the address without user, password and options, for logs and errors.
-    """
+    """The address of a store."""
 
     dialect: Literal["sqlite", "postgresql"]
-    url: URL
-    display_name: str
+    url: URL  # the URL for SQLAlchemy. It may contain a password, so it is never shown.
+    display_name: str  # the address without user, password and options, for logs and errors
 
     @property
     def file(self) -> Path:
