@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.plugins.labeling.label_config import parse_label_config
-from app.plugins.labeling.plan import Plan
+from app.plugins.labeling.plan import Plan, parse_label_config
 from app.plugins.labeling.regions import task_result
 from tasks.image_segmentation import Segments
 from tasks.inference.response import Record
