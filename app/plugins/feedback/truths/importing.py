@@ -11,9 +11,8 @@ from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, L
 from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_json
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.masks import decode_mask
-from app.plugins.feedback.truths.label_lines import read_line
 from app.plugins.feedback.truths.label_studio import annotated_images
-from app.plugins.feedback.truths.matching import Label, digest_in
+from app.plugins.feedback.truths.matching import Label, digest_in, read_line
 from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask

@@ -1,16 +1,21 @@
-"""Find the inference that a label belongs to: by id, request id, digest of the image, task, or file name."""
+"""Read a label from a JSON line, and find its inference: by id, request id, digest of the image, task, or file name."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, select
+from sqlalchemy import ColumnElement, select
 
-from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer, kind_of
+from app.core.wire.json_body import read_json
+from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer, kind_of, records_by_kind
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, metadata
+from tasks.inference.error import invalid
+from tasks.inference.limits import too_large
+
+MAX_BYTES = 1_000_000
+"""Maximum size of one truth."""
 
 _MAX_KEYS = 200
 _MAX_FOUND = 2000
@@ -34,6 +39,38 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     records: Mapping[Kind, Records]  # its records by the kind of answers that they correct; empty for a verdict
 
 
+class LabelLine(RightAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of ``POST /inferences/truths``: a right answer, and one or more ways to find its inference.
+
+    Attributes:
+        id: id of the inference.
+        request_id: X-Request-ID of a request with a single sample.
+        digest: SHA-256 of the image file.
+        metadata: ``{"file_name": ...}``, the name of the image in the metadata of its request.
+    """
+
+    id: str | None = None
+    request_id: str | None = None
+    digest: str | None = None
+    metadata: Mapping[str, str] = {}
+
+
+def read_line(line: bytes) -> Label:
+    """Return the label in one line.
+
+    Raises:
+        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
+    """
+    if len(line) > MAX_BYTES:
+        raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
+    answer = read_json(line, LabelLine, subject="line")
+    found = {"id": answer.id, "request_id": answer.request_id, "digest": answer.digest}
+    found["name"] = answer.metadata.get("file_name")
+    if not any(found.values()):
+        raise invalid('Expected id, request_id, digest or metadata {"file_name": ...}')
+    return Label(**found, answer=answer, records=records_by_kind(answer))
+
+
 def digest_in(name: str) -> str | None:
     """Return the digest in a file name of an export of recorded images; None for other names."""
     match = _DIGEST.fullmatch(name.rpartition("/")[2].partition(".")[0])
@@ -47,39 +84,31 @@ def find_inferences(reader: RecordingReader, labels: Sequence[Label]) -> Sequenc
         InferenceError: when the store cannot be read.
     """
     found: list[Sequence[RecordedInference]] = [()] * len(labels)
-    for field, lookup in _LOOKUPS.items():
-        pending = {index: getattr(label, field) for index, label in enumerate(labels) if not found[index]}
-        keys = list(dict.fromkeys(key for key in pending.values() if key))
+    for field, (condition, keys_of) in _LOOKUPS.items():
+        unmatched = [(index, label) for index, label in enumerate(labels) if not found[index]]
+        pending = {index: key for index, label in unmatched if (key := getattr(label, field))}
+        keys = list(dict.fromkeys(key[:INDEXED_CHARACTERS] for key in pending.values()))
         matches: dict[str, list[RecordedInference]] = {}
         for start in range(0, len(keys), _MAX_KEYS):
-            for inference in _search(reader, keys[start : start + _MAX_KEYS], lookup):
-                for key in lookup.keys(inference):
+            for inference in _search(reader, keys[start : start + _MAX_KEYS], condition):
+                for key in dict.fromkeys(key[:INDEXED_CHARACTERS] for key in keys_of(inference)):
                     matches.setdefault(key, []).append(inference)
         for index, key in pending.items():
-            if key:
-                fitting = [
-                    inference
-                    for inference in matches.get(key[:INDEXED_CHARACTERS], ())
-                    if _fits(inference, labels[index])
-                ]
-                found[index] = fitting
+            candidates = matches.get(key[:INDEXED_CHARACTERS], ())
+            found[index] = [inference for inference in candidates if _fits(inference, labels[index])]
     return found
 
 
-class _Lookup(msgspec.Struct, frozen=True):
-    """How to find inferences by keys of one kind, and which of these keys an inference has."""
-
-    condition: Callable[[Sequence[str]], ColumnElement[bool]]
-    keys: Callable[[RecordedInference], Sequence[str]]
+_Condition = Callable[[Sequence[str]], ColumnElement[bool]]
 
 
-def _search(reader: RecordingReader, keys: Sequence[str], lookup: _Lookup) -> Sequence[RecordedInference]:
+def _search(reader: RecordingReader, keys: Sequence[str], condition: _Condition) -> Sequence[RecordedInference]:
     """Return the inferences with these keys; the newest `_MAX_FOUND` of a single key."""
-    found = reader.find(lookup.condition([key[:INDEXED_CHARACTERS] for key in keys]), _MAX_FOUND)
+    found = reader.find(condition(keys), _MAX_FOUND)
     if len(found) < _MAX_FOUND or len(keys) == 1:
         return found
     middle = len(keys) // 2
-    return [*_search(reader, keys[:middle], lookup), *_search(reader, keys[middle:], lookup)]
+    return [*_search(reader, keys[:middle], condition), *_search(reader, keys[middle:], condition)]
 
 
 def _fits(inference: RecordedInference, label: Label) -> bool:
@@ -88,37 +117,26 @@ def _fits(inference: RecordedInference, label: Label) -> bool:
     return not label.records or kind_of(inference.task_type) in label.records
 
 
-def _by_column(column: Column[Any], keys: Callable[[RecordedInference], Sequence[str]]) -> _Lookup:
-    return _Lookup(lambda values: column.in_(values), keys)
-
-
-def _with_name(names: Sequence[str]) -> ColumnElement[bool]:
-    rows = select(metadata.c.number).where(metadata.c.key.in_(_NAMES), metadata.c.tv.in_(names))
-    return inferences.c.number.in_(rows)
-
-
-def _of_task(tasks: Sequence[str]) -> ColumnElement[bool]:
-    numbers = [task.partition(" ")[0] for task in tasks]
-    rows = select(metadata.c.number).where(metadata.c.key == _TASK, metadata.c.tv.in_(numbers))
+def _with_metadata(keys: Sequence[str], values: Sequence[str]) -> ColumnElement[bool]:
+    rows = select(metadata.c.number).where(metadata.c.key.in_(keys), metadata.c.tv.in_(values))
     return inferences.c.number.in_(rows)
 
 
 def _tasks(inference: RecordedInference) -> Sequence[str]:
     names = {entry.key: str(entry.value) for entry in inference.metadata}
-    return [f"{names[_TASK]} {names.get('file_name', '')}"[:INDEXED_CHARACTERS]] if _TASK in names else []
+    return [f"{names[_TASK]} {names.get('file_name', '')}"] if _TASK in names else []
 
 
 def _names(inference: RecordedInference) -> Sequence[str]:
-    values = (entry.value for entry in inference.metadata if entry.key in _NAMES)
-    return list(dict.fromkeys(value[:INDEXED_CHARACTERS] for value in values if isinstance(value, str)))
+    entries = [entry for entry in inference.metadata if entry.key in _NAMES]
+    return [entry.value for entry in entries if isinstance(entry.value, str)]
 
 
-_LOOKUPS: Mapping[str, _Lookup] = {
-    "id": _by_column(inferences.c.id, lambda inference: [inference.id]),
-    "request_id": _by_column(inferences.c.request_id, lambda inference: [inference.request_id]),
-    "digest": _by_column(
-        inferences.c.image_digest, lambda inference: [inference.image.digest] if inference.image else []
-    ),
-    "task": _Lookup(_of_task, _tasks),
-    "name": _Lookup(_with_name, _names),
+_LOOKUPS: Mapping[str, tuple[_Condition, Callable[[RecordedInference], Sequence[str]]]] = {
+    "id": (inferences.c.id.in_, lambda inference: [inference.id]),
+    "request_id": (inferences.c.request_id.in_, lambda inference: [inference.request_id]),
+    "digest": (inferences.c.image_digest.in_, lambda inference: [inference.image.digest] if inference.image else []),
+    "task": (lambda tasks: _with_metadata([_TASK], [task.partition(" ")[0] for task in tasks]), _tasks),
+    "name": (lambda names: _with_metadata(_NAMES, names), _names),
 }
+"""How to find inferences by keys of each kind, and which of these keys an inference has."""

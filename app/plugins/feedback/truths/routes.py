@@ -17,8 +17,7 @@ from app.core.server.auth.http_access import requires
 from app.core.wire.json_body import read_json
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.feedback.truths.importing import read_task
-from app.plugins.feedback.truths.label_lines import MAX_BYTES, LabelLine, read_line
-from app.plugins.feedback.truths.matching import Label
+from app.plugins.feedback.truths.matching import MAX_BYTES, Label, LabelLine, read_line
 from app.plugins.feedback.truths.right_answer import RightAnswer
 from app.plugins.feedback.truths.truth_store import Outcome, TruthStore
 from app.plugins.recording.inference import Truth

@@ -192,7 +192,7 @@ def _write_one(connection: Connection, name: str, truth: Truth | None) -> Truth 
     row = connection.execute(select(truths).where(is_current)).mappings().first()
     last = connection.execute(select(func.max(truths.c.revision)).where(of_inference)).scalar() or 0
     truth = msgspec.structs.replace(truth, revision=last + 1)
-    columns = truth_row(truth)._asdict()
+    columns = truth_row(truth)
     if row is not None and all(row[key] == value for key, value in columns.items() if key not in _CHANGING):
         return None
     connection.execute(withdraw)

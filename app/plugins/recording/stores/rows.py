@@ -39,27 +39,13 @@ class LabelRow(NamedTuple):
     times: int
 
 
-class TruthRow(NamedTuple):
-    """The columns of `tables.truths` in order, without the number."""
-
-    revision: int
-    current: bool
-    verdict: str
-    complete: bool
-    source: str
-    author: str
-    time: int
-    comment: str
-    records: str | None
-
-
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rows of one sample, or of one rejected request, in all tables."""
 
     inference: Mapping[str, Any]  # the columns of `tables.inferences` by name, without the number
     metadata: Sequence[MetadataRow]  # the rows of `tables.metadata`
     labels: Sequence[LabelRow]  # the rows of `tables.labels`
-    truth: TruthRow | None = None  # the row of `tables.truths`; None without a truth
+    truth: Mapping[str, Any] | None = None  # the columns of `tables.truths` by name, without the number
 
     @property
     def size(self) -> int:
@@ -96,12 +82,11 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
     return Rows(inference=columns, metadata=metadata_rows(entries), labels=labels, truth=truth)
 
 
-def truth_row(truth: Truth) -> TruthRow:
-    """Return the row of the current truth of an inference."""
-    texts = [_indexed_text(text, len(text)) for text in (truth.source, truth.author, truth.comment)]
-    source, author, comment = texts
-    records = None if truth.records is None else _json(truth.records)
-    return TruthRow(truth.revision, True, truth.verdict, truth.complete, source, author, truth.time, comment, records)
+def truth_row(truth: Truth) -> Mapping[str, Any]:
+    """Return the columns of the current truth of an inference by name, without the number."""
+    columns = msgspec.structs.asdict(truth)
+    columns |= {name: _indexed_text(columns[name], len(columns[name])) for name in ("source", "author", "comment")}
+    return columns | {"current": True, "records": None if truth.records is None else _json(truth.records)}
 
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:

@@ -22,7 +22,9 @@ ResultT = TypeVar("ResultT")
 _MAX_IDS = 1000
 """Maximum number of ids in one statement, well below the limits of both databases."""
 
-_inference_values = itemgetter(*(column.name for column in inferences.columns if column.name != "number"))
+_inference_values, _truth_values = (
+    itemgetter(*(column.name for column in table.columns if column.name != "number")) for table in (inferences, truths)
+)
 
 _EXPECTED = "expected a file, sqlite:///<file> or postgresql://<user>@<host>/<database>"
 
@@ -75,7 +77,7 @@ class Store(ABC):
                 inferences: [(number, *_inference_values(row.inference)) for number, row in numbered],
                 metadata: [(number, *entry) for number, row in numbered for entry in row.metadata],
                 labels: [(number, *label) for number, row in numbered for label in row.labels],
-                truths: [(number, *row.truth) for number, row in numbered if row.truth is not None],
+                truths: [(number, *_truth_values(row.truth)) for number, row in numbered if row.truth is not None],
             }
             cursor = connection.connection.cursor()
             for table, table_rows in values.items():

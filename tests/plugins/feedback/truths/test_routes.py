@@ -9,7 +9,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.server.http.errors import create_error_handlers
-from app.plugins.feedback.truths.label_lines import MAX_BYTES
+from app.plugins.feedback.truths.matching import MAX_BYTES
 from app.plugins.feedback.truths.routes import Truths
 from app.plugins.feedback.truths.truth_store import TruthStore
 from app.plugins.recording.stores.rows import to_rows
