@@ -13,8 +13,8 @@ import numpy as np
 from app.core.engine.request_context import RequestContext
 from app.plugins.recording.images import ImageFile
 from app.plugins.recording.inference import RecordedImage, RecordedInference
-from app.plugins.recording.stores.rows import Rows, label_rows, to_rows
-from metadata.request import METADATA_PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
+from app.plugins.recording.stores.rows import Rows, to_rows
+from metadata.request import METADATA_PARAMETER, MetadataEntry, metadata_of_inputs
 from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult
@@ -26,7 +26,6 @@ REDACTED = "[redacted]"
 """Replacement for a removed value."""
 
 _MAX_DEPTH = 100
-_NO_PARAMETERS: Mapping[str, object] = {}
 
 
 class Redaction:
@@ -119,45 +118,32 @@ class RowConverter:
 
     def __call__(self, event: RequestContext, selection: Selection = _ALL) -> PendingRequest:
         """Return the rows and images of `event`, which no client waits for yet."""
-        samples = event.result.samples if event.result else ()
+        request = event.request
+        if request is None or event.result is None or not event.result.samples:
+            records = None if event.outcome or event.result is None else ()
+            entries = [entry for metadata in event.metadata for entry in metadata.entries]
+            parameters = request.parameters if request else {}
+            inference = self._convert(event, selection, (0, 0), parameters, entries, records)
+            return PendingRequest(rows=[to_rows(inference)], images=[])
         images: dict[str, ImageFile] = {}
-        metadata_by_input: Mapping[int, Metadata] = {}
-        if event.request and samples:
-            metadata_by_input = metadata_of_inputs(event.request, event.metadata)
-        rows = [self._convert_sample(event, selection, sample, metadata_by_input, images) for sample in samples]
-        return PendingRequest(rows=rows or [self._convert_request(event, selection)], images=list(images.values()))
-
-    def _convert_request(self, event: RequestContext, selection: Selection) -> Rows:
-        records = None if event.outcome or event.result is None else ()
-        entries = [entry for metadata in event.metadata for entry in metadata.entries]
-        request_parameters = event.request.parameters if event.request else _NO_PARAMETERS
-        parameters = {key: value for key, value in request_parameters.items() if key != METADATA_PARAMETER}
-        return to_rows(self._convert(event, selection, (0, 0), parameters, entries, records))
-
-    def _convert_sample(
-        self,
-        event: RequestContext,
-        selection: Selection,
-        sample: SampleResult,
-        metadata_by_input: Mapping[int, Metadata],
-        images: dict[str, ImageFile],
-    ) -> Rows:
-        request = cast("InferenceRequest", event.request)
-        # For a tensor model, one sample consists of all inputs.
-        inputs = range(len(request.inputs)) if isinstance(sample.item, TensorsInput) else (sample.input,)
-        parameters: dict[str, object] = {**request.parameters}
-        for index in inputs:
-            parameters |= request.parameters_of(index)
-        parameters.pop(METADATA_PARAMETER, None)
-        records = cast("Sequence[object]", self._redaction.value(sample.prediction.records()))
-        labels = () if self._redaction.redacts("label") else label_rows(records)
-        image = self._read_image(request, sample, images)
-        # Metadata that several inputs share counts once.
-        of_inputs = [metadata_by_input[index] for index in inputs if index in metadata_by_input]
-        unique = {id(metadata): metadata for metadata in of_inputs}
-        entries = [entry for metadata in unique.values() for entry in metadata.entries]
-        indexes = sample.input, sample.index
-        return to_rows(self._convert(event, selection, indexes, parameters, entries, records, image), labels)
+        metadata_by_input = metadata_of_inputs(request, event.metadata)
+        rows: list[Rows] = []
+        for sample in event.result.samples:
+            # For a tensor model, one sample consists of all inputs.
+            inputs = range(len(request.inputs)) if isinstance(sample.item, TensorsInput) else (sample.input,)
+            parameters = {**request.parameters}
+            for index in inputs:
+                parameters |= request.parameters_of(index)
+            # Metadata that several inputs share counts once.
+            of_inputs = [metadata_by_input[index] for index in inputs if index in metadata_by_input]
+            unique = {id(metadata): metadata for metadata in of_inputs}
+            entries = [entry for metadata in unique.values() for entry in metadata.entries]
+            records = cast("Sequence[object]", self._redaction.value(sample.prediction.records()))
+            image = self._read_image(request, sample, images)
+            indexes = sample.input, sample.index
+            inference = self._convert(event, selection, indexes, parameters, entries, records, image)
+            rows.append(to_rows(inference, () if self._redaction.redacts("label") else None))
+        return PendingRequest(rows=rows, images=list(images.values()))
 
     def _convert(
         self,
@@ -171,16 +157,16 @@ class RowConverter:
     ) -> RecordedInference:
         """Return an inference for the `indexes` of its input and sample. Its records may be objects."""
         message = event.error
+        parameters = {key: value for key, value in parameters.items() if key != METADATA_PARAMETER}
         if self._redaction:
             parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
             entries, message = self._redaction.entries(entries), self._redaction.message(message)
-        input_index, sample_index = indexes
         return RecordedInference(
-            id=f"{event.id}-{input_index}-{sample_index}",
+            id=f"{event.id}-{indexes[0]}-{indexes[1]}",
             base_id=event.base_id,
             request_id=event.request_id,
-            input=input_index,
-            datum=sample_index,
+            input=indexes[0],
+            datum=indexes[1],
             protocol=event.protocol,
             model=event.model_name,
             version=event.model_version,

@@ -117,10 +117,16 @@ class Shadows:
         if servable is None:
             self._count(job, "failed", len(job.samples))
             return
-        settings, champion_ms = settings_of(source), job.model_ns / 1e6
-        versions = {"version": settings.version, "model": source.name, "champion": source.version}
-        now = time.time_ns() // 1000
-        rows = [ShadowRow(id=sample.id, time=now, champion_ms=champion_ms, **versions) for sample in job.samples]
+        settings = settings_of(source)
+        row = ShadowRow(
+            id="",
+            version=settings.version,
+            model=source.name,
+            champion=source.version,
+            time=time.time_ns() // 1000,
+            champion_ms=job.model_ns / 1e6,
+        )
+        rows = [msgspec.structs.replace(row, id=sample.id) for sample in job.samples]
         try:
             # A model that decodes images at a fraction of their size needs the encoded ones.
             request = job.request if servable.downscale else job.decoded
