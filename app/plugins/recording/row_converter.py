@@ -122,8 +122,8 @@ class RowConverter:
         if request is None or event.result is None or not event.result.samples:
             records = None if event.outcome or event.result is None else ()
             entries = [entry for metadata in event.metadata for entry in metadata.entries]
-            parameters = request.parameters if request else {}
-            inference = self._convert(event, selection, (0, 0), parameters, entries, records)
+            shared: Mapping[str, object] = request.parameters if request else {}
+            inference = self._convert(event, selection, (0, 0), shared, entries, records)
             return PendingRequest(rows=[to_rows(inference)], images=[])
         images: dict[str, ImageFile] = {}
         metadata_by_input = metadata_of_inputs(request, event.metadata)
