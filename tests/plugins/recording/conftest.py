@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import Store, parse_dsn
+from tests.support.data.recorded_rows import ALL_ROWS
 from tests.support.servers.postgres import PostgresServer
 
 
@@ -31,6 +33,25 @@ def store(url: str) -> Iterator[Store]:
     store.open()
     yield store
     store.close()
+
+
+@pytest.fixture(scope="session", params=("sqlite", "postgresql"))
+def filled_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the address of a store of each kind with every kind of inference, which tests do not change."""
+    is_file = request.param == "sqlite"
+    postgres = None if is_file else request.getfixturevalue("postgres")
+    url = postgres.create_database() if postgres else str(tmp_path_factory.mktemp("filled") / "store.db")
+    store = open_store(url)
+    store.open()
+    store.write(ALL_ROWS)
+    store.close()
+    return url
+
+
+@pytest.fixture(scope="session")
+def reader(filled_url: str) -> RecordingReader:
+    """Return a reader of the store with every kind of inference."""
+    return RecordingReader(parse_dsn(filled_url))
 
 
 def open_store(url: str) -> Store:

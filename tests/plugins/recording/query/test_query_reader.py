@@ -24,16 +24,9 @@ from tests.support.data.recorded_rows import (
 )
 
 
-@pytest.fixture
-def reader(store: Store, url: str) -> RecordingReader:
-    """Return a reader of a store with every kind of inference."""
+def test_pages_are_sorted_newest_first_and_do_not_shift(store: Store, url: str) -> None:
     store.write(ALL_ROWS)
-    return RecordingReader(parse_dsn(url))
-
-
-def test_pages_are_sorted_newest_first_and_do_not_shift(reader: RecordingReader, store: Store) -> None:
-    seen: list[str] = []
-    after = None
+    reader, seen, after = RecordingReader(parse_dsn(url)), list[str](), None
     while True:
         page = reader.page(InferenceQuery(), 3, after)
         seen += inference_ids(page.inferences)
@@ -50,18 +43,17 @@ def test_full_last_page_has_no_next_page(reader: RecordingReader) -> None:
     assert reader.page(InferenceQuery(), len(ALL_IDS) - 1).next is not None
 
 
-def test_batches_contain_all_matches_newest_first(reader: RecordingReader, store: Store) -> None:
+def test_batches_contain_all_matches_newest_first(store: Store, url: str) -> None:
     store.write([recorded_rows(f"many {number}", {"many": number}) for number in range(1201)])
-    batches = list(reader.batches(InferenceQuery(where=["many >= 0"])))
+    reader = RecordingReader(parse_dsn(url))
+    batches = [inference_ids(batch) for batch in reader.batches(InferenceQuery(where=["many >= 0"]))]
     assert [len(batch) for batch in batches] == [500, 500, 201]
-    assert [inference.id for batch in batches for inference in batch] == [
-        f"many {number}" for number in reversed(range(1201))
-    ]
+    assert [name for batch in batches for name in batch] == [f"many {number}" for number in reversed(range(1201))]
     (few,) = reader.batches(InferenceQuery(where=["many >= 0"]), 7)
-    assert inference_ids(few) == [f"many {number}" for number in range(1200, 1193, -1)]
+    assert inference_ids(few) == batches[0][:7]
 
 
-def test_inference_is_read_back_completely(reader: RecordingReader, store: Store) -> None:
+def test_inference_is_read_back_completely(store: Store, url: str) -> None:
     entries = [
         metadata_entry("i", 2**70),
         metadata_entry("f", 3.0),
@@ -69,9 +61,9 @@ def test_inference_is_read_back_completely(reader: RecordingReader, store: Store
         metadata_entry("d", {"a": [1, {"b": None}]}),
     ]
     records = [{"label": "car", "score": 0.5, "xmin": 1.0}]
-    store.write(
-        [recorded_rows("whole", entries, records, image_digest=DIGEST, image_width=4, image_height=3, image_size=9)]
-    )
+    image = {"image_digest": DIGEST, "image_width": 4, "image_height": 3, "image_size": 9}
+    store.write([recorded_rows("whole", entries, records, **image), recorded_rows("long", {"k" * 500: "v" * 5000})])
+    reader = RecordingReader(parse_dsn(url))
     assert reader.get("whole") == RecordedInference(
         id="whole",
         request_id="request whole",
@@ -85,17 +77,8 @@ def test_inference_is_read_back_completely(reader: RecordingReader, store: Store
         records=records,
         image=RecordedImage(digest=DIGEST, width=4, height=3, size=9),
     )
-    assert reader.get("missing") is None
-    assert reader.get("whole\0") is None
-
-
-def test_query_with_many_conditions_is_answered(reader: RecordingReader) -> None:
-    many = " and ".join(["frame > 0"] * 31) + ' and camera = "north"'
-    assert matching_ids(reader, InferenceQuery(where=[many])) == {"north", "both"}
-
-
-def test_long_text_is_found_by_its_indexed_prefix(reader: RecordingReader, store: Store) -> None:
-    store.write([recorded_rows("long", {"k" * 500: "v" * 5000})])
+    assert [reader.get(name) for name in ("missing", "whole\0", "\ud800")] == [None] * 3
+    # A long text is found by its indexed prefix.
     assert matching_ids(reader, InferenceQuery(where=[f'{"k" * 500} = "{"v" * 5000}"'])) == {"long"}
 
 
@@ -105,49 +88,29 @@ def test_empty_store_has_no_matches(store: Store, url: str) -> None:
     assert list(reader.batches(InferenceQuery())) == []
 
 
-def test_times_and_ids_that_no_store_holds_find_nothing(store: Store, url: str) -> None:
-    store.write(ALL_ROWS)
-    reader = RecordingReader(parse_dsn(url))
+def test_times_that_no_store_holds_find_all_or_nothing(reader: RecordingReader) -> None:
     assert len(reader.page(InferenceQuery(since="999999999w"), 100).inferences) == len(ALL_ROWS)
     assert reader.page(InferenceQuery(until="999999999w"), 100).inferences == []
-    assert [reader.get(name) for name in ("\0", "\ud800")] == [None, None]
 
 
-def test_image_is_returned_only_when_it_was_stored(tmp_path: Path, store: Store, url: str) -> None:
+def test_image_is_returned_only_when_it_was_stored_in_the_folder(tmp_path: Path, store: Store, url: str) -> None:
     folder = ImageFolder(tmp_path / "images", durable=False)
     folder.open()
     folder.write([ImageFile(DIGEST, b"picture")])
+    (tmp_path / "secret").write_bytes(b"secret")
+    evil = {"image_digest": "./../secret", "image_width": 1, "image_height": 1, "image_size": 6}
     store.write(
         [
             recorded_rows("kept", image_digest=DIGEST, image_kept=True),
             recorded_rows("gone", image_digest="cd" * 32, image_kept=True),
+            recorded_rows("evil", **evil, image_kept=True),
             recorded_rows("not kept", image_digest=DIGEST),
             recorded_rows("none"),
         ]
     )
     reader = RecordingReader(parse_dsn(url), tmp_path / "images")
-    images = {
-        name: reader.image(inference)
-        for name in ("kept", "gone", "not kept", "none")
-        if (inference := reader.get(name))
-    }
-    assert images == {"kept": b"picture", "gone": None, "not kept": None, "none": None}
-
-
-def test_digest_that_leaves_the_folder_returns_no_image(tmp_path: Path, store: Store, url: str) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "secret").write_bytes(b"secret")
-    store.write(
-        [
-            recorded_rows(
-                "evil", image_digest="./../secret", image_width=1, image_height=1, image_size=6, image_kept=True
-            )
-        ]
-    )
-    reader = RecordingReader(parse_dsn(url), tmp_path / "images")
-    evil = reader.get("evil")
-    assert evil is not None
-    assert reader.image(evil) is None
+    images = {inference.id: reader.image(inference) for inference in reader.page(InferenceQuery(), 9).inferences}
+    assert images == {"kept": b"picture", "gone": None, "evil": None, "not kept": None, "none": None}
 
 
 def test_replaced_file_is_reopened(tmp_path: Path) -> None:
@@ -163,16 +126,12 @@ def test_replaced_file_is_reopened(tmp_path: Path) -> None:
     store.close()
 
 
-def test_slow_query_exceeds_its_deadline(store: Store, url: str) -> None:
-    store.write(ALL_ROWS)
-    reader = RecordingReader(parse_dsn(url), seconds=0.3)
-    endless = (
-        "WITH RECURSIVE steps AS (SELECT 1 AS step UNION ALL SELECT step + 1 FROM steps) SELECT max(step) FROM steps"
-    )
-    with pytest.raises(InferenceError) as raised:
-        reader.sql(endless)
+def test_slow_query_exceeds_its_deadline(filled_url: str) -> None:
+    reader = RecordingReader(parse_dsn(filled_url), seconds=0.2)
+    steps = "WITH RECURSIVE steps AS (SELECT 1 AS step UNION ALL SELECT step + 1 FROM steps)"
+    with pytest.raises(InferenceError, match=r"took more than 0\.2 seconds") as raised:
+        reader.sql(f"{steps} SELECT max(step) FROM steps")
     assert raised.value.kind is ErrorKind.DEADLINE_EXCEEDED
-    assert "took more than 0.3 seconds" in raised.value.message
 
 
 def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
@@ -205,8 +164,7 @@ def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
 
 def test_unreachable_database_error_hides_the_password() -> None:
     reader = RecordingReader(parse_dsn("postgresql://me:secret@127.0.0.1:1/none"))
-    with pytest.raises(InferenceError) as raised:
+    with pytest.raises(InferenceError, match=r"postgresql://127\.0\.0\.1:1/none cannot be read") as raised:
         reader.page(InferenceQuery(), 1)
     assert raised.value.kind is ErrorKind.MODEL_NOT_READY
-    assert "postgresql://127.0.0.1:1/none cannot be read" in raised.value.message
     assert "secret" not in raised.value.message

@@ -9,14 +9,7 @@ from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import Store, parse_dsn
 from tasks.inference.error import InferenceError
 from tests.plugins.recording.contents import contents
-from tests.support.data.recorded_rows import ALL_IDS, ALL_ROWS, inference_ids, matching_ids, recorded_rows
-
-
-@pytest.fixture
-def reader(store: Store, url: str) -> RecordingReader:
-    """Return a reader of a store with every kind of inference."""
-    store.write(ALL_ROWS)
-    return RecordingReader(parse_dsn(url))
+from tests.support.data.recorded_rows import ALL_IDS, inference_ids, matching_ids, recorded_rows
 
 
 def ids(
@@ -37,9 +30,9 @@ CONDITIONS = {
 MEMBERS = {"sqlite": "json_extract(dict_value, '$.yaw') = 1.5", "postgresql": "(dict_value -> 'yaw')::text = '1.5'"}
 
 
-def test_sql_expresses_conditions_that_filters_do_not(reader: RecordingReader, url: str) -> None:
+def test_sql_expresses_conditions_that_filters_do_not(reader: RecordingReader, filled_url: str) -> None:
     assert {condition: ids(reader, condition) for condition in CONDITIONS} == CONDITIONS
-    assert ids(reader, f"key = 'pose' AND {MEMBERS[parse_dsn(url).dialect]}") == {"pose"}
+    assert ids(reader, f"key = 'pose' AND {MEMBERS[parse_dsn(filled_url).dialect]}") == {"pose"}
 
 
 def test_circle_is_found_with_a_box_and_the_haversine(store: Store, url: str) -> None:
@@ -86,8 +79,8 @@ def test_inferences_are_fetched_by_the_ids_of_a_result(reader: RecordingReader) 
         "SELECT * FROM nowhere",
     ],
 )
-def test_sql_that_is_no_select_is_rejected(reader: RecordingReader, url: str, sql: str) -> None:
+def test_sql_that_is_no_select_is_rejected(reader: RecordingReader, filled_url: str, sql: str) -> None:
     with pytest.raises(InferenceError, match="cannot be read"):
         reader.sql(sql)
     assert matching_ids(reader, InferenceQuery()) == set(ALL_IDS)
-    assert len(contents(url)) == len(ALL_IDS)
+    assert len(contents(filled_url)) == len(ALL_IDS)

@@ -23,7 +23,6 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 @pytest.fixture
 def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
-    """Return a proxy to the server that a test can interrupt."""
     with InterruptibleProxy(postgres.port) as proxy:
         yield proxy
 

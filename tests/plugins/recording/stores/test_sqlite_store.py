@@ -29,12 +29,6 @@ def store(file: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-def test_store_uses_a_write_ahead_log(store: SqliteStore, file: Path) -> None:
-    with sqlite3.connect(file) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    connection.close()
-
-
 def test_rows_of_a_killed_server_move_only_with_the_write_ahead_log(
     store: SqliteStore, file: Path, tmp_path: Path
 ) -> None:
@@ -95,11 +89,15 @@ def test_damaged_store_is_reported_and_can_be_replaced(store: SqliteStore, file:
     assert len(contents(str(file))) == 1
 
 
-def test_file_that_is_not_a_database_is_rejected(file: Path) -> None:
-    file.write_bytes(b"certainly not a database" * 1000)
-    with pytest.raises(StoreError, match="not a database") as raised:
-        SqliteStore(file).open()
-    assert raised.value.fault is StoreFault.DAMAGED
+@pytest.mark.parametrize(
+    ("name", "message", "fault"),
+    [("text", "not a database", StoreFault.DAMAGED), ("nowhere/store.db", "unable to open", StoreFault.FAILED)],
+)
+def test_file_that_cannot_be_opened_is_reported(tmp_path: Path, name: str, message: str, fault: StoreFault) -> None:
+    (tmp_path / "text").write_bytes(b"certainly not a database" * 1000)
+    with pytest.raises(StoreError, match=message) as raised:
+        SqliteStore(tmp_path / name).open()
+    assert raised.value.fault is fault
 
 
 def test_foreign_database_is_left_unchanged(file: Path) -> None:
@@ -118,12 +116,6 @@ def test_name_that_looks_like_sqlite_uri_is_a_file_name(tmp_path: Path, monkeypa
     store.open()
     store.close()
     assert (tmp_path / "file:x.db?mode=memory").exists()
-
-
-def test_missing_folder_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="unable to open") as raised:
-        SqliteStore(tmp_path / "nowhere" / "store.db").open()
-    assert raised.value.fault is StoreFault.FAILED
 
 
 @pytest.mark.parametrize("removal", ["delete", "move"])

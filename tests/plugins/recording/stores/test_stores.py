@@ -1,7 +1,6 @@
 """Behaviour that the SQLite and PostgreSQL stores share."""
 
 import json
-from collections.abc import Sequence
 
 import pytest
 
@@ -35,11 +34,8 @@ def test_written_rows_are_read_back(store: Store, url: str) -> None:
     (row,) = contents(url)
     assert row.pop("number") == 1
     assert row == written.inference
-    entries = [
-        {**entry, "jv": json.loads(entry["jv"]) if entry["jv"] else None}
-        for entry in contents(url, "inference_metadata")
-    ]
-    assert [(entry["key"], entry["iv"], entry["fv"], entry["tv"], entry["jv"]) for entry in entries] == [
+    entries = [tuple(entry.values())[2:] for entry in contents(url, "inference_metadata")]
+    assert [(*values, document and json.loads(document)) for *values, document in entries] == [
         ("camera", None, None, "north", None),
         ("altitude", 120, None, None, None),
         ("yaw", None, 0.25, None, None),
@@ -53,9 +49,7 @@ def test_numbers_increase_in_order_of_writing(store: Store, url: str) -> None:
     written = rows(5)
     store.write(written[:2])
     store.write(written[2:])
-    stored = contents(url)
-    assert [row["id"] for row in stored] == [row.inference["id"] for row in written]
-    assert len({row["number"] for row in stored}) == 5
+    assert [row["id"] for row in contents(url)] == [row.inference["id"] for row in written]
 
 
 def test_unusual_text_is_stored(store: Store, url: str) -> None:
@@ -100,48 +94,29 @@ def test_image_is_in_use_while_a_recent_inference_refers_to_it(store: Store, url
     assert store.images_since(digests, 0) == {digests[1]}
 
 
-def test_invalid_row_rejects_its_whole_batch(store: Store, url: str) -> None:
-    good, bad = rows(2)
+def test_invalid_row_rejects_its_whole_batch_and_what_is_written_again_is_not_duplicated(
+    store: Store, url: str
+) -> None:
+    written, (bad,) = rows(3), rows()
     invalid = Rows(inference={**bad.inference, "duration": 2**70}, metadata=(), labels=())
-    with pytest.raises(StoreError) as raised:
-        store.write([good, invalid])
-    assert raised.value.fault is StoreFault.REJECTED
-    assert contents(url) == []
-    store.write([good])
-    assert len(contents(url)) == 1
-
-
-def test_batch_written_again_is_not_duplicated(store: Store, url: str) -> None:
-    written = rows(3)
-    store.write(written)
-    with pytest.raises(StoreError):
-        store.write([*written, *invalid_rows()])
+    for stored in ([], written):
+        store.write(stored)
+        with pytest.raises(StoreError) as raised:
+            store.write([*written, invalid])
+        assert raised.value.fault is StoreFault.REJECTED
+        assert len(contents(url)) == len(stored)
     store.write(written)
     assert [row["id"] for row in contents(url)] == [row.inference["id"] for row in written]
     for table in ("inference_metadata", "inference_labels"):
         assert {row["number"] for row in contents(url, table)} == {row["number"] for row in contents(url)}
 
 
-def test_reopened_store_keeps_its_rows(store: Store, url: str) -> None:
-    store.write(rows())
-    reopened = open_store(url)
-    reopened.open()
-    reopened.write(rows())
-    reopened.close()
-    assert len(contents(url)) == 2
-
-
 def test_two_writers_take_turns(store: Store, url: str) -> None:
     other = open_store(url)
     other.open()
-    for _ in range(5):
+    for _ in range(3):
         store.write(rows(2))
         other.write(rows(2))
     other.close()
     stored = contents(url)
-    assert len({row["number"] for row in stored}) == len({row["id"] for row in stored}) == 20
-
-
-def invalid_rows() -> Sequence[Rows]:
-    (bad,) = rows()
-    return [Rows(inference={**bad.inference, "duration": 2**70}, metadata=(), labels=())]
+    assert len({row["number"] for row in stored}) == len({row["id"] for row in stored}) == 12
