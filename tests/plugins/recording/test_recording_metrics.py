@@ -9,14 +9,11 @@ from app.plugins.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE
 from app.plugins.recording.stores.store import StoreFault
 
 
-@pytest.mark.parametrize("reason", [BEHIND, STOPPING, UNWRITABLE, *StoreFault])
-def test_drop_counter_of_each_reason_starts_at_zero(reason: str) -> None:
+def test_drop_counter_of_each_reason_starts_at_zero() -> None:
     metrics = CollectorRegistry()
-    report = RecordingMetrics(metrics, "a store")
-    assert metrics.get_sample_value("charioteer_recording_up") == 1
-    assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
-    report.dropped(reason, 3)
-    assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 3
+    RecordingMetrics(metrics, "a store")
+    for reason in (BEHIND, STOPPING, UNWRITABLE, *StoreFault):
+        assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
 
 
 def test_store_that_is_behind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,24 +36,16 @@ def test_old_records_are_deleted_in_batches(clock: Clock) -> None:
     assert due == 60
 
 
-def test_step_does_nothing_before_it_is_due(clock: Clock) -> None:
-    store = MemoryStore()
-    retention = Retention(store, None, 100, None, clock, clock)
-    retention.step()
-    clock.now += 59
-    retention.step()
-    assert store.deleted == [0]
-
-
 def test_clock_set_back_does_not_stop_deletion(clock: Clock) -> None:
     steady, store = Clock(), MemoryStore()
     retention = Retention(store, None, 100, None, clock, steady)
     retention.step()
     clock.now -= 1_000_000
     assert retention.due == 60
-    steady.now += 60
-    retention.step()
-    assert len(store.deleted) == 2
+    for deletions, seconds in ((1, 59), (2, 1)):
+        steady.now += seconds
+        retention.step()
+        assert len(store.deleted) == deletions
 
 
 def test_clock_set_ahead_pauses_deletion_until_it_is_steady(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -93,10 +85,6 @@ def test_clock_set_ahead_and_corrected_deletes_nothing(clock: Clock) -> None:
     assert len(store.rows) == 3
 
 
-def test_unlimited_retention_is_never_due(clock: Clock) -> None:
-    assert Retention(MemoryStore(), None, None, None, clock).due is None
-
-
 def test_old_unused_image_is_deleted(clock: Clock, tmp_path: Path) -> None:
     images = [ImageFile(hashlib.sha256(content).hexdigest(), content) for content in (b"unused", b"used", b"new")]
     folder = ImageFolder(tmp_path, durable=False)
@@ -113,4 +101,5 @@ def test_old_unused_image_is_deleted(clock: Clock, tmp_path: Path) -> None:
         retention.step()
         os.utime(paths[2], (clock.now, clock.now))
     assert [path.exists() for path in paths] == [False, True, True]
+    assert Retention(store, folder, None, None, clock).due is None
     assert store.forgotten == [images[0].digest]
