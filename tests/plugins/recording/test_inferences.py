@@ -12,7 +12,6 @@ from litestar.testing import TestClient
 
 from app.core.plugins import registry
 from app.core.server.http.errors import create_error_handlers
-from app.core.settings.server import ServerSettings
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.query.reader import RecordingReader
@@ -29,15 +28,8 @@ DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), 
 
 
 def client_of(inferences: Inferences) -> TestClient[Litestar]:
-    return TestClient(
-        Litestar(
-            inferences.handlers,
-            exception_handlers=create_error_handlers(),
-            openapi_config=None,
-            logging_config=None,
-            on_shutdown=[inferences.close],
-        )
-    )
+    options: Any = {"exception_handlers": create_error_handlers(), "openapi_config": None, "logging_config": None}
+    return TestClient(Litestar(inferences.handlers, on_shutdown=[inferences.close], **options))
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +38,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Lite
     folder = tmp_path_factory.mktemp("recorded")
     images = ImageFolder(folder / "images", durable=False)
     images.open()
-    images.write(
-        [
-            ImageFile(DIGESTS["jpeg"], (IMAGES / "scene.jpg").read_bytes()),
-            ImageFile(DIGESTS["html"], b"<html><script>alert(1)</script>"),
-        ]
-    )
+    contents = {"jpeg": (IMAGES / "scene.jpg").read_bytes(), "html": b"<html><script>alert(1)</script>"}
+    images.write([ImageFile(DIGESTS[name], content) for name, content in contents.items()])
     store = SqliteStore(folder / "store.db")
     store.open()
-    store.write(
-        [recorded_rows(f"{number}-0-0", {"frame": number}, [{"label": "car", "score": 0.5}]) for number in range(60)]
-    )
+    cars = [{"label": "car", "score": 0.5}]
+    store.write([recorded_rows(f"{number}-0-0", {"frame": number}, cars) for number in range(60)])
     store.write([recorded_rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()])
     store.close()
     inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder / "images"))
@@ -85,19 +72,17 @@ def test_inference_is_returned_by_id_and_unknown_id_is_404(client: TestClient[Li
     assert (missing.status_code, missing.json()) == (404, {"error": "There is no inference 'missing'"})
 
 
-def test_image_has_its_own_content_type(client: TestClient[Litestar]) -> None:
-    response = client.get("/inferences/jpeg/image")
-    assert response.content == (IMAGES / "scene.jpg").read_bytes()
-    assert response.headers["content-type"] == "image/jpeg"
-    assert response.headers["x-content-type-options"] == "nosniff"
-    assert "content-disposition" not in response.headers
-
-
-def test_stored_file_that_is_not_an_image_is_sent_as_an_attachment(client: TestClient[Litestar]) -> None:
-    response = client.get("/inferences/html/image")
-    assert response.headers["content-type"] == "application/octet-stream"
-    assert response.headers["content-disposition"] == "attachment"
-    assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
+def test_image_has_its_own_content_type_and_another_file_is_an_attachment(client: TestClient[Litestar]) -> None:
+    image, other = (client.get(f"/inferences/{name}/image") for name in ("jpeg", "html"))
+    assert image.content == (IMAGES / "scene.jpg").read_bytes()
+    for response, media_type, disposition in (
+        (image, "image/jpeg", None),
+        (other, "application/octet-stream", "attachment"),
+    ):
+        assert response.headers["content-type"] == media_type
+        assert response.headers.get("content-disposition") == disposition
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
 
 
 @pytest.mark.parametrize("name", ["gone", "7-0-0"])
@@ -126,42 +111,27 @@ def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], 
     assert response.json()["error"].startswith(error_text)
 
 
-def test_missing_store_is_503(tmp_path: Path) -> None:
-    with client_of(Inferences(lambda: RecordingReader(parse_dsn(str(tmp_path / "none.db"))))) as client:
-        response = client.get("/inferences")
-    assert response.status_code == 503
-    assert "there is no such file" in response.json()["error"]
-
-
 @pytest.mark.parametrize(
     ("settings", "error_text"),
     [
-        (registry().settings(), "This server records nothing; set --record to a store"),
-        (registry().settings(record="x.db", host="0.0.0.0"), "--serve-inferences enables it"),
-        (registry().settings(record="x.db", host="engine.example"), "--serve-inferences enables it"),
-        (registry().settings(record="x.db", serve_inferences=False), "--serve-inferences enables it"),
+        ({}, "This server records nothing; set --record to a store"),
+        ({"record": "x.db", "host": "0.0.0.0"}, "--serve-inferences enables it"),
+        ({"record": "x.db", "host": "engine.example"}, "--serve-inferences enables it"),
+        ({"record": "x.db", "serve_inferences": False}, "--serve-inferences enables it"),
+        ({"record": "x.db"}, None),
+        ({"record": "x.db", "host": "::1"}, None),
+        ({"record": "x.db", "host": "localhost"}, None),
+        ({"record": "x.db", "host": "0.0.0.0", "serve_inferences": True}, None),
     ],
 )
-def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings, error_text: str) -> None:
-    with client_of(recording_routes(settings)) as client:
+def test_recordings_are_404_unless_recorded_and_on_loopback_or_enabled(
+    settings: dict[str, Any], error_text: str | None
+) -> None:
+    with client_of(recording_routes(registry().settings(**settings))) as client:
         for path in ("/inferences", "/inferences/a", "/inferences/a/image"):
             response = client.get(path)
-            assert response.status_code == 404
-            assert error_text in response.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        registry().settings(record="missing.db"),
-        registry().settings(record="missing.db", host="::1"),
-        registry().settings(record="missing.db", host="localhost"),
-        registry().settings(record="missing.db", host="0.0.0.0", serve_inferences=True),
-    ],
-)
-def test_recordings_are_served_on_loopback_or_if_enabled(settings: ServerSettings) -> None:
-    with client_of(recording_routes(settings)) as client:
-        assert client.get("/inferences").status_code == 503
+            assert response.status_code == (503 if error_text is None else 404)
+            assert (error_text or "there is no such file") in response.json()["error"]
 
 
 @pytest.mark.slow

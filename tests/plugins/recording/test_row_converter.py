@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.plugins.recording.row_converter import REDACTED, Redaction, RowConverter
-from metadata.request import METADATA_PARAMETER, metadata_values, read_metadata
+from metadata.request import metadata_values, read_metadata
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
@@ -32,91 +32,60 @@ def converter(*redacted: str, images: bool = False) -> RowConverter:
 
 
 def test_event_is_converted_to_complete_row() -> None:
+    parameters = {"top_k": 3, "a": msgspec.Raw(b'{"b":[1,2]}')}
     event = detection_event(
-        image_bytes=b"jpeg", metadata=CAMERA, parameters={"top_k": 3}, labels=("ship", "quay"), base_id="base"
+        image_bytes=b"jpeg", metadata=CAMERA, parameters=parameters, labels=("ship", "quay"), base_id="base"
     )
     (rows,) = converter()(event).rows
-    row = rows.inference
-    assert (row["id"], row["base_id"], row["request_id"]) == (f"{event.id}-0-0", "base", event.request_id)
-    assert (row["protocol"], row["model"], row["version"], row["task_type"]) == (
-        "kserve-v2",
-        "detector",
-        "1",
-        "OBJECT_DETECTION",
-    )
-    assert (row["started"], row["duration"]) == (event.timestamp // 1000, 5000)
-    assert json.loads(row["parameters"]) == {"top_k": 3}
-    assert [(entry["key"], entry["value"]) for entry in json.loads(row["metadata"])] == [
+    row = dict(rows.inference)
+    assert json.loads(row.pop("parameters")) == {"top_k": 3, "a": {"b": [1, 2]}}
+    assert [(entry["key"], entry["value"]) for entry in json.loads(row.pop("metadata"))] == [
         ("camera", "north"),
         ("latitude", 51.5),
         ("longitude", -0.1),
     ]
-    assert row["records"] is not None
-    assert [record["label"] for record in json.loads(row["records"])] == ["ship", "quay"]
-    assert (row["latitude"], row["longitude"]) == (51.5, -0.1)
-    assert row["image_digest"] == hashlib.sha256(b"jpeg").hexdigest()
-    assert (row["image_width"], row["image_height"], row["image_size"], row["image_kept"]) == (640, 320, 4, False)
-    assert (row["error"], row["message"], row["explanation"]) == (None, "", False)
+    assert [record["label"] for record in json.loads(row.pop("records"))] == ["ship", "quay"]
+    assert row == {
+        "id": f"{event.id}-0-0", "base_id": "base", "request_id": event.request_id, "input": 0, "datum": 0,
+        "protocol": "kserve-v2", "model": "detector", "version": "1", "task_type": "OBJECT_DETECTION",
+        "started": event.timestamp // 1000, "duration": 5000, "error": None, "message": "", "explanation": False,
+        "image_digest": hashlib.sha256(b"jpeg").hexdigest(), "image_width": 640, "image_height": 320, "image_size": 4,
+        "image_kept": False, "latitude": 51.5, "longitude": -0.1, "reason": None, "probability": 1.0,
+    }  # fmt: skip
     assert [label.label for label in rows.labels] == ["quay", "ship"]
     assert [entry.key for entry in rows.metadata] == ["camera", "latitude", "longitude"]
 
 
-def test_each_datum_of_request_has_its_own_row() -> None:
+def test_each_sample_has_its_own_row_with_metadata_of_its_input_or_else_of_the_request() -> None:
     event = detection_event(sample_count=3)
-    rows = converter()(event).rows
-    assert [row.inference["id"] for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
-    assert {row.inference["request_id"] for row in rows} == {event.request_id}
-
-
-def test_metadata_is_recorded_with_its_input() -> None:
-    event = detection_event(sample_count=2, metadata=CAMERA)
-    request = event.request
-    assert request is not None
-    first = msgspec.structs.replace(request.inputs[0], parameters={})
-    request = msgspec.structs.replace(request, inputs=(first, request.inputs[1]))
-    event = msgspec.structs.replace(event, request=request, metadata=event.metadata[:1])
-    without_metadata, with_metadata = converter()(event).rows
-    assert without_metadata.metadata == []
-    assert [entry.key for entry in with_metadata.metadata] == ["camera", "latitude", "longitude"]
-
-
-def test_request_metadata_is_recorded_with_inputs_without_own_metadata() -> None:
-    event = detection_event(sample_count=3)
-    request = event.request
-    assert request is not None
+    assert event.request is not None
     own = {"metadata": '[{"key": "camera", "type": "str", "value": "south"}]'}
-    second = msgspec.structs.replace(request.inputs[1], parameters=own)
-    request = msgspec.structs.replace(
-        request,
-        inputs=(request.inputs[0], second, request.inputs[2]),
-        parameters={"metadata": json.dumps(CAMERA), "top_k": 3},
-    )
+    first, second, third = event.request.inputs
+    inputs = first, msgspec.structs.replace(second, parameters=own), third
+    shared = {"metadata": json.dumps(CAMERA), "top_k": 3}
+    request = msgspec.structs.replace(event.request, inputs=inputs, parameters=shared)
     entries = [read_metadata(value) for value in metadata_values(request)]
-    assert len(entries) == 2
     rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries)).rows
-    assert [(row.metadata[0].key, row.metadata[0].tv) for row in rows] == [
-        ("camera", "north"),
-        ("camera", "south"),
-        ("camera", "north"),
-    ]
+    assert [row.inference["id"] for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
+    assert [row.metadata[0].tv for row in rows] == ["north", "south", "north"]
     assert [json.loads(row.inference["parameters"]) for row in rows] == [{"top_k": 3}] * 3
+    # Without metadata of the request, an input without its own has none.
+    request = msgspec.structs.replace(request, parameters={})
+    rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries[1:])).rows
+    assert [len(row.metadata) for row in rows] == [0, 1, 0]
 
 
 def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     event = detection_event()
     assert event.result is not None
-    tensors = [
-        Tensor(
-            name=name,
-            datatype=Datatype.FP32,
-            data=np.zeros(1, np.float32),
-            parameters={"metadata": json.dumps([{"key": name, "type": "int", "value": "1"}])},
-        )
-        for name in ("a", "b")
-    ]
-    request = InferenceRequest(id="", model_name="m", inputs=tuple(tensors))
-    data = [msgspec.structs.replace(datum, item=TensorsInput({})) for datum in event.result.samples]
-    result = msgspec.structs.replace(event.result, samples=data)
+    of_tensors = {name: {"metadata": json.dumps([{"key": name, "type": "int", "value": "1"}])} for name in "ab"}
+    tensors = tuple(
+        Tensor(name=name, datatype=Datatype.FP32, data=np.zeros(1, np.float32), parameters=parameters)
+        for name, parameters in of_tensors.items()
+    )
+    request = InferenceRequest(id="", model_name="m", inputs=tensors)
+    samples = [msgspec.structs.replace(sample, item=TensorsInput({})) for sample in event.result.samples]
+    result = msgspec.structs.replace(event.result, samples=samples)
     entries = [read_metadata(value) for value in metadata_values(request)]
     (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
     assert [entry.key for entry in row.metadata] == ["a", "b"]
@@ -136,31 +105,22 @@ def test_conversation_without_images_is_recorded_without_an_image() -> None:
 
 
 def test_rejected_request_is_one_row() -> None:
-    event = rejected_event(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
-    (rows,) = converter()(event).rows
+    (rows,) = converter()(rejected_event(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")).rows
     assert (rows.inference["error"], rows.inference["message"]) == ("model_not_found", "Model 'x' is not known")
     assert (rows.inference["records"], rows.inference["image_digest"]) == (None, None)
 
 
-def test_failed_request_is_recorded_with_metadata_and_without_records() -> None:
-    event = detection_event(metadata=CAMERA, result=None, outcome=ErrorKind.MODEL_FAILED, error="The model failed")
-    (rows,) = converter()(event).rows
-    assert (rows.inference["records"], rows.inference["error"]) == (None, "model_failed")
-    assert rows.inference["latitude"] == 51.5
-
-
-def test_metadata_of_failed_request_is_not_in_parameters() -> None:
-    event = detection_event(outcome=ErrorKind.MODEL_FAILED, error="it broke", result=None)
+def test_failed_request_is_recorded_with_metadata_and_with_the_records_of_a_broken_stream() -> None:
+    event = detection_event(metadata=CAMERA, outcome=ErrorKind.MODEL_FAILED, error="The model failed")
     assert event.request is not None
-    request = msgspec.structs.replace(event.request, parameters={"metadata": '[{"key": "plate"}]', "x": 1})
-    (row,) = converter()(msgspec.structs.replace(event, request=request)).rows
-    assert json.loads(row.inference["parameters"]) == {"x": 1}
-
-
-def test_records_of_broken_stream_are_stored_with_error() -> None:
-    (rows,) = converter()(detection_event(outcome=ErrorKind.MODEL_FAILED, error="The model failed")).rows
-    assert rows.inference["records"] is not None
-    assert rows.inference["error"] == "model_failed"
+    parameters = {"metadata": '[{"key": "plate"}]', "x": 1}
+    event.request = msgspec.structs.replace(event.request, parameters=parameters)
+    for has_records, changed in ((True, event), (False, msgspec.structs.replace(event, result=None))):
+        (rows,) = converter()(changed).rows
+        assert (rows.inference["records"] is not None) == has_records
+        assert rows.inference["error"] == "model_failed"
+        assert rows.inference["latitude"] == 51.5
+        assert json.loads(rows.inference["parameters"]) == {"x": 1}
 
 
 def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
@@ -205,12 +165,6 @@ def test_redacted_values_appear_in_no_column() -> None:
 def test_redacted_scores_are_not_searchable() -> None:
     (rows,) = converter("score")(detection_event(labels=("ship", "quay"))).rows
     assert {(row.label, row.score) for row in rows.labels} == {("ship", None), ("quay", None)}
-
-
-def test_metadata_is_not_in_recorded_parameters() -> None:
-    (rows,) = converter()(detection_event(metadata=CAMERA, parameters={"a": msgspec.Raw(b'{"b":[1,2]}')})).rows
-    assert METADATA_PARAMETER not in json.loads(rows.inference["parameters"])
-    assert json.loads(rows.inference["parameters"]) == {"a": {"b": [1, 2]}}
 
 
 @pytest.mark.parametrize("name", ["\0", "x\0y", "\N{PILE OF POO}" * 500])
