@@ -77,21 +77,21 @@ def test_boxes_are_read_back_by_evaluation(tmp_path: Path, images: Path, file_fo
     }
 
 
+def bar(cx: float, w: float, r: float) -> dict[str, object]:
+    return {"label": "bar", "score": 1.0, "cx": cx, "cy": 0.5, "w": w, "h": 0.1, "r": r}
+
+
 def test_oriented_boxes_are_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
-    quarter_turn: dict[str, object] = {
-        "label": "bar", "score": 1.0, "cx": 0.5, "cy": 0.5, "w": 0.2, "h": 0.1, "r": math.pi / 2
-    }  # fmt: skip
-    export([[inference(0, TaskType.ORIENTED_OBJECT_DETECTION, quarter_turn)]], tmp_path / "y", "yolo", images=images)
+    turned = inference(0, TaskType.ORIENTED_OBJECT_DETECTION, bar(0.5, 0.2, math.pi / 2))
+    export([[turned]], tmp_path / "y", "yolo", images=images)
     dataset = read_dataset(tmp_path / "y")
     assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
     ((label, corners),) = objects(dataset.items)[digest(0)]
-    assert label == "bar"
-    assert sorted(corners) == [[95, 30], [95, 70], [105, 30], [105, 70]]
+    assert (label, sorted(corners)) == ("bar", [[95, 30], [95, 70], [105, 30], [105, 70]])
 
 
 def test_oriented_box_beyond_the_image_is_reported(tmp_path: Path, images: Path) -> None:
-    box: dict[str, object] = {"label": "bar", "score": 1.0, "cx": 0.1, "cy": 0.5, "w": 0.4, "h": 0.1, "r": 0.5}
-    inferences = [inference(0, TaskType.ORIENTED_OBJECT_DETECTION, box, {**box, "cx": 0.5})]
+    inferences = [inference(0, TaskType.ORIENTED_OBJECT_DETECTION, bar(0.1, 0.4, 0.5), bar(0.5, 0.4, 0.5))]
     exported = export([inferences], tmp_path / "y", "yolo", images=images)
     changed = {"cut off at the border of the image, so no rectangle: YOLO has no corners outside": 1}
     assert exported.changed_objects == changed
@@ -159,18 +159,15 @@ def test_objects_that_are_left_out_are_counted_by_reason(tmp_path: Path, images:
     assert exported == Exported(written=2, changed_objects=expected)
 
 
-def test_stored_file_that_is_no_image_is_left_out_of_yolo(tmp_path: Path, images: Path) -> None:
+def test_damaged_file_is_left_out_of_yolo_and_photo_with_several_images_is_read_back(
+    tmp_path: Path, images: Path
+) -> None:
     image_path(images, digest(0)).write_bytes(b"damaged")
-    inferences = [inference(0, TaskType.OBJECT_DETECTION, BOX), inference(1, TaskType.OBJECT_DETECTION, BOX)]
-    assert export([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=1)
-    assert [item.id for item in read_dataset(tmp_path / "y").items] == [f"images/{digest(1)}.png"]
-
-
-def test_photo_with_several_images_is_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
     photo = PIL.Image.new("RGB", (WIDTH, HEIGHT))
-    photo.save(image_path(images, digest(0)), "MPO", save_all=True, append_images=[photo])
-    export([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], tmp_path / "y", "yolo", images=images)
-    assert [item.image.suffix for item in read_dataset(tmp_path / "y").items] == [".jpg"]
+    photo.save(image_path(images, digest(1)), "MPO", save_all=True, append_images=[photo])
+    inferences = [inference(number, TaskType.OBJECT_DETECTION, BOX) for number in (0, 1)]
+    assert export([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=1)
+    assert [item.id for item in read_dataset(tmp_path / "y").items] == [f"images/{digest(1)}.jpg"]
 
 
 @pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
@@ -197,14 +194,20 @@ def test_complete_export_is_read_back_as_a_store(tmp_path: Path, images: Path, f
     assert reader.sql("SELECT count(*) FROM recorded").rows[0][0] == 3
 
 
-def test_parquet_of_something_else_is_rejected(tmp_path: Path) -> None:
+def test_file_of_something_else_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("text")
-    with pytest.raises(SettingsError, match="is not a Parquet file"):
-        open_recordings(str(tmp_path / "text.parquet"))
+    (tmp_path / "questions.jsonl").write_text('{"image": "a.jpg"}\n')
+    (tmp_path / "found.csv").write_text("")
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     parquet.write_table(arrow.table({"id": ["a"]}), tmp_path / "other.parquet")
-    with pytest.raises(SettingsError, match="Expected the columns of an export of inferences, without base_id"):
-        open_recordings(str(tmp_path / "other.parquet"))
+    for name, message in (
+        ("text.parquet", "is not a Parquet file"),
+        ("other.parquet", "Expected the columns of an export of inferences, without base_id"),
+        ("questions.jsonl", "Expected one recorded inference on each line"),
+        ("found.csv", r"CSV is for spreadsheets .*; export \.jsonl or \.parquet"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            open_recordings(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -261,15 +264,3 @@ def test_edited_jsonl_is_rejected_with_line_and_field(tmp_path: Path, old: str, 
     file.write_text(first + second.replace(old, new))
     with pytest.raises(SettingsError, match=rf"found\.jsonl: line 2: Expected one recorded inference .*{field}"):
         open_recordings(str(file))
-
-
-def test_jsonl_of_something_else_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "questions.jsonl").write_text('{"image": "a.jpg"}\n')
-    with pytest.raises(SettingsError, match="Expected one recorded inference on each line"):
-        open_recordings(str(tmp_path / "questions.jsonl"))
-
-
-def test_csv_is_not_read_back(tmp_path: Path) -> None:
-    export([[]], tmp_path / "found.csv", "csv")
-    with pytest.raises(SettingsError, match=r"CSV is for spreadsheets .*; export \.jsonl or \.parquet"):
-        open_recordings(str(tmp_path / "found.csv"))
