@@ -3,8 +3,6 @@
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 
 class InterruptibleProxy:
@@ -15,19 +13,14 @@ class InterruptibleProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
-        self._accepting = True
-        self._silent = False
+        self._accepting, self._silent = True, False
         self._trigger: bytes | None = None
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close all connections and the port."""
         self.cut()
         self._listener.close()
 

@@ -11,32 +11,21 @@ from app.plugins.recording.stores.store import ResultT, Store, StoreError, Store
 
 
 class MemoryStore(Store):
-    """Keep rows in a list.
-
-    Attributes:
-        fault: the fault with which opening and writing fail, if any.
-        poison: a model whose inferences are rejected.
-        write_error: another exception that writing raises, if any.
-        delete_error: the exception that deleting raises, if any.
-        write_gate: writes wait until it is set.
-        delete_gate: deletions wait until it is set.
-        batches: the number of requests in each write.
-    """
+    """Keep rows in a list, and fail on request."""
 
     def __init__(self) -> None:
-        self.fault: StoreFault | None = None
-        self.poison = ""
-        self.write_gate = threading.Event()
-        self.write_gate.set()
-        self.delete_gate = threading.Event()
-        self.delete_gate.set()
+        self.fault: StoreFault | None = None  # with which opening and writing fail
+        self.poison = ""  # a model whose inferences are rejected
         self.write_error: Exception | None = None
         self.delete_error: Exception | None = None
-        self.write_started = threading.Event()
-        self.delete_started = threading.Event()
+        # Writes and deletions wait until these are set.
+        self.write_gate, self.delete_gate = threading.Event(), threading.Event()
+        self.write_gate.set()
+        self.delete_gate.set()
+        self.write_started, self.delete_started = threading.Event(), threading.Event()
         self.failed = threading.Semaphore(0)
         self.rows: list[Rows] = []
-        self.batches: list[int] = []
+        self.batches: list[int] = []  # the number of requests in each write
         self.deleted: list[int] = []
         self.in_use: set[str] = set()
         self.forgotten: list[str] = []

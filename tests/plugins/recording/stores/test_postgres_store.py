@@ -1,7 +1,8 @@
 """The PostgreSQL store, also when connections fail."""
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -23,21 +24,17 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 @pytest.fixture
 def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
-    with InterruptibleProxy(postgres.port) as proxy:
+    with closing(InterruptibleProxy(postgres.port)) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def write_timeout() -> float:
-    return 5
-
-
-@pytest.fixture
 def behind(
-    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer, write_timeout: float
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer, request: pytest.FixtureRequest
 ) -> Iterator[PostgresStore]:
-    """Open a store that connects through the proxy."""
-    store = PostgresStore(parse_dsn(postgres_url.replace(f":{postgres.port}/", f":{proxy.port}/")), write_timeout)
+    """Open a store that connects through the proxy; the parameter is its timeout in seconds."""
+    url = postgres_url.replace(f":{postgres.port}/", f":{proxy.port}/")
+    store = PostgresStore(parse_dsn(url), getattr(request, "param", 5))
     store.open()
     yield store
     store.close()
@@ -53,15 +50,22 @@ def test_lost_connection_is_reopened_silently(
     assert len(contents(postgres_url)) == 4
 
 
-def test_lost_connection_to_closed_server_is_reported_and_recovers(
-    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str
+@pytest.mark.parametrize(("behind", "is_silent"), [(5, False), (0.2, True)], indirect=["behind"])
+def test_closed_or_silent_server_is_unreachable_and_the_store_recovers(
+    behind: PostgresStore,
+    is_silent: bool,
+    proxy: InterruptibleProxy,
+    postgres_url: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    proxy.cut()
+    (proxy.silence if is_silent else proxy.cut)()
     written = rows(2)
     with pytest.raises(StoreError) as raised:
         behind.write(written)
     assert raised.value.fault is StoreFault.UNREACHABLE
     assert "secret" not in str(raised.value)
+    assert caplog.messages == []
+    proxy.cut()
     proxy.restore()
     behind.write(written)
     assert len(contents(postgres_url)) == 2
@@ -78,22 +82,6 @@ def test_commit_without_reply_is_not_repeated(
     assert proxy.cuts == 1
     numbers = {row["number"] for row in stored}
     assert {row["number"] for row in contents(postgres_url, "inference_labels")} == numbers
-
-
-@pytest.mark.parametrize("write_timeout", [0.2])
-def test_server_that_does_not_respond_is_unreachable(
-    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    proxy.silence()
-    written = rows(2)
-    with pytest.raises(StoreError) as raised:
-        behind.write(written)
-    assert raised.value.fault is StoreFault.UNREACHABLE
-    assert caplog.messages == []
-    proxy.cut()
-    proxy.restore()
-    behind.write(written)
-    assert len(contents(postgres_url)) == 2
 
 
 def test_connection_terminated_by_server_is_reopened(store: PostgresStore, postgres_url: str) -> None:
@@ -129,23 +117,13 @@ def test_read_only_database_is_reported(store: PostgresStore, postgres_url: str)
 
 
 def test_concurrent_stores_create_the_tables_once(postgres_url: str) -> None:
-    stores = [PostgresStore(parse_dsn(postgres_url)) for _ in range(4)]
-    failures: list[BaseException] = []
-
-    def write_batches(store: PostgresStore) -> None:
-        try:
+    def write_batches(_: int) -> None:
+        with closing(PostgresStore(parse_dsn(postgres_url))) as store:
             store.open()
             for _ in range(5):
                 store.write(rows(4))
-            store.close()
-        except BaseException as error:  # noqa: BLE001  asserted below
-            failures.append(error)
 
-    threads = [threading.Thread(target=write_batches, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write_batches, range(4)))
     stored = contents(postgres_url)
     assert len({row["number"] for row in stored}) == len({row["id"] for row in stored}) == 80
