@@ -10,8 +10,9 @@ from sqlalchemy import Connection, create_engine, event
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.filters import query_filters
 from app.plugins.recording.query.search import newest_numbers
+from app.plugins.recording.stores.rows import Rows
 from app.plugins.recording.stores.sqlite_store import SqliteStore
-from tests.support.data.recorded_rows import recorded_rows
+from tests.support.data.recorded_rows import Value, recorded_rows
 
 COUNT = 3000
 
@@ -19,28 +20,18 @@ COUNT = 3000
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a store of thousands of inferences, with frequent and rare metadata, labels and places."""
-    file = tmp_path_factory.mktemp("plan") / "store.db"
+    file, rows = tmp_path_factory.mktemp("plan") / "store.db", list[Rows]()
+    for number in range(COUNT):
+        metadata: dict[str, Value] = {
+            "camera": "north" if number % 2 else "south", "altitude": number % 100, "run": f"run-{number // 10}",
+            "pose": {"yaw": number / COUNT}, "latitude": number % 90.0, "longitude": number % 180.0,
+        }  # fmt: skip
+        labels = [{"label": "car" if number % 3 else "dog", "score": number / COUNT}]
+        model = "rare" if number == 5 else "usual"
+        rows.append(recorded_rows(str(number), metadata, labels, started=number * 1_000_000, model=model))
     store = SqliteStore(file)
     store.open()
-    store.write(
-        [
-            recorded_rows(
-                str(number),
-                {
-                    "camera": "north" if number % 2 else "south",
-                    "altitude": number % 100,
-                    "run": f"run-{number // 10}",
-                    "pose": {"yaw": number / COUNT},
-                    "latitude": number % 90.0,
-                    "longitude": number % 180.0,
-                },
-                [{"label": "car" if number % 3 else "dog", "score": number / COUNT}],
-                started=number * 1_000_000,
-                model="rare" if number == 5 else "usual",
-            )
-            for number in range(COUNT)
-        ]
-    )
+    store.write(rows)
     store.close()
     return file
 
@@ -73,9 +64,9 @@ def recorder(store: Path) -> Iterator[PlanRecorder]:
     engine.dispose()
 
 
-def plan(recorder: PlanRecorder, query: InferenceQuery, expected: int, limit: int = 10) -> list[str]:
+def plan(recorder: PlanRecorder, query: InferenceQuery, expected: int = 10) -> list[str]:
     """Return the plan of a query; assert that it finds `expected` inferences and repeats no index scan."""
-    assert len(newest_numbers(recorder.connection, query_filters(query, COUNT), None, limit)) == expected
+    assert len(newest_numbers(recorder.connection, query_filters(query, COUNT), None, 10)) == expected
     searches = [step for step in recorder.repeated if step.startswith(("SEARCH", "SCAN"))]
     assert searches
     assert all("PRIMARY KEY" in step or "number=?" in step for step in searches), recorder.plan
@@ -83,24 +74,22 @@ def plan(recorder: PlanRecorder, query: InferenceQuery, expected: int, limit: in
 
 
 TWO_FILTERS = [
-    (InferenceQuery(where=['camera = "north"', "altitude > 90"]), 10),
-    (InferenceQuery(where=["altitude > 98", "latitude > 50"]), 10),
-    (InferenceQuery(where=['camera < "o"', "altitude <= 2"]), 10),
-    (InferenceQuery(where=["altitude = 7", 'camera = "north"']), 10),
-    (InferenceQuery(label="car", since="1000s"), 10),
-    (InferenceQuery(label="dog", min_score=0.9, where=["altitude > 50"]), 10),
-    (InferenceQuery(max_score=0.5, where=["altitude > 50"]), 10),
-    (InferenceQuery(box="0,0,20,20", where=['camera = "north"']), 10),
-    (InferenceQuery(box="0,0,80,170", label="car"), 10),
-    (InferenceQuery(model="usual", error="none", where=["altitude = 7"]), 10),
+    InferenceQuery(where=['camera = "north"', "altitude > 90"]),
+    InferenceQuery(where=["altitude > 98", "latitude > 50"]),
+    InferenceQuery(where=['camera < "o"', "altitude <= 2"]),
+    InferenceQuery(where=["altitude = 7", 'camera = "north"']),
+    InferenceQuery(label="car", since="1000s"),
+    InferenceQuery(label="dog", min_score=0.9, where=["altitude > 50"]),
+    InferenceQuery(max_score=0.5, where=["altitude > 50"]),
+    InferenceQuery(box="0,0,20,20", where=['camera = "north"']),
+    InferenceQuery(box="0,0,80,170", label="car"),
+    InferenceQuery(model="usual", error="none", where=["altitude = 7"]),
 ]
 
 
-@pytest.mark.parametrize(("query", "expected"), TWO_FILTERS)
-def test_two_filters_scan_no_index_for_each_inference(
-    recorder: PlanRecorder, query: InferenceQuery, expected: int
-) -> None:
-    plan(recorder, query, expected)
+@pytest.mark.parametrize("query", TWO_FILTERS)
+def test_two_filters_scan_no_index_for_each_inference(recorder: PlanRecorder, query: InferenceQuery) -> None:
+    plan(recorder, query)
 
 
 def test_rare_filter_comes_first(recorder: PlanRecorder) -> None:
@@ -109,15 +98,18 @@ def test_rare_filter_comes_first(recorder: PlanRecorder) -> None:
     assert "inferences_model" in plan(recorder, InferenceQuery(model="rare", where=["altitude < 100"]), 1)[0]
 
 
-def test_frequent_equality_is_scanned_in_order_without_sorting(recorder: PlanRecorder) -> None:
-    steps = plan(recorder, InferenceQuery(where=['camera = "north"', "altitude >= 0"]), 10)
-    assert "inference_metadata_tv (key=? AND tv=? AND number>? AND number<?)" in steps[0]
-    assert not any("TEMP B-TREE" in step for step in steps)
-
-
-def test_frequent_ranges_are_scanned_by_primary_key(recorder: PlanRecorder) -> None:
-    steps = plan(recorder, InferenceQuery(where=["altitude >= 1", "latitude >= 1.0"]), 10)
-    assert "INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in steps[0]
+@pytest.mark.parametrize(
+    ("conditions", "index"),
+    [
+        (['camera = "north"', "altitude >= 0"], "inference_metadata_tv (key=? AND tv=? AND number>? AND number<?)"),
+        (["altitude >= 1", "latitude >= 1.0"], "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+    ],
+)
+def test_frequent_filters_are_scanned_in_order_without_sorting(
+    recorder: PlanRecorder, conditions: list[str], index: str
+) -> None:
+    steps = plan(recorder, InferenceQuery(where=conditions))
+    assert index in steps[0]
     assert not any("TEMP B-TREE" in step for step in steps)
 
 
