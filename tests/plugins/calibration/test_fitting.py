@@ -24,16 +24,15 @@ def _logits(seed: int, images: int = 500, classes: int = 10) -> tuple[Floats, ND
 
 def test_temperature_is_that_of_the_smallest_loss_and_undoes_a_factor() -> None:
     logits, truth = _logits(0)
-
-    targets = np.full(logits.shape, 1 / (len(truth) + 2) / (logits.shape[1] - 1))
-    targets[np.arange(len(truth)), truth] = 1 - 1 / (len(truth) + 2)
+    share = 1 / (len(truth) + 2)
+    targets = np.full(logits.shape, share / (logits.shape[1] - 1))
+    targets[np.arange(len(truth)), truth] = 1 - share
 
     def loss(log_temperature: float) -> float:
         return -float((targets * np.log(softmax(logits / np.exp(log_temperature)))).sum(axis=1).mean())
 
-    expected = float(
-        np.exp(_optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-10}).x)
-    )
+    found = _optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-10})
+    expected = float(np.exp(found.x))
     assert fit_temperature(logits, truth) == pytest.approx(expected, rel=1e-6)
     assert expected == pytest.approx(2.5, rel=0.1)
 

@@ -63,14 +63,15 @@ def test_calibration_of_other_files_or_settings_is_rejected(tmp_path: Path) -> N
     folder = write_model(tmp_path / "detector", CODE)
     _calibrated(folder, Calibration(method="platt"), chariot_id="abc", parameters={"score_threshold": 0.1})
     InProcessModel(folder, allow_code=True)
-    (folder / "weights.bin").write_bytes(b"1")
-    with pytest.raises(ModelError, match="fitted for other files or settings of this model"):
-        InProcessModel(folder, allow_code=True)
-    (folder / "weights.bin").unlink()
     settings = json.loads((folder / "model-settings.json").read_text())
-    (folder / "model-settings.json").write_text(json.dumps({**settings, "arguments": {"size": 3}}))
-    with pytest.raises(ModelError, match="fitted for other files or settings of this model"):
-        InProcessModel(folder, allow_code=True)
+    for name, text in (
+        ("weights.bin", "1"),
+        ("model-settings.json", json.dumps({**settings, "arguments": {"size": 3}})),
+    ):
+        (folder / name).write_text(text)
+        with pytest.raises(ModelError, match="fitted for other files or settings of this model"):
+            InProcessModel(folder, allow_code=True)
+        (folder / "weights.bin").unlink(missing_ok=True)
 
 
 def test_calibration_of_a_version_holds_in_its_repository(tmp_path: Path) -> None:
@@ -79,13 +80,10 @@ def test_calibration_of_a_version_holds_in_its_repository(tmp_path: Path) -> Non
     assert (source.version, load(source).description.task_type) == ("2", "OBJECT_DETECTION")
 
 
-def test_missing_calibration_is_rejected_with_the_way_to_one(tmp_path: Path) -> None:
+def test_missing_calibration_and_task_without_scores_are_rejected(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "detector", CODE, scores="calibrated")
     with pytest.raises(ModelError, match=r"needs .*calibration.json; `charioteer evaluate DATASET .* --calibrate`"):
         InProcessModel(folder, allow_code=True)
-
-
-def test_task_without_scores_is_rejected(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, text):\n        return text\n"
     folder = write_model(tmp_path / "writer", code, task_type="TEXT_GENERATION")
     _calibrated(folder, Calibration(method="platt"))

@@ -16,6 +16,7 @@ from app.plugins.calibration.fit import (
     outcome_events,
 )
 from app.plugins.calibration.report import BINS, measure
+from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import LabelledObject
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import classification_sample, detection_sample, item
@@ -72,25 +73,17 @@ def test_classes_count_by_the_best_one_and_squares_by_all() -> None:
     assert hotter.confidence[0] == pytest.approx(odds / (1 + odds))
 
 
-def test_object_is_right_if_it_gets_a_free_object_of_its_class() -> None:
-    result = detection_sample(
-        [("cat", BOX)],
-        [
-            ("cat", 0.6, BOX),
-            ("cat", 0.9, (0.0, 0.0, 10.0, 9.0)),
-            ("dog", 0.8, BOX),
-            ("emu", 0.7, BOX),
-            ("cat", 0.04, (50.0, 50.0, 60.0, 60.0)),
-        ],
-    )
+def _outcomes(result: EvaluatedItem) -> list[tuple[str, float, bool]]:
     outcomes = object_outcomes([result], ["cat", "dog"], TaskType.OBJECT_DETECTION)
-    found = zip(outcomes.labels, outcomes.scores.tolist(), outcomes.correct.tolist(), strict=True)
-    assert [*found] == [("cat", 0.9, True), ("dog", 0.8, False), ("cat", 0.6, False)]
+    return [*zip(outcomes.labels, outcomes.scores.tolist(), outcomes.correct.tolist(), strict=True)]
 
 
-def test_object_in_an_ignored_one_is_left_out() -> None:
-    result = detection_sample([], [("cat", 0.9, BOX), ("cat", 0.8, (50.0, 50.0, 60.0, 60.0))])
+def test_object_is_right_if_it_gets_a_free_object_of_its_class() -> None:
+    near, far = (0.0, 0.0, 10.0, 9.0), (50.0, 50.0, 60.0, 60.0)
+    found = [("cat", 0.6, BOX), ("cat", 0.9, near), ("dog", 0.8, BOX), ("emu", 0.7, BOX), ("cat", 0.04, far)]
+    result = detection_sample([("cat", BOX)], found)
+    assert _outcomes(result) == [("cat", 0.9, True), ("dog", 0.8, False), ("cat", 0.6, False)]
+    # What lies in an ignored object is left out.
     crowd = LabelledObject(label="cat", box=(0.0, 0.0, 40.0, 40.0), ignored=True)
-    result = type(result)(item=item(objects=[crowd]), predictions=result.predictions)
-    outcomes = object_outcomes([result], ["cat"], TaskType.OBJECT_DETECTION)
-    assert outcomes.scores.tolist() == [0.8]
+    predictions = detection_sample([], [("cat", 0.9, BOX), ("cat", 0.8, far)]).predictions
+    assert _outcomes(EvaluatedItem(item=item(objects=[crowd]), predictions=predictions)) == [("cat", 0.8, False)]
