@@ -25,11 +25,13 @@ def _row(number: int, seconds: float = 0.0, version: str = "2") -> ShadowRow:
 
 
 def test_rows_are_read_newest_first_and_expire(url: str) -> None:
-    writer = ShadowWriter(store_at(parse_dsn(url)), keep=60)
+    store = store_at(parse_dsn(url))
+    store.open()
+    reader, writer = RecordingReader(parse_dsn(url)), ShadowWriter(store, keep=60)
+    assert read_rows(reader) == []
     for row in (_row(1), _row(2, seconds=120), _row(3), _row(4, version="3")):
         writer.add(row)
     writer.close()
-    reader = RecordingReader(parse_dsn(url))
     assert [row.id for row in read_rows(reader)] == ["4-0-0", "3-0-0", "1-0-0"]
     assert [row.id for row in read_rows(reader, "m", "2")] == ["3-0-0", "1-0-0"]
     assert [row.id for row in read_rows(reader, limit=1)] == ["4-0-0"]
@@ -46,10 +48,3 @@ def test_rows_that_cannot_be_written_are_dropped_and_logged(tmp_path: Path, capl
     writer.add(_row(2))
     writer.close()
     assert [row.id for row in read_rows(RecordingReader(parse_dsn(str(folder / "store.db"))))] == ["2-0-0"]
-
-
-def test_store_without_shadow_answers_has_no_rows(tmp_path: Path) -> None:
-    store = store_at(parse_dsn(str(tmp_path / "store.db")))
-    store.open()
-    store.close()
-    assert read_rows(RecordingReader(parse_dsn(str(tmp_path / "store.db")))) == []
