@@ -12,8 +12,7 @@ from app.plugins.feedback.selection.diverse import cover
 from app.plugins.feedback.settings import PickOptions
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
-from tests.plugins.feedback.truths.recorded import detection
-from tests.plugins.feedback.truths.test_importing import write_store
+from tests.plugins.feedback.truths.recorded import detection, write_store
 from tests.support.command_line import charioteer
 
 

@@ -1,9 +1,13 @@
 """Recorded inferences for tests of truths."""
 
+from pathlib import Path
 from typing import Any
 
 from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
 from metadata.request import MetadataEntry
+from tests.support.data.recorded_rows import recorded_inference
 
 CAR: dict[str, object] = {"label": "car", "xmin": 10.0, "ymin": 10.0, "xmax": 30.0, "ymax": 30.0}
 DOG: dict[str, object] = {"label": "dog", "xmin": 40.0, "ymin": 10.0, "xmax": 60.0, "ymax": 40.0}
@@ -17,16 +21,18 @@ def found(*records: dict[str, object]) -> list[dict[str, object]]:
 def detection(name: str, *records: dict[str, object], digest: str = "", **fields: Any) -> RecordedInference:
     """Return an inference of a detector, for an image with this name."""
     values: dict[str, Any] = {
-        "id": f"{name}-0-0",
         "request_id": f"r-{name}",
-        "protocol": "kserve-v2",
-        "model": "detector",
-        "version": "1",
-        "task_type": "OBJECT_DETECTION",
-        "started": 1_700_000_000_000_000,
-        "duration": 1,
         "metadata": [MetadataEntry("file_name", "str", f"{name}.jpg")],
         "image": RecordedImage(digest=digest or name.encode().hex().zfill(64), width=64, height=48, size=10),
         "records": found(*records),
     }
-    return RecordedInference(**values | fields)
+    return recorded_inference(f"{name}-0-0", **values | fields)
+
+
+def write_store(folder: Path, *recorded: RecordedInference) -> str:
+    """Write a new store into a folder, and return its address."""
+    store = SqliteStore(folder / "store.db")
+    store.open()
+    store.write([to_rows(inference) for inference in recorded])
+    store.close()
+    return str(folder / "store.db")

@@ -17,8 +17,8 @@ from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.evaluated import read_truths, wilson_interval
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference import Truth
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
-from tests.plugins.feedback.truths.test_importing import PART, SHIP, write_store
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found, write_store
+from tests.plugins.feedback.truths.test_importing import PART, SHIP
 
 FAR: dict[str, object] = {**CAR, "xmin": 40.0, "xmax": 60.0}
 
@@ -91,10 +91,9 @@ def test_figures_equal_those_of_the_exported_labels(
     inferences(store, to=tmp_path / "labels.json", content="truth")
     labels = read_dataset(tmp_path / "labels.json", DatasetOptions(needs_images=False))
     if task == "ORIENTED_OBJECT_DETECTION":
-        rings = [msgspec.structs.replace(labels.items[0].objects[0], box=None)]
-        labels = msgspec.structs.replace(
-            labels, tasks=truths.dataset.tasks, items=(msgspec.structs.replace(labels.items[0], objects=tuple(rings)),)
-        )
+        (item,) = labels.items
+        items = (msgspec.structs.replace(item, objects=(msgspec.structs.replace(item.objects[0], box=None),)),)
+        labels = msgspec.structs.replace(labels, tasks=truths.dataset.tasks, items=items)
     exported = evaluate_records(labels, {labels.items[0].id: recorded.records or ()}, {}, "", confidence=0.1)
     for figure, expected in zip(own.measures.figures, exported.measures.figures, strict=True):
         assert figure.value == pytest.approx(expected.value, abs=0.02), figure.name

@@ -16,28 +16,17 @@ from app.plugins.feedback.truths.importing import read_labels
 from app.plugins.recording.command import inferences
 from app.plugins.recording.export.writing import Format, export
 from app.plugins.recording.images import ImageFile, ImageFolder
-from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
-from app.plugins.recording.stores.rows import to_rows
-from app.plugins.recording.stores.sqlite_store import SqliteStore
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found, write_store
 
 DIGEST = "4f" * 32
-STAMP = (DIGEST, 64, 48)
 SHIP: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
 PART: dict[str, object] = {
     "label": "part",
     "contour": [[{"x": 4.0, "y": 4.0}, {"x": 24.0, "y": 4.0}, {"x": 24.0, "y": 24.0}, {"x": 4.0, "y": 24.0}]],
 }
-
-
-def write_store(folder: Path, *recorded: RecordedInference) -> str:
-    store = SqliteStore(folder / "store.db")
-    store.open()
-    store.write([to_rows(inference) for inference in recorded])
-    store.close()
-    return str(folder / "store.db")
 
 
 def truths_in(store: str) -> Mapping[str, Sequence[Mapping[str, Any]] | None]:
@@ -58,18 +47,15 @@ def rounded(records: object) -> object:
 def test_exported_answers_return_as_truths(
     tmp_path: Path, task: str, records: list[dict[str, object]], file_format: Format
 ) -> None:
-    png = cv2.imencode(".png", np.zeros((48, 64, 3), np.uint8))[1].tobytes()
-    folder = ImageFolder(tmp_path / "images", durable=False)
-    folder.open()
-    digest = ImageFile("ab" * 32, png).digest
-    folder.write([ImageFile(digest, png)])
-    inference = detection("a", records=found(*records), task_type=task, metadata=[], digest=digest)
+    png, digest = cv2.imencode(".png", np.zeros((48, 64, 3), np.uint8))[1].tobytes(), "ab" * 32
+    images = ImageFolder(tmp_path / "images", durable=False)
+    images.open()
+    images.write([ImageFile(digest, png)])
     image = RecordedImage(digest=digest, width=64, height=48, size=len(png), kept=True)
-    store = write_store(tmp_path, detection("a", records=found(*records), task_type=task, metadata=[], image=image))
+    inference = detection("a", records=found(*records), task_type=task, metadata=[], image=image)
+    store = write_store(tmp_path, inference)
     labels = tmp_path / ("labels.json" if file_format == "coco" else "labels")
-    export(
-        [open_recordings(store).page(InferenceQuery(), 1).inferences], labels, file_format, images=tmp_path / "images"
-    )
+    export([[inference]], labels, file_format, images=tmp_path / "images")
     truth(store, "import", labels)
     assert rounded(truths_in(store)[inference.id]) == rounded(records)
     assert [item.id for item in open_recordings(store).page(InferenceQuery(truth="wrong"), 10).inferences] == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,16 +19,13 @@ from tasks.inference.error import InferenceError
 from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
 from tests.plugins.recording.contents import contents
 
+CLASSES = [{"label": "cat", "score": 0.9}, {"label": "dog", "score": 0.1}]
 RECORDED = [
     detection("a", CAR),
     detection("b", CAR, DOG),
     detection("again", CAR, digest="d" * 64),
     detection("twice", CAR, digest="d" * 64),
-    detection(
-        "class",
-        records=[{"label": "cat", "score": 0.9}, {"label": "dog", "score": 0.1}],
-        task_type="IMAGE_CLASSIFICATION",
-    ),
+    detection("class", records=CLASSES, task_type="IMAGE_CLASSIFICATION"),
     detection("failed", records=None, error="model_failed", task_type=""),
 ]
 
@@ -42,13 +40,7 @@ def truths(store: Store, url: str) -> Iterator[TruthStore]:
 
 def test_corrections_are_revisions_and_the_same_truth_again_is_not(truths: TruthStore, url: str) -> None:
     first = truths.put("a-0-0", RightAnswer(records=found(CAR)), "ann")
-    assert (first.verdict, first.records, first.complete, first.revision, first.author) == (
-        "right",
-        [CAR],
-        True,
-        1,
-        "ann",
-    )
+    assert first == Truth(verdict="right", records=[CAR], complete=True, source="api", author="ann", time=first.time)
     assert truths.put("a-0-0", RightAnswer(records=[CAR]), "bob") == first
     assert truths.put("a-0-0", RightAnswer(records=[CAR, DOG]), "bob").verdict == "wrong"
     truths.put("a-0-0", RightAnswer(verdict="right"), "bob")
@@ -67,10 +59,9 @@ def test_corrections_are_revisions_and_the_same_truth_again_is_not(truths: Truth
 
 def test_concurrent_writers_number_their_revisions(truths: TruthStore, url: str) -> None:
     def write(author: str) -> None:
-        writer = TruthStore(parse_dsn(url))
-        for number in range(5):
-            writer.put("b-0-0", RightAnswer(verdict="wrong", comment=f"{author} {number}"), author)
-        writer.close()
+        with closing(TruthStore(parse_dsn(url))) as writer:
+            for number in range(5):
+                writer.put("b-0-0", RightAnswer(verdict="wrong", comment=f"{author} {number}"), author)
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(write, ["a", "b", "c"]))
@@ -112,25 +103,18 @@ def test_each_line_finds_its_inference_or_says_why_not(truths: TruthStore) -> No
 
 def test_redacted_keys_of_truths_are_not_stored(store: Store, url: str) -> None:
     store.write([to_rows(detection("a", CAR))])
-    truths = TruthStore(parse_dsn(url), Redaction(["plate"]))
-    truths.put("a-0-0", RightAnswer(records=[{**CAR, "plate": "M-AB 1"}]), "")
-    assert truths.get("a-0-0").records == [{**CAR, "plate": REDACTED}]
-    truths.close()
+    with closing(TruthStore(parse_dsn(url), Redaction(["plate"]))) as truths:
+        truths.put("a-0-0", RightAnswer(records=[{**CAR, "plate": "M-AB 1"}]), "")
+        assert truths.get("a-0-0").records == [{**CAR, "plate": REDACTED}]
 
 
 def test_gauges_count_verdicts_of_the_random_sample(store: Store, url: str) -> None:
     right, wrong = Truth(verdict="right"), Truth(verdict="wrong")
-    rows = [
-        detection("a", truth=right),
-        detection("b", truth=wrong),
-        detection("c", truth=wrong, reason="unsure"),
-        detection("d"),
-        detection("e", truth=wrong, version="2"),
-    ]
-    store.write([to_rows(row) for row in rows])
-    truths = TruthStore(parse_dsn(url))
-    assert truths.run(count_verdicts) == {("detector", "1"): {"right": 1, "wrong": 1}, ("detector", "2"): {"wrong": 1}}
-    truths.close()
+    others = detection("c", truth=wrong, reason="unsure"), detection("d"), detection("e", truth=wrong, version="2")
+    store.write([to_rows(row) for row in (detection("a", truth=right), detection("b", truth=wrong), *others)])
+    with closing(TruthStore(parse_dsn(url))) as truths:
+        counts = truths.run(count_verdicts)
+    assert counts == {("detector", "1"): {"right": 1, "wrong": 1}, ("detector", "2"): {"wrong": 1}}
 
 
 ORIENTED: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
