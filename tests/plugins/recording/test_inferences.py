@@ -1,11 +1,9 @@
 """Recorded inferences over HTTP."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
@@ -18,10 +16,7 @@ from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.service import recording_routes
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
-from tests.support.data.chariot import image_input
-from tests.support.data.images import encode_base64
 from tests.support.data.recorded_rows import recorded_rows
-from tests.support.servers.server_process import run_server
 
 IMAGES = Path(__file__).parents[3] / "fixtures" / "images"
 DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}
@@ -132,20 +127,3 @@ def test_recordings_are_404_unless_recorded_and_on_loopback_or_enabled(
             response = client.get(path)
             assert response.status_code == (503 if error_text is None else 404)
             assert (error_text or "there is no such file") in response.json()["error"]
-
-
-@pytest.mark.slow
-def test_process_serves_the_inferences_that_it_recorded(tmp_path: Path) -> None:
-    image = (IMAGES / "scene.jpg").read_bytes()
-    arguments = ("--model", str(IMAGES.parent / "models" / "detector"), "--record", str(tmp_path / "store.db"))
-    with run_server(*arguments, "--record-images", str(tmp_path / "images")) as server:
-        entry = {"key": "camera", "type": "str", "value": "north"}
-        body = {"inputs": [image_input(encode_base64(image), metadata=json.dumps([entry]))]}
-        assert httpx.post(f"{server.address}/infer", json=body, timeout=60).status_code == 200
-        address = f"{server.address}/inferences"
-        assert httpx.get(address, params={"where": 'camera = "south"'}, timeout=60).json()["inferences"] == []
-        (inference,) = httpx.get(address, params={"where": 'camera = "north"', "since": "1h"}, timeout=60).json()[
-            "inferences"
-        ]
-        assert httpx.get(f"{address}/{inference['id']}/image", timeout=60).content == image
-        assert server.stop() == 0

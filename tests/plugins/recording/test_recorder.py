@@ -49,6 +49,13 @@ class Recording:
     def record(self, **event: Any) -> "Future[None] | None":
         return self.recorder.record(detection_event(**event))
 
+    def hold(self) -> "Future[None] | None":
+        """Record an event whose write waits until `write_gate` is set."""
+        self.store.write_gate.clear()
+        recorded = self.record()
+        assert self.store.write_started.wait(60)
+        return recorded
+
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.get_sample_value(f"charioteer_recording_{name}", labels)
 
@@ -84,16 +91,15 @@ def failure(recorded: "Future[None] | None") -> str:
     return error.message.removeprefix("The inference could not be recorded: ")
 
 
-def wait_recorded(recorded: "Future[None] | None") -> None:
-    assert recorded is not None
-    assert recorded.result(60) is None
+def wait_recorded(*futures: "Future[None] | None") -> None:
+    for recorded in futures:
+        assert recorded is not None
+        assert recorded.result(60) is None
 
 
 def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
-    recording.store.write_gate.clear()
-    recorded = recording.record()
+    recorded = recording.hold()
     assert recorded is not None
-    assert recording.store.write_started.wait(60)
     assert not recorded.done()
     recording.store.write_gate.set()
     wait_recorded(recorded)
@@ -104,14 +110,11 @@ def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
 
 
 def test_waiting_events_are_written_in_one_batch(recording: Recording) -> None:
-    recording.store.write_gate.clear()
-    first = recording.record()
-    assert recording.store.write_started.wait(60)
+    first = recording.hold()
     others = [recording.record() for _ in range(20)]
     assert recording.metric("queue") == 20
     recording.store.write_gate.set()
-    for future in (first, *others):
-        wait_recorded(future)
+    wait_recorded(first, *others)
     assert recording.store.batches == [1, 20]
 
 
@@ -140,11 +143,8 @@ def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
     recording.store.write_gate.clear()
     recorded = [recording.record(model_name="poison" if index == 5 else "m") for index in range(9)]
     recording.store.write_gate.set()
-    for index, future in enumerate(recorded):
-        if index == 5:
-            assert failure(future) == "its store rejected it"
-        else:
-            wait_recorded(future)
+    assert failure(recorded.pop(5)) == "its store rejected it"
+    wait_recorded(*recorded)
     assert len(recording.store.rows) == 8
     assert recording.metric("dropped_total", reason="rejected") == 1
     assert recording.metric("up") == 1
@@ -152,22 +152,17 @@ def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
 
 def test_events_above_queue_limit_are_rejected(start: Callable[..., Recording]) -> None:
     recording = start(queue=3)
-    recording.store.write_gate.clear()
-    recording.record()
-    assert recording.store.write_started.wait(60)
+    recording.hold()
     waiting = [recording.record() for _ in range(3)]
     assert failure(recording.record()) == "its store does not keep up"
     assert recording.metric("dropped_total", reason="behind") == 1
     recording.store.write_gate.set()
-    for future in waiting:
-        wait_recorded(future)
+    wait_recorded(*waiting)
 
 
 def test_hanging_write_fails_waiting_events(start: Callable[..., Recording]) -> None:
     recording = start(longest_write=0.2)
-    recording.store.write_gate.clear()
-    first = recording.record()
-    assert recording.store.write_started.wait(60)
+    first = recording.hold()
     second = recording.record()
     for future in (first, second, recording.record()):
         assert failure(future) == "its store failed"
@@ -195,9 +190,7 @@ def test_best_effort_recording_drops_and_counts_events_above_queue_limit(
     start: Callable[..., Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
     recording = start(acknowledging=False, queue=3)
-    recording.store.write_gate.clear()
-    recording.record()
-    assert recording.store.write_started.wait(60)
+    recording.hold()
     with caplog.at_level(logging.ERROR):
         assert [recording.record() for _ in range(8)] == [None] * 8
     assert recording.metric("dropped_total", reason="behind") == 5
@@ -212,8 +205,7 @@ def test_close_writes_waiting_events(recording: Recording) -> None:
     recorded = [recording.record() for _ in range(5)]
     recording.store.write_gate.set()
     recording.recorder.close(10)
-    for future in recorded:
-        wait_recorded(future)
+    wait_recorded(*recorded)
     assert recording.store.closed
     assert failure(recording.record()) == "the server is stopping"
 

@@ -40,16 +40,6 @@ def behind(
     store.close()
 
 
-def test_lost_connection_is_reopened_silently(
-    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str
-) -> None:
-    behind.write(rows(2))
-    proxy.cut()
-    proxy.restore()
-    behind.write(rows(2))
-    assert len(contents(postgres_url)) == 4
-
-
 @pytest.mark.parametrize(("behind", "is_silent"), [(5, False), (0.2, True)], indirect=["behind"])
 def test_closed_or_silent_server_is_unreachable_and_the_store_recovers(
     behind: PostgresStore,

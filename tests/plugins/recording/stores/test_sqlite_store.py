@@ -3,7 +3,9 @@
 import os
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,6 @@ from app.core.settings.server import SettingsError
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import StoreError, StoreFault
 from tests.plugins.recording.contents import contents, select
-from tests.plugins.recording.small_disk import fill, small_disk
 from tests.plugins.recording.stores.test_stores import rows
 
 
@@ -56,22 +57,31 @@ def test_lock_timeout_is_reported(store: SqliteStore, file: Path) -> None:
     assert len(contents(str(file))) == 1
 
 
-def test_full_disk_is_reported_and_keeps_stored_rows(tmp_path: Path) -> None:
-    with small_disk(tmp_path) as disk:
-        file = disk / "store.db"
-        store = SqliteStore(file, busy_timeout=0.05)
-        store.open()
-        store.write(rows())
-        ballast = disk / "ballast"
-        fill(ballast)
-        with pytest.raises(StoreError, match="full") as raised:
-            store.write(rows(200))
-        assert raised.value.fault is StoreFault.FULL
-        assert len(contents(str(file))) == 1
-        ballast.unlink()
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of two megabytes."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a file system can be mounted by root only")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_full_disk_is_reported_and_keeps_stored_rows(disk: Path) -> None:
+    file, ballast = disk / "store.db", disk / "ballast"
+    store = SqliteStore(file, busy_timeout=0.05)
+    store.write(rows())
+    with suppress(OSError), ballast.open("wb", buffering=0) as rest:
+        while True:
+            rest.write(bytes(4096))
+    with pytest.raises(StoreError, match="full") as raised:
         store.write(rows(200))
-        assert len(contents(str(file))) == 201
-        store.close()
+    assert raised.value.fault is StoreFault.FULL
+    assert len(contents(str(file))) == 1
+    ballast.unlink()
+    store.write(rows(200))
+    assert len(contents(str(file))) == 201
+    store.close()
 
 
 def test_damaged_store_is_reported_and_can_be_replaced(store: SqliteStore, file: Path) -> None:
