@@ -5,6 +5,7 @@ import json
 import socket
 import ssl
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,8 @@ TOKEN = "header.payload.signature"
 
 @pytest.fixture
 def bucket() -> Generator[Site]:
-    bucket = Site()
-    yield bucket
-    bucket.close()
+    with closing(Site()) as bucket:
+        yield bucket
 
 
 def reader(**options: Any) -> ImageReader:
@@ -48,41 +48,38 @@ NOT_LISTED = "is not listed in --label-studio-image-hosts"
 NO_NETWORK = "is in no network of --label-studio-networks"
 NO_IMAGE_PATH = "Expected an image of Label Studio, below /data/"
 NO_LABEL_STUDIO = "needs --label-studio-url"
+# A server on this machine, which must receive nothing.
+HERE = "http://127.0.0.1:PORT"
 
 
 @pytest.mark.parametrize(
     ("value", "options", "error_text"),
     [
-        # PORT is that of a server on this machine, which must receive nothing.
-        ("http://127.0.0.1:PORT/image", {}, NOT_LISTED),
+        (f"{HERE}/image", {}, NOT_LISTED),
         ("http://localhost:PORT/image", {"url": "http://127.0.0.1:1"}, NOT_LISTED),
-        ("http://127.0.0.1:PORT/image", {"url": "http://127.0.0.1:1"}, NOT_LISTED),
-        ("https://127.0.0.1:PORT/image", {"url": "http://127.0.0.1:PORT"}, NOT_LISTED),
+        (f"{HERE}/image", {"url": "http://127.0.0.1:1"}, NOT_LISTED),
+        ("https://127.0.0.1:PORT/image", {"url": HERE}, NOT_LISTED),
         ("http://127.0.0.1@127.0.0.1:PORT/image", {"image_hosts": "http://127.0.0.1"}, NOT_LISTED),
-        ("http://2130706433:PORT/image", {"image_hosts": "http://127.0.0.1:PORT"}, NOT_LISTED),
-        ("http://127.0.0.1:PORT/image", {"image_hosts": "127.0.0.1:PORT"}, NOT_LISTED),
-        ("http://127.0.0.1:PORT/image", {"image_hosts": "http://127.0.0.1:PORT"}, NO_NETWORK),
+        ("http://2130706433:PORT/image", {"image_hosts": HERE}, NOT_LISTED),
+        (f"{HERE}/image", {"image_hosts": "127.0.0.1:PORT"}, NOT_LISTED),
+        (f"{HERE}/image", {"image_hosts": HERE}, NO_NETWORK),
         ("http://localhost:PORT/image", {"image_hosts": "http://localhost:PORT"}, NO_NETWORK),
         ("http://[::ffff:127.0.0.1]:PORT/image", {"image_hosts": "http://[::ffff:127.0.0.1]:PORT"}, NO_NETWORK),
-        (
-            "http://127.0.0.1:PORT/image",
-            {"image_hosts": "http://127.0.0.1:PORT", "networks": "10.0.0.0/8"},
-            NO_NETWORK,
-        ),
+        (f"{HERE}/image", {"image_hosts": HERE, "networks": "10.0.0.0/8"}, NO_NETWORK),
         ("http://169.254.169.254/latest", {"image_hosts": "http://169.254.169.254"}, NO_NETWORK),
         ("http://[fd00::1]/image", {"image_hosts": "http://[fd00::1]"}, NO_NETWORK),
-        ("/data/upload/1/image", {"image_hosts": "http://127.0.0.1:PORT"}, NO_LABEL_STUDIO),
+        ("/data/upload/1/image", {"image_hosts": HERE}, NO_LABEL_STUDIO),
         ("s3://bucket/image", {}, NO_LABEL_STUDIO),
         ("file:///etc/passwd", {}, NO_LABEL_STUDIO),
-        ("file:///etc/passwd", {"url": "http://127.0.0.1:PORT"}, NOT_LISTED),
-        ("ftp://127.0.0.1:PORT/image", {"url": "http://127.0.0.1:PORT"}, NOT_LISTED),
+        ("file:///etc/passwd", {"url": HERE}, NOT_LISTED),
+        ("ftp://127.0.0.1:PORT/image", {"url": HERE}, NOT_LISTED),
         ("//127.0.0.1:PORT/image", {}, NO_LABEL_STUDIO),
-        ("http://127.0.0.1:PORT/api/users", {"url": "http://127.0.0.1:PORT"}, NO_IMAGE_PATH),
-        ("/user/login/", {"url": "http://127.0.0.1:PORT"}, NO_IMAGE_PATH),
-        ("/data/../api/users", {"url": "http://127.0.0.1:PORT"}, NO_IMAGE_PATH),
-        ("/data/%2e%2e/api/users", {"url": "http://127.0.0.1:PORT"}, NO_IMAGE_PATH),
-        ("//images.test/data/a.png", {"url": "http://127.0.0.1:PORT"}, NO_IMAGE_PATH),
-        ("/@images.test/data/a.png", {"url": "http://127.0.0.1:PORT"}, NO_IMAGE_PATH),
+        (f"{HERE}/api/users", {"url": HERE}, NO_IMAGE_PATH),
+        ("/user/login/", {"url": HERE}, NO_IMAGE_PATH),
+        ("/data/../api/users", {"url": HERE}, NO_IMAGE_PATH),
+        ("/data/%2e%2e/api/users", {"url": HERE}, NO_IMAGE_PATH),
+        ("//images.test/data/a.png", {"url": HERE}, NO_IMAGE_PATH),
+        ("/@images.test/data/a.png", {"url": HERE}, NO_IMAGE_PATH),
         ("http://images.test:port/", {}, "could not be read (InvalidURL)"),
     ],
 )
@@ -174,15 +171,13 @@ def test_redirect_reaches_listed_hosts_only_and_without_the_key(
     assert NOT_LISTED in rejection(listed, "/data/there")
 
 
-def test_error_text_does_not_contain_the_body(site: Site) -> None:
+def test_error_text_does_not_contain_the_body_and_images_have_a_limit(site: Site) -> None:
     site.answers["/data/text"] = 200, {}, b"secret text"
-    assert rejection(reader(url=site.url), "/data/missing") == "Expected an image, got the status 404 from 127.0.0.1"
-    assert rejection(reader(url=site.url), "/data/text") == "Expected the address of an image, got that of another file"
-
-
-def test_image_above_the_limit_is_rejected(site: Site) -> None:
-    assert read(reader(url=site.url), "/data/image", len(IMAGE)) == IMAGE
-    assert f"Expected at most {len(IMAGE) - 1} bytes" in rejection(reader(url=site.url), "/data/image", len(IMAGE) - 1)
+    images = reader(url=site.url)
+    assert rejection(images, "/data/missing") == "Expected an image, got the status 404 from 127.0.0.1"
+    assert rejection(images, "/data/text") == "Expected the address of an image, got that of another file"
+    assert read(images, "/data/image", len(IMAGE)) == IMAGE
+    assert f"Expected at most {len(IMAGE) - 1} bytes" in rejection(images, "/data/image", len(IMAGE) - 1)
 
 
 @pytest.fixture
@@ -207,8 +202,7 @@ def test_connection_goes_to_the_address_that_was_checked(
     issued: Any = authority.issue_cert("images.test")
     issued.configure_cert(context)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    secure = Site(context)
-    try:
+    with closing(Site(context)) as secure:
         host = f"images.test:{secure.port}"
         image_reader = reader(image_hosts=host, networks="127.0.0.1/32")
         # A second look-up of the name would find no address.
@@ -221,5 +215,3 @@ def test_connection_goes_to_the_address_that_was_checked(
         # The certificate is for the name, not for the address.
         other = reader(image_hosts=f"127.0.0.1:{secure.port}", networks="127.0.0.1/32")
         assert "could not be read (ConnectError)" in rejection(other, f"https://127.0.0.1:{secure.port}/image")
-    finally:
-        secure.close()

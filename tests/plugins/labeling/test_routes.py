@@ -93,21 +93,21 @@ def result_of(client: TestClient[Litestar], model: str, label_config: str, image
     return prediction["result"]
 
 
+CHOICES = TEXTS.replace("Label", "Choice")
+BOX = {"x": 25, "y": 25, "width": 50, "height": 50, "rotation": 0, "rectanglelabels": ["red"]}
+
+
 @pytest.mark.parametrize(
     ("model", "label_config", "value"),
     [
-        (
-            "detector",
-            config("RectangleLabels"),
-            {"x": 25, "y": 25, "width": 50, "height": 50, "rotation": 0, "rectanglelabels": ["red"]},
-        ),
+        ("detector", config("RectangleLabels"), BOX),
         ("classifier", config("Choices", labels='<Choice value="RED" alias="r"/>'), {"choices": ["r"]}),
         (
             "classifier",
-            config("Choices", 'choice="multiple" model_score_threshold="0"', TEXTS.replace("Label", "Choice")),
-            {"choices": ["red", "green", "blue"]},
+            config("Choices", 'choice="multiple" model_score_threshold="0"', CHOICES),
+            {"choices": [*LABELS]},
         ),
-        ("classifier", config("Choices", 'choice="multiple"', TEXTS.replace("Label", "Choice")), {"choices": ["red"]}),
+        ("classifier", config("Choices", 'choice="multiple"', CHOICES), {"choices": ["red"]}),
         ("teller", config("TextArea", 'model_prompts=\'["a", "b"]\'', ""), {"text": ["64x48", "64x48"]}),
     ],
 )
@@ -177,30 +177,27 @@ def test_version_changes_with_what_changes_predictions(client: TestClient[Litest
     assert prediction["model_version"] == changed[0]
 
 
+RECTANGLES = config("RectangleLabels")
+TWO_IMAGES = (
+    f'<a><Image name="b" value="$b"/><RectangleLabels name="c" toName="b">{TEXTS}</RectangleLabels>{RECTANGLES}</a>'
+)
+
+
 @pytest.mark.parametrize(
     ("model", "schema", "error_text"),
     [
-        (
-            "detector",
-            config("RectangleLabels", labels='<Label value="cat"/>'),
-            "No label of the project (cat) is one of",
-        ),
+        ("detector", config("RectangleLabels", labels='<Label value="cat"/>'), "No label of the project (cat) is one"),
         ("detector", config("PolygonLabels"), "Expected a tag RectangleLabels or KeyPointLabels of an Image"),
         ("detector", config("RectangleLabels", 'model_skip="true"'), "Expected a tag RectangleLabels or"),
-        ("detector", config("RectangleLabels").replace("<Image", "<Text"), "Expected a tag RectangleLabels or"),
+        ("detector", RECTANGLES.replace("<Image", "<Text"), "Expected a tag RectangleLabels or"),
         ("sorter", config("Choices"), "Expected a model that labels images"),
         ("detector", config("RectangleLabels", 'model_score_threshold="high"'), "schema.score_threshold: Expected"),
         ("detector", config("RectangleLabels", 'model_point_size="big"'), "Expected a number in model_point_size"),
-        ("detector", config("RectangleLabels")[:-7], "Expected the XML of a labelling configuration: no element"),
+        ("detector", RECTANGLES[:-7], "Expected the XML of a labelling configuration: no element"),
         ("detector", "", "Expected the XML of a labelling configuration"),
         ("detector", '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>', "without DOCTYPE"),
         ("detector", f"<View>{' ' * (1 << 20)}</View>", "schema: Expected at most 1,048,576 characters"),
-        (
-            "detector",
-            f'<a><Image name="b" value="$b"/><RectangleLabels name="c" toName="b">{TEXTS}</RectangleLabels>'
-            f"{config('RectangleLabels')}</a>",
-            "Expected tags for one image, got them for b, img",
-        ),
+        ("detector", TWO_IMAGES, "Expected tags for one image, got them for b, img"),
     ],
 )
 def test_unusable_configuration_is_rejected_with_the_reason(
@@ -211,13 +208,10 @@ def test_unusable_configuration_is_rejected_with_the_reason(
     assert error_text in response.json()["error"]
 
 
-def test_extra_parameters_are_rejected_with_the_way_on(client: TestClient[Litestar]) -> None:
-    response = setup(client, "detector", config("RectangleLabels"), extra_params={"score_threshold": 0.3})
+def test_extra_parameters_and_too_many_tasks_are_rejected(client: TestClient[Litestar]) -> None:
+    response = setup(client, "detector", RECTANGLES, extra_params={"score_threshold": 0.3})
     assert (response.status_code, "model_score_threshold" in response.text) == (400, True)
-
-
-def test_too_many_tasks_are_rejected(client: TestClient[Litestar]) -> None:
-    response = predict(client, "detector", config("RectangleLabels"), *[IMAGE] * 5)
+    response = predict(client, "detector", RECTANGLES, *[IMAGE] * 5)
     assert (response.status_code, "Expected at most 4 tasks" in response.text) == (413, True)
 
 
