@@ -87,9 +87,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     """Labelled images, with sentences about skipped data.
 
-    Attributes:
-        tasks: the tasks that the labels can measure, the likeliest first.
-        labels: its classes, including those without an example; empty for questions.
+    `tasks` are those that the labels can measure, the likeliest first. `labels` are its classes, also those without an
+    example; empty for questions.
     """
 
     path: Path
@@ -126,11 +125,7 @@ class LabelErrors:
             self.add(location, str(error))
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences about skipped labels.
-
-        Raises:
-            EvaluationError: when there are errors and `lenient` is false.
-        """
+        """Return sentences about skipped labels. Raise `EvaluationError` for errors, unless `lenient`."""
         if self.messages and not self.lenient:
             count = len(self.messages)
             title = "1 label or image cannot be used:" if count == 1 else f"{count} labels or images cannot be used:"
@@ -152,11 +147,7 @@ class EvaluationError(Exception):
 
 
 def import_optional(module: str) -> Any:
-    """Import `module`, which has no type annotations.
-
-    Raises:
-        EvaluationError: when its extra is not installed.
-    """
+    """Import `module`, which has no type annotations. Raise `EvaluationError` if its extra is not installed."""
     with needs_extra("charioteer evaluate", "evaluate", EvaluationError):
         return importlib.import_module(module)
 

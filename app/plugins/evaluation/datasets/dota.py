@@ -24,16 +24,11 @@ _CORNERS = 8
 
 def label_folder(path: Path) -> Path | None:
     """Return the folder of labels in `path`, or None if it is not a DOTA dataset."""
-    folders = sorted(entry for entry in path.glob("labelTxt*") if entry.is_dir())
-    return folders[0] if folders else None
+    return min((entry for entry in path.glob("labelTxt*") if entry.is_dir()), default=None)
 
 
 def read_dota(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
-    """Read the images of ``images/`` and the labels of ``labelTxt/``. Difficult objects are ignored objects.
-
-    Raises:
-        EvaluationError: when there is no folder of labels.
-    """
+    """Read the images of ``images/`` and the labels of ``labelTxt/``. Difficult objects are ignored objects."""
     folder = label_folder(path)
     if folder is None:
         raise EvaluationError(f"{path}: Expected a folder labelTxt with DOTA's labels, got none")
@@ -85,10 +80,10 @@ def _object(location: str, words: list[str]) -> LabelledObject:
         expected = "8 coordinates, a category and 0 or 1 for difficult"
         raise ValueError(f"Expected {expected}, got {len(words)} words: {quote_value(' '.join(words))}")
     values = [parse_number(word) for word in words[:_CORNERS]]
-    if words[_CORNERS + 1 :] not in ([], ["0"], ["1"], ["2"]):
-        raise ValueError(f"Expected 0 or 1 for difficult, got {quote_value(words[-1])}")
+    label, difficult = [*words[_CORNERS:], "0"][:2]
+    if difficult not in ("0", "1", "2"):
+        raise ValueError(f"Expected 0 or 1 for difficult, got {quote_value(difficult)}")
     corners = tuple(zip(values[::2], values[1::2], strict=True))
     if not ring_area(corners):
         raise EmptyObjectError
-    ignored = words[_CORNERS + 1 :] not in ([], ["0"])
-    return LabelledObject(label=words[_CORNERS], rings=(corners,), ignored=ignored, location=location)
+    return LabelledObject(label=label, rings=(corners,), ignored=difficult != "0", location=location)

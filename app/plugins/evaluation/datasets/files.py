@@ -22,11 +22,10 @@ from tasks.task import TaskType
 from tasks.vision.header import image_size
 
 _NAMES = ("file_name", "image", "file", "name")
-_SIDECARS = ("metadata.csv", "metadata.jsonl")
 _HEADER_BYTES = 1 << 18
 _ORIENTATION = 0x0112
 _QUARTERS = frozenset({5, 6, 7, 8})
-_MAX_COORDINATE = 1e6
+MAX_COORDINATE = 1e6
 """Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
 DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
 
@@ -91,11 +90,7 @@ def read_item(name: str, path: Path, errors: LabelErrors, **fields: Any) -> Item
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the location, ``file:line``, and the text of each line that is not blank.
-
-    Raises:
-        EvaluationError: when it cannot be read as UTF-8.
-    """
+    """Yield the location, ``file:line``, and the text of each line that is not blank; reject files not in UTF-8."""
     # Do not use `splitlines`: a JSON text may contain other line separators.
     for number, line in enumerate(_text(path).split("\n"), 1):
         if line.strip():
@@ -103,11 +98,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def read_json(path: Path) -> object:
-    """Read a JSON file.
-
-    Raises:
-        EvaluationError: naming the line of the syntax error.
-    """
+    """Read a JSON file. An `EvaluationError` names the line of a syntax error."""
     text = _text(path)
     try:
         return msgspec.json.decode(text)
@@ -132,19 +123,15 @@ def as_list(value: object) -> list[object] | None:
 
 
 def parse_number(value: object) -> float:
-    """Parse a coordinate in pixels, or another number.
-
-    Raises:
-        ValueError: when it is not finite, or too large.
-    """
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
+    """Parse a coordinate in pixels, or another number. Raise `ValueError` if it is not finite, or too large."""
+    number = math.nan
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"Expected a finite number, got {quote_value(value)}")
-    if abs(number) > _MAX_COORDINATE:
-        raise ValueError(f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(value)}")
+    if abs(number) > MAX_COORDINATE:
+        raise ValueError(f"Expected a number within {MAX_COORDINATE:.0f} of 0, got {quote_value(value)}")
     return number
 
 
@@ -169,10 +156,8 @@ def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str,
     The image is the column ``file_name`` (Hugging Face's name), ``image``, ``file`` or ``name``.
     """
     rows: dict[str, Mapping[str, str]] = {}
-    for path in (folder / name for name in _SIDECARS):
-        if not path.is_file():
-            continue
-        for location, row in _rows(path, errors):
+    for path in (folder / "metadata.csv", folder / "metadata.jsonl"):
+        for location, row in _rows(path, errors) if path.is_file() else ():
             name = next((row[column] for column in _NAMES if isinstance(row.get(column), str)), None)
             if not isinstance(name, str):
                 errors.add(location, f"Expected the image's name as one of {', '.join(_NAMES)}")
@@ -183,11 +168,13 @@ def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str,
     return rows
 
 
-def sidecar_row(
-    metadata: Mapping[str, Mapping[str, str]], name: str, file: Path, names: Counter[str]
-) -> Mapping[str, str]:
-    """Return an image's row in a `read_sidecar`, by its `name` in the dataset, or by a unique file name."""
-    return metadata.get(name) or (metadata.get(file.name, {}) if names[file.name] == 1 else {})
+def rows_of(files: Mapping[str, Path], folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str, str]]:
+    """Return rows of `read_sidecar` by the names of images in the dataset: those of the name, or a unique file name."""
+    rows, count = read_sidecar(folder, errors), Counter(file.name for file in files.values())
+    return {
+        name: rows.get(name) or (rows.get(file.name, {}) if count[file.name] == 1 else {})
+        for name, file in files.items()
+    }
 
 
 def _is_rotated(path: Path) -> bool:

@@ -23,10 +23,7 @@ def open_images(dataset: str, options: DatasetOptions) -> Iterable[SourceImage] 
 
 
 def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors) -> Dataset:
-    """Read the images of a source, whose class is a column, or else the first folder of the name.
-
-    Images that are no local files are copied to a temporary folder.
-    """
+    """Read images, copied if they are no local files. The class is a column, or else the first folder of the name."""
     folder = Path(tempfile.mkdtemp(prefix="charioteer-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     items: list[Item] = []

@@ -3,7 +3,6 @@
 A line is a class number and ``cx cy w h`` (boxes), four corners (oriented boxes) or at least three points (polygons).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -11,24 +10,15 @@ from typing import Any, cast
 import yaml
 
 from app.core.cli.inputs import list_images
-from app.plugins.evaluation.dataset import (
-    Dataset,
-    EmptyObjectError,
-    EvaluationError,
-    Item,
-    LabelErrors,
-    LabelledObject,
-    Ring,
-)
+from app.plugins.evaluation.dataset import Dataset, EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject
 from app.plugins.evaluation.datasets.files import (
     DatasetOptions,
     as_list,
     parse_number,
     read_image_size,
     read_lines,
-    read_sidecar,
     ring_area,
-    sidecar_row,
+    rows_of,
 )
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
@@ -42,19 +32,14 @@ _MARGIN = 0.01
 
 def find_yolo_file(path: Path) -> Path | None:
     """Return the ``data.yaml`` in the folder `path`, or None if it is not a YOLO dataset."""
-    for name in ("data.yaml", "data.yml", "dataset.yaml"):
-        if (path / name).is_file():
-            return path / name
-    return None
+    files = (path / name for name in ("data.yaml", "data.yml", "dataset.yaml"))
+    return next((file for file in files if file.is_file()), None)
 
 
 def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
-    """Read one split of the dataset of a ``data.yaml``.
+    """Read one split of the dataset of a ``data.yaml``. Raise `EvaluationError` if it cannot be used.
 
     Lines with four points are oriented boxes, unless the options name another task, or other lines have other counts.
-
-    Raises:
-        EvaluationError: when the description cannot be used.
     """
     description = _read_description(path)
     labels = _labels(path, description.get("names"))
@@ -63,20 +48,22 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
         raise EvaluationError(f"{path}: Expected a split {options.split or ', '.join(_SPLITS)}, got none")
     root = path.parent / str(description.get("path") or "")
     files = _image_files(path, root if root.is_dir() else path.parent, description[split_name], errors)
-    metadata, names = read_sidecar(path.parent, errors), Counter(file.name for file in files)
-    labelled_files = [(file, *read_image_size(file, errors), _read_label_lines(file, errors)) for file in files]
-    counts = {len(values) for _, _, _, lines in labelled_files for _, _, values in lines}
+    named = {
+        (file.relative_to(path.parent) if file.is_relative_to(path.parent) else file).as_posix(): file for file in files
+    }
+    rows = rows_of(named, path.parent, errors)
+    read = [(read_image_size(file, errors), _read_label_lines(file, errors)) for file in files]
+    counts = {len(values) for _, lines in read for _, _, values in lines}
     measured_task = options.task or _task(counts)
     items: list[Item] = []
-    for file, width, height, lines in labelled_files:
+    for (name, file), ((width, height), lines) in zip(named.items(), read, strict=True):
         objects: list[LabelledObject] = []
         for line in lines:
             with errors.collected(line[0]):
                 objects.append(_object(line, labels, (width, height), measured_task))
+        fields: dict[str, Any] = {"objects": tuple(objects), "metadata": rows[name]}
         if width:
-            name = _name(file, path.parent)
-            row = sidecar_row(metadata, name, file, names)
-            items.append(Item(id=name, image=file, width=width, height=height, objects=tuple(objects), metadata=row))
+            items.append(Item(id=name, image=file, width=width, height=height, **fields))
     tasks = (measured_task,)
     if not counts:
         # Images without objects, as in an export of inferences that found none, fit models of every task.
@@ -85,14 +72,8 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
         tasks = (measured_task, TaskType.OBJECT_DETECTION)
     unlabelled = sum(not _label_file(file).is_file() for file in files)
     notes = (f"{unlabelled} of {len(files)} images have no label file: they count as images without objects",)
-    return Dataset(
-        path=path,
-        format="yolo",
-        tasks=tasks,
-        labels=tuple(labels),
-        items=tuple(items),
-        notes=notes if unlabelled else (),
-    )
+    notes = notes if unlabelled else ()
+    return Dataset(path=path, format="yolo", tasks=tasks, labels=tuple(labels), items=tuple(items), notes=notes)
 
 
 def _read_description(path: Path) -> Mapping[str, Any]:
@@ -107,10 +88,10 @@ def _read_description(path: Path) -> Mapping[str, Any]:
 
 def _labels(path: Path, names: object) -> list[str]:
     name_list = as_list(names)
-    if name_list is None and isinstance(names, dict):
+    if isinstance(names, dict):
         by_number = {str(key): name for key, name in cast("dict[object, object]", names).items()}
-        name_list = [by_number[str(number)] for number in range(len(by_number)) if str(number) in by_number]
-        name_list = name_list if len(name_list) == len(by_number) else None
+        numbers = [str(number) for number in range(len(by_number))]
+        name_list = [by_number[number] for number in numbers] if by_number.keys() == {*numbers} else None
     if name_list is None:
         raise EvaluationError(f"{path}: names: Expected a list of names, or names by numbers from 0 on")
     labels = [str(name) for name in name_list]
@@ -193,14 +174,10 @@ def _object(
             raise EmptyObjectError
         box = ((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)
         return LabelledObject(label=label, box=box, location=location)
-    ring: Ring = tuple((x * width, y * height) for x, y in zip(values[::2], values[1::2], strict=True))
+    ring = tuple((x * width, y * height) for x, y in zip(values[::2], values[1::2], strict=True))
     if width and not ring_area(ring):
         raise EmptyObjectError
     xs, ys = zip(*ring, strict=True)
     if task is TaskType.ORIENTED_OBJECT_DETECTION:
         return LabelledObject(label=label, rings=(ring,), location=location)
     return LabelledObject(label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), location=location)
-
-
-def _name(file: Path, root: Path) -> str:
-    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()

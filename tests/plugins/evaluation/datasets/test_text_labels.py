@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
 from tasks.task import TaskType
 from tests.support.data.datasets import (
@@ -80,14 +79,11 @@ def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
     ("lines", "message"),
     [
         ("0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
-        ("0 0.5 0.5 0.2 0.2 0.1", "got 5 numbers"),
         ("0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
-        ("x 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got 'x'"),
         (f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
         ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
         ("0 0.5 0.5 200 200", "Expected fractions of the image"),
         ("0 0.5 0.5 0.2 0.2\n" + ORIENTED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
-        ("0 0.5 0.5 1e999 0.2", "Expected a finite number"),
     ],
 )
 def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
@@ -103,12 +99,9 @@ def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str)
         ("val: images/val", "names: Expected a list"),
         ("names: [cat]", "Expected a split"),
         ("val: nowhere\nnames: [cat]", "Expected a folder of images"),
-        ("[1", "Expected YAML"),
         ("7", "Expected names and splits"),
-        ("date: 2026-99-99", "Expected YAML: month must be in 1..12"),
-        ("names: !!bool x", "Expected YAML"),
-        ("names: !!timestamp x", "Expected YAML"),
-        ("names: !!int", "Expected YAML"),
+        # PyYAML raises other errors than its own for these.
+        *((text, "Expected YAML") for text in ("[1", "date: 2026-99-99", "names: !!bool x", "names: !!timestamp x")),
     ],
 )
 def test_invalid_yolo_description_is_rejected(tmp_path: Path, description: str, message: str) -> None:
@@ -182,11 +175,10 @@ def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
     write_image(tmp_path / "images" / "bare.png")
     write_image(tmp_path / "images" / "more" / "a.png")
-    with pytest.raises(EvaluationError) as raised:
-        read_dataset(tmp_path)
-    assert "orphan.txt: there is no image of that name" in str(raised.value)
-    assert "bare.png: there are no labels" in str(raised.value)
-    assert f"more/a.png: there is {tmp_path / 'images' / 'a.png'} of the same name" in str(raised.value)
+    check_rejected(
+        tmp_path, r"more/a\.png: there is .*images/a\.png of the same name(?s:.*)orphan\.txt: there is no image"
+    )
+    check_rejected(tmp_path, r"bare\.png: there are no labels")
 
 
 def test_folder_names_are_class_labels(tmp_path: Path) -> None:
@@ -195,23 +187,18 @@ def test_folder_names_are_class_labels(tmp_path: Path) -> None:
     (tmp_path / "metadata.csv").write_text("file_name,camera,hour\ncat/0.jpg,north,7\n1.jpg,south,\n")
     dataset = read_dataset(tmp_path)
     assert (dataset.format, dataset.labels) == ("image-folder", ("cat", "dog"))
-    assert [(item.id, item.label) for item in dataset.items] == [
-        ("cat/0.jpg", "cat"),
-        ("cat/1.jpg", "cat"),
-        ("dog/0.jpg", "dog"),
-    ]
-    assert [dict(item.metadata) for item in dataset.items] == [
-        {"camera": "north", "hour": "7"},
-        {"camera": "south"},
-        {},
+    assert [(item.id, item.label, dict(item.metadata)) for item in dataset.items] == [
+        ("cat/0.jpg", "cat", {"camera": "north", "hour": "7"}),
+        ("cat/1.jpg", "cat", {"camera": "south"}),
+        ("dog/0.jpg", "dog", {}),
     ]
 
 
-@pytest.mark.parametrize("ending", ["JPG", "jfif", "jpe", "mpo"])
-def test_images_with_less_common_endings_are_read(tmp_path: Path, ending: str) -> None:
-    write_image_folder(tmp_path, {"cat": 2})
-    (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / f"0.{ending}")
-    assert [item.id for item in read_dataset(tmp_path).items] == [f"cat/0.{ending}", "cat/1.jpg"]
+def test_images_with_less_common_endings_are_read(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 4})
+    for index, ending in enumerate(("JPG", "jfif", "jpe", "mpo")):
+        (tmp_path / "cat" / f"{index}.jpg").rename(tmp_path / "cat" / f"{index}.{ending}")
+    assert [item.id for item in read_dataset(tmp_path).items] == ["cat/0.JPG", "cat/1.jfif", "cat/2.jpe", "cat/3.mpo"]
 
 
 def test_heic_image_is_rejected_by_name(tmp_path: Path) -> None:
@@ -220,15 +207,9 @@ def test_heic_image_is_rejected_by_name(tmp_path: Path) -> None:
     check_rejected(tmp_path, r"phone\.HEIC: HEIC and HEIF images are not decoded")
 
 
-def test_row_numbers_of_pandas_are_no_metadata(tmp_path: Path) -> None:
-    write_image_folder(tmp_path, {"cat": 1})
-    (tmp_path / "metadata.csv").write_text(",file_name,camera\n0,cat/0.jpg,south\n")
-    assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{"camera": "south"}]
-
-
-def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
+def test_metadata_for_ambiguous_file_name_and_row_numbers_of_pandas_are_ignored(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1, "dog": 1})
-    (tmp_path / "metadata.csv").write_text("file_name,camera\n0.jpg,south\ndog/0.jpg,north\n")
+    (tmp_path / "metadata.csv").write_text(",file_name,camera\n0,0.jpg,south\n1,dog/0.jpg,north\n")
     assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{}, {"camera": "north"}]
 
 
@@ -237,11 +218,7 @@ def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
     [
         ("metadata.csv", "file_name,a\n0.jpg,1,2\n", r"metadata\.csv:2: Expected as many values"),
         ("metadata.csv", "a,b\n1,2\n", r"metadata\.csv:2: Expected the image's name"),
-        (
-            "metadata.jsonl",
-            '{"file_name": "0.jpg"}\n{"file_name": "0.jpg"}',
-            r"metadata\.jsonl:2: Expected each image once",
-        ),
+        ("metadata.jsonl", '{"file_name": "0.jpg"}\n' * 2, r"metadata\.jsonl:2: Expected each image once"),
         ("metadata.jsonl", "[]", r"metadata\.jsonl:1: Expected a JSON object"),
         ("metadata.csv", b"\xff\xfe", "Expected text in UTF-8"),
         ("metadata.csv", 'file_name,a\n0.jpg,"1\n', r"metadata\.csv:2: Expected CSV: unexpected end of data"),
@@ -307,14 +284,11 @@ def test_questions_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"question": "What?", "answer": "x"}, r"questions\.jsonl:1: image: Expected a file name, got None"),
-        ({"image": "a.jpg", "answer": "x"}, "question: Expected a text"),
-        ({"image": "a.jpg", "question": " ", "answer": "x"}, "question: Expected a text"),
+        ({"question": "What?", "answer": "x"}, r"questions\.jsonl:1: Object missing required field `image`"),
+        ({"image": "a.jpg", "question": " ", "answer": "x"}, r"at `\$.question`"),
         ({"image": "a.jpg", "question": "What?"}, "Expected answer"),
-        ({"image": "a.jpg", "question": "What?", "answers": []}, "Expected answer"),
-        ({"image": "a.jpg", "question": "What?", "answers": ["x", 1]}, "Expected answer"),
+        ({"image": "a.jpg", "question": "What?", "answers": []}, "Expected `array` of length >= 1"),
         ({"image": "b.jpg", "question": "What?", "answer": "x"}, r"b\.jpg: there is no such file"),
-        ("{", r"questions\.jsonl:1: Expected a JSON object"),
         ("[]", r"questions\.jsonl:1: Expected a JSON object"),
     ],
 )
@@ -330,21 +304,18 @@ def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
 
 
 def test_repeated_question_id_is_rejected(tmp_path: Path) -> None:
-    line = {"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}
-    check_rejected(
-        write_questions(tmp_path, [line, line]), r"questions\.jsonl:2: id: Expected each id once, got '1' again"
-    )
+    path = write_questions(tmp_path, [{"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}] * 2)
+    check_rejected(path, r"questions\.jsonl:2: id: Expected each id once, got '1' again")
 
 
 def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "README.md"):
-        if path.suffix:
-            path.write_text("hello")
-        with pytest.raises(EvaluationError, match="got none of them"):
-            read_dataset(path)
+    file = tmp_path / "README.md"
+    file.write_text("hello")
+    for path in (tmp_path, file):
+        check_rejected(path, "got none of them")
     check_rejected(tmp_path / "nowhere", "there is no such file or folder")
     check_rejected(tmp_path, "as coco it cannot be read", format="coco")
-    check_rejected(tmp_path / "README.md", "as dota it cannot be read", format="dota")
+    check_rejected(file, "as dota it cannot be read", format="dota")
 
 
 def test_several_label_files_are_rejected(tmp_path: Path) -> None:
