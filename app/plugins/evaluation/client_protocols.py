@@ -20,8 +20,8 @@ class HttpClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the name in ``charioteer conform``.
-        path: returns the inference path for a model's name; an empty name selects the only model.
-        request: returns the content type and body, or the query, for an image and parameters.
+        path: returns the inference path for a model's name, empty for the only model.
+        request: returns the arguments of `httpx.Client.post` for an image and parameters.
         records: extracts the records from the answer.
         takes_parameters: whether the protocol supports parameters.
         needs_model: whether the path names the model.
@@ -36,13 +36,7 @@ class HttpClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrpcClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests and answers of one protocol over gRPC.
-
-    Attributes:
-        name: the name in ``charioteer conform``.
-        infer: returns the records for a model's name, an image and parameters.
-        needs_model: whether a request names the model; otherwise an empty name selects the only model.
-    """
+    """One protocol over gRPC: `infer` returns the records for a model's name, an image and parameters."""
 
     name: str
     infer: Callable[[Call, str, bytes, Mapping[str, object]], Any]
@@ -62,14 +56,12 @@ def encode_base64(data: bytes) -> str:
 
 
 def _v2_body(data: bytes, parameters: Mapping[str, object]) -> Mapping[str, Any]:
-    tensor = {
-        "name": "image",
-        "shape": [1],
-        "datatype": "BYTES",
-        "data": [encode_base64(data)],
-        "parameters": parameters,
-    }
-    return {"json": {"inputs": [tensor]}}
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [encode_base64(data)]}
+    return {"json": {"inputs": [{**tensor, "parameters": parameters}]}}
+
+
+def _read_v2(answer: Any) -> Any:
+    return read_elements(answer["outputs"][0]["data"])
 
 
 def _chariot_path(model: str) -> str:
@@ -103,11 +95,7 @@ def _set_parameter(parameter: Any, value: object) -> None:
 
 PROTOCOLS = (
     HttpClientProtocol(
-        name="chariot-v2-kserve",
-        path=_chariot_path,
-        request=_v2_body,
-        records=lambda answer: read_elements(answer["outputs"][0]["data"]),
-        needs_model=False,
+        name="chariot-v2-kserve", path=_chariot_path, request=_v2_body, records=_read_v2, needs_model=False
     ),
     HttpClientProtocol(
         name="chariot-v2",
@@ -116,12 +104,7 @@ PROTOCOLS = (
         records=lambda answer: answer["output"],
         needs_model=False,
     ),
-    HttpClientProtocol(
-        name="v2",
-        path=lambda model: f"/v2/models/{model}/infer",
-        request=_v2_body,
-        records=lambda answer: read_elements(answer["outputs"][0]["data"]),
-    ),
+    HttpClientProtocol(name="v2", path=lambda model: f"/v2/models/{model}/infer", request=_v2_body, records=_read_v2),
     GrpcClientProtocol(name="v2-grpc", infer=_infer_v2),
 )
 """The protocols that every server has."""

@@ -15,7 +15,7 @@ from app.core.plugins import registry
 from app.plugins.evaluation.client_protocols import PROTOCOLS as OWN_PROTOCOLS
 from app.plugins.evaluation.client_protocols import GrpcClientProtocol, HttpClientProtocol
 from app.plugins.evaluation.dataset import Item
-from app.plugins.evaluation.runner import InferenceClientError, Records, ServerUnavailableError
+from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records, ServerUnavailableError
 from tasks.inference.error import ErrorKind, truncate
 
 RETRY_DELAYS_S = (0.2, 0.4, 0.8, 1.6)
@@ -37,71 +37,55 @@ GRPC_PROTOCOLS = {protocol.name: protocol for protocol in _PROTOCOLS if isinstan
 """The protocols by their names in ``charioteer conform``."""
 
 
-class HttpInferenceClient:
-    """An HTTP client for inferences. It retries a few times if the server is busy.
+def http_inference_client(
+    client: httpx.Client,
+    url: str,
+    protocol: str,
+    model: str,
+    parameters: Mapping[str, object],
+    *,
+    persistent: bool = False,
+) -> InferenceClient:
+    """Return a client that sends images to `url`, which has no path of `protocol`, one of `HTTP_PROTOCOLS`.
 
-    Args:
-        client: the HTTP client with timeout and headers; several threads use it.
-        url: the URL of the server, without the protocol's path.
-        protocol: one of `HTTP_PROTOCOLS`.
-        model: the name of the model on the server.
-        parameters: the parameters of every request; the question of an item is added.
-        persistent: whether to retry for minutes, also if the server cannot be reached.
+    The question of an item is added to the parameters. It retries a few times if the server is busy. A persistent
+    client retries for minutes, also if the server cannot be reached.
     """
+    spoken = HTTP_PROTOCOLS[protocol]
+    url = url.rstrip("/") + spoken.path(quote(model, safe=""))
 
-    def __init__(
-        self,
-        client: httpx.Client,
-        url: str,
-        protocol: str,
-        model: str,
-        parameters: Mapping[str, object],
-        *,
-        persistent: bool = False,
-    ) -> None:
-        self._client = client
-        self._protocol = HTTP_PROTOCOLS[protocol]
-        self._url = url.rstrip("/") + self._protocol.path(quote(model, safe=""))
-        self._parameters = parameters
-        self._delays = PERSISTENT_DELAYS_S if persistent else RETRY_DELAYS_S
-        self._persistent = persistent
-
-    def __call__(self, item: Item, data: bytes) -> Records:
-        """Return the records for one image.
-
-        Raises:
-            InferenceClientError: when the answer has no records; the message quotes it.
-        """
-        response = self._post(self._protocol.request(data, item.with_question(self._parameters)))
+    def predict(item: Item, data: bytes) -> Records:
+        response = _post(client, url, spoken.request(data, item.with_question(parameters)), persistent=persistent)
         if response.status_code != 200:
             reason = f"HTTP {response.status_code}: {_reason(response)}"
             if response.status_code in _UNAVAILABLE:
                 raise ServerUnavailableError(reason)
             raise InferenceClientError(reason, _KINDS.get(response.status_code, ErrorKind.MODEL_FAILED))
         try:
-            records: object = self._protocol.records(msgspec.json.decode(response.content))
-            return msgspec.convert(records, list[dict[str, object]])
-        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            return msgspec.convert(spoken.records(msgspec.json.decode(response.content)), list[dict[str, object]])
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             body = truncate(response.text, _MAX_REASON)
             raise InferenceClientError(f"The answer has no records ({type(error).__name__}: {error}): {body}") from None
 
-    def _post(self, request: Mapping[str, Any]) -> httpx.Response:
-        for delay in (*self._delays, None):
-            try:
-                response = self._client.post(self._url, **request)
-            except httpx.HTTPError as error:
-                shown_url = httpx.URL(self._url).copy_with(userinfo=b"")
-                reason = f"{shown_url}: {str(error) or type(error).__name__}"
-                if isinstance(error, httpx.TimeoutException):
-                    raise InferenceClientError(reason, ErrorKind.DEADLINE_EXCEEDED) from None
-                if delay is None or not self._persistent:
-                    raise ServerUnavailableError(reason) from None
-            else:
-                if response.status_code not in _BUSY or delay is None:
-                    return response
-                delay = max(delay, _retry_after(response))
-            time.sleep(delay)
-        raise AssertionError
+    return predict
+
+
+def _post(client: httpx.Client, url: str, request: Mapping[str, Any], *, persistent: bool) -> httpx.Response:
+    for delay in (*(PERSISTENT_DELAYS_S if persistent else RETRY_DELAYS_S), None):
+        try:
+            response = client.post(url, **request)
+        except httpx.HTTPError as error:
+            reason = f"{httpx.URL(url).copy_with(userinfo=b'')}: {str(error) or type(error).__name__}"
+            if isinstance(error, httpx.TimeoutException):
+                raise InferenceClientError(reason, ErrorKind.DEADLINE_EXCEEDED) from None
+            if delay is None or not persistent:
+                raise ServerUnavailableError(reason) from None
+        else:
+            if response.status_code not in _BUSY or delay is None:
+                return response
+            delay = max(delay, _retry_after(response))
+        time.sleep(delay)
+    raise AssertionError
 
 
 def _retry_after(response: httpx.Response) -> float:

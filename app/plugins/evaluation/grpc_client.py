@@ -14,15 +14,8 @@ from app.plugins.evaluation.clients import GRPC_PROTOCOLS, PERSISTENT_DELAYS_S, 
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records, ServerUnavailableError
 
-_UNAVAILABLE = frozenset(
-    {
-        grpc.StatusCode.NOT_FOUND,
-        grpc.StatusCode.PERMISSION_DENIED,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.UNAVAILABLE,
-    }
-)
+_BUSY, _DOWN = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
+_REFUSED = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
@@ -38,13 +31,9 @@ def open_grpc_client(
     *,
     persistent: bool = False,
 ) -> Generator[InferenceClient]:
-    """Yield a client with one channel, which several threads may use. It retries a few times if the server is busy.
-
-    The protocol is one of `GRPC_PROTOCOLS`. The question of an item is added to the parameters. Without credentials,
-    there is no TLS. A persistent client retries for minutes, also if the server cannot be reached.
-    """
+    """Yield a client with one channel, as `http_inference_client`. Without credentials, there is no TLS."""
     delays = PERSISTENT_DELAYS_S if persistent else RETRY_DELAYS_S
-    retried = {grpc.StatusCode.RESOURCE_EXHAUSTED, *([grpc.StatusCode.UNAVAILABLE] if persistent else ())}
+    retried = (_BUSY, _DOWN) if persistent else (_BUSY,)
     metadata = [(name.lower(), value) for name, value in headers.items()]
     infer = GRPC_PROTOCOLS[protocol].infer
 
@@ -55,16 +44,18 @@ def open_grpc_client(
                 return response.FromString(channel.unary_unary(method)(body, timeout=timeout, metadata=metadata))
             except grpc.RpcError as error:
                 call_error: Any = error
-                if call_error.code() not in retried or delay is None:
-                    error_type = ServerUnavailableError if call_error.code() in _UNAVAILABLE else InferenceClientError
-                    raise error_type(f"{call_error.code().name}: {call_error.details()}") from None
+                code = call_error.code()
+                if code not in retried or delay is None:
+                    is_unavailable = code in (_BUSY, _DOWN, *_REFUSED)
+                    error_type = ServerUnavailableError if is_unavailable else InferenceClientError
+                    raise error_type(f"{code.name}: {call_error.details()}") from None
             time.sleep(delay)
         raise AssertionError
 
     def predict(item: Item, data: bytes) -> Records:
         try:
             return msgspec.convert(infer(call, model, data, item.with_question(parameters)), list[dict[str, object]])
-        except (msgspec.MsgspecError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        except (DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InferenceClientError(f"The answer has no records: {error}") from None
 
     channel: Any

@@ -17,13 +17,13 @@ from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.client_options.credentials import TlsOptions, read_headers
 from app.plugins.evaluation.answers import MEASURED_TASKS
-from app.plugins.evaluation.clients import GRPC_PROTOCOLS, HTTP_PROTOCOLS, HttpInferenceClient
+from app.plugins.evaluation.clients import GRPC_PROTOCOLS, HTTP_PROTOCOLS, http_inference_client
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 
-PROTOCOLS = (*HTTP_PROTOCOLS, *GRPC_PROTOCOLS)
+PROTOCOLS = {**HTTP_PROTOCOLS, **GRPC_PROTOCOLS}
 _DEFAULT_TOP_K = 100
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
@@ -73,12 +73,8 @@ class ServerOptions:
 class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model, and how to request predictions from it.
 
-    Attributes:
-        label: name for the report.
-        identity: everything that a prediction depends on, for the checkpoint.
-        open_predictor: opens a function that predicts records for one image.
-        notes: notes for the report.
-        source: its files, if it runs in this process.
+    `label` and `notes` are for the report. `identity` is everything that a prediction depends on, for the checkpoint.
+    `source` are its files, if it runs in this process.
     """
 
     label: str
@@ -91,15 +87,9 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
 def parameters_for(
     dataset: Dataset, score_threshold: float | None = None, assignments: Sequence[str] = ()
 ) -> Mapping[str, object]:
-    """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
+    """Return the parameters of every request: those of `read_assignments`, and defaults for the task of the dataset.
 
-    Args:
-        dataset: its task type decides which defaults apply.
-        score_threshold: for objects; by default a low one, because average precision needs nearly all objects.
-        assignments: ``name=value``, where value is JSON or else text.
-
-    Raises:
-        EvaluationError: when one of `assignments` has another form.
+    The default score threshold of objects is low, because average precision needs nearly all objects.
     """
     parameters = read_assignments(assignments)
     match dataset.tasks[0].returns:
@@ -113,11 +103,7 @@ def parameters_for(
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, object]:
-    """Return the parameters of ``name=value``, where value is JSON or else text.
-
-    Raises:
-        EvaluationError: when one has another form.
-    """
+    """Return the parameters of ``name=value``, where value is JSON or else text; reject others (EvaluationError)."""
     parameters: dict[str, object] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -133,11 +119,7 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, object]:
 def local_model(
     options: ModelOptions, name: str | None, parameters: Mapping[str, object], limits: Limits = _DEFAULT_LIMITS
 ) -> EvaluatedModel:
-    """Return the model that the options name, to run in this process.
-
-    Raises:
-        ModelError: when there is no such model.
-    """
+    """Return the model that the options name, to run in this process. Raise `ModelError` if there is none."""
     source = choose_model(options, name)
     return EvaluatedModel(
         label=f"{source.name} {source.version}".strip(),
@@ -148,9 +130,15 @@ def local_model(
 
 
 def model_identity(source: ModelSource, parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Return everything that the predictions of a local model depend on."""
-    identity = {"model": source.name, "version": source.version, "parameters": parameters}
-    return {**identity, "files": _files(source)}
+    """Return everything that the predictions of a local model depend on, such as the sizes and times of its files."""
+    folder = source.folder
+    paths = [source.file] if source.file else sorted(path for path in folder.rglob("*") if path.is_file())
+    states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
+    files = [
+        f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"
+        for path, state in states.items()
+    ]
+    return {"model": source.name, "version": source.version, "parameters": parameters, "files": files}
 
 
 def served_model(
@@ -166,14 +154,16 @@ def served_model(
     headers = read_headers(server.header or (), server.header_file)
     if protocol not in PROTOCOLS:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
-    over_http = protocol in HTTP_PROTOCOLS
-    if over_http and "://" not in url:
-        url = f"http://{url}"
-    if over_http and not url.startswith(("http://", "https://")):
-        raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
-    display_url = _without_user_info(url) if over_http else url
-    needs_name = (HTTP_PROTOCOLS if over_http else GRPC_PROTOCOLS)[protocol].needs_model
-    if needs_name and not name:
+    display_url = url
+    if over_http := protocol in HTTP_PROTOCOLS:
+        url = url if "://" in url else f"http://{url}"
+        if not url.startswith(("http://", "https://")):
+            raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
+        try:
+            display_url = str(httpx.URL(url).copy_with(userinfo=b""))
+        except httpx.InvalidURL as error:
+            raise EvaluationError(f"--url: {error}") from None
+    if PROTOCOLS[protocol].needs_model and not name:
         raise EvaluationError(f"--name: {protocol} needs the model's name")
     notes: list[str] = []
     if over_http and not HTTP_PROTOCOLS[protocol].takes_parameters:
@@ -186,7 +176,7 @@ def served_model(
     def open_client() -> Generator[InferenceClient]:
         if over_http:
             with httpx.Client(timeout=timeout, headers=headers, trust_env=False, verify=tls.context()) as client:
-                yield HttpInferenceClient(client, url, protocol, name or "", parameters, persistent=persistent)
+                yield http_inference_client(client, url, protocol, name or "", parameters, persistent=persistent)
         else:
             from app.plugins.evaluation.grpc_client import open_grpc_client
 
@@ -230,21 +220,3 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object], limit
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
 
     return predict
-
-
-def _without_user_info(url: str) -> str:
-    try:
-        return str(httpx.URL(url).copy_with(userinfo=b""))
-    except httpx.InvalidURL as error:
-        raise EvaluationError(f"--url: {error}") from None
-
-
-def _files(source: ModelSource) -> Sequence[str]:
-    """Return the name, size and modification time of each model file, to identify the model."""
-    folder = source.folder
-    paths = [source.file] if source.file else sorted(path for path in folder.rglob("*") if path.is_file())
-    states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
-    return [
-        f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"
-        for path, state in states.items()
-    ]

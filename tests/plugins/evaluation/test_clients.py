@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.plugins.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
+from app.plugins.evaluation.clients import HTTP_PROTOCOLS, http_inference_client
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import InferenceClientError, ServerUnavailableError
 from tests.support.data.evaluation_samples import item
@@ -39,7 +39,7 @@ def ask_once(
         return httpx.Response(status, content=content)
 
     with httpx.Client(transport=httpx.MockTransport(respond), timeout=60) as client:
-        asker = HttpInferenceClient(client, "http://engine.local/base/", protocol, model, parameters)
+        asker = http_inference_client(client, "http://engine.local/base/", protocol, model, parameters)
         return asker(dataset_item or item(), b"picture"), requests[0]
 
 
@@ -145,7 +145,7 @@ def test_error_answers_are_quoted(body: Any, message: str) -> None:
 def test_busy_server_is_retried() -> None:
     answers = [httpx.Response(429, json={"error": "busy"}), httpx.Response(200, json={"output": FOUND})]
     with httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)), timeout=60) as client:
-        assert HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x") == FOUND
+        assert http_inference_client(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x") == FOUND
     assert answers == []
 
 
@@ -157,7 +157,7 @@ def test_server_timeout_raises_an_error() -> None:
         httpx.Client(transport=httpx.MockTransport(reject), timeout=60) as client,
         pytest.raises(InferenceClientError, match="infer: ReadTimeout"),
     ):
-        HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")
+        http_inference_client(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")
 
 
 def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch
     responses = [httpx.Response(503, headers={"Retry-After": wait}) for wait in waits]
     responses.append(httpx.Response(200, content=json.dumps({"output": FOUND}).encode()))
     with httpx.Client(transport=httpx.MockTransport(lambda _: responses.pop(0))) as client:
-        assert HttpInferenceClient(client, "http://engine", "chariot-v2", "m", {})(item(), b"image") == FOUND
+        assert http_inference_client(client, "http://engine", "chariot-v2", "m", {})(item(), b"image") == FOUND
     assert delays == [0.2, 7.0, 60.0, 1.6]
 
 
@@ -179,7 +179,7 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
         raise httpx.ConnectError("refused")
 
     with httpx.Client(transport=httpx.MockTransport(respond)) as client:
-        asker = HttpInferenceClient(client, "http://engine", "chariot-v2", "m", {}, persistent=True)
+        asker = http_inference_client(client, "http://engine", "chariot-v2", "m", {}, persistent=True)
         with pytest.raises(ServerUnavailableError, match="refused"):
             asker(item(), b"image")
     assert 290 < sum(delays) < 310
