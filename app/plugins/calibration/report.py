@@ -85,7 +85,7 @@ class CalibrationPart:
             ModelError: when the files of the model cannot be hashed.
             OSError: when the file cannot be written.
         """
-        source, dataset, task = run.source, run.dataset, run.task
+        source, dataset, task = run.source, run.dataset, report.task
         assert source is not None  # noqa: S101  checked by `is_wanted`
         if task.returns not in ("classes", "objects"):
             raise EvaluationError(f"--calibrate: answers of {task} have no scores")

@@ -3,8 +3,9 @@
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -30,21 +31,12 @@ from app.plugins.evaluation.evaluation import (
     parse_answers,
     read_label_map,
 )
-from app.plugins.evaluation.model import (
-    EvaluatedModel,
-    ServerOptions,
-    local_model,
-    parameters_for,
-    served_model,
-)
+from app.plugins.evaluation.model import EvaluatedModel, ServerOptions, local_model, parameters_for, served_model
 from app.plugins.evaluation.rendering import html_report, json_report, print_report
 from app.plugins.evaluation.report import EvaluationReport
 from app.plugins.evaluation.report_parts import EvaluationRun, wanted_parts
 from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
 from tasks.inference.error import InferenceError
-
-if TYPE_CHECKING:
-    from app.plugins.evaluation.recorded_answers import RecordedTruths
 
 _TOO_LOW = 1
 _MAX_CURVE_THRESHOLD = 0.05
@@ -115,7 +107,9 @@ def evaluate(
         check_output(json, html)
         if dataset is None:
             reject_unused("without a data set", {"--format": data.format, "--split": data.split, "--task": data.task})
-            answers = _read_truths(recorded, name, data.images)
+            from app.plugins.evaluation.recorded_answers import read_truths
+
+            answers = read_truths(recorded, name, data.images)
             all_items, added = answers.dataset, answers.figures
         else:
             answers, all_items, added = None, read_dataset(dataset, data), ()
@@ -125,24 +119,21 @@ def evaluate(
             import_optional("valor_lite")
         check_figures(selected, minima, added)
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
-        source = None
-        if answers is not None:
-            parts = wanted_parts(None)
-            label, collected, notes = answers.source, answers.collected, ()
-        elif recorded is not None:
-            from app.plugins.evaluation.recorded_answers import read_recorded
+        if recorded is not None:
+            source, parts = None, wanted_parts(None)
+            if answers is not None:
+                label, collected, notes = answers.source, answers.collected, ()
+            else:
+                from app.plugins.evaluation.recorded_answers import read_recorded
 
-            parts = wanted_parts(None)
-            label, collected, notes = read_recorded(selected, recorded, name)
+                label, collected, notes = read_recorded(selected, recorded, name)
         else:
             parameters = parameters_for(selected, options.score_threshold, parameter or ())
-            model = (
-                local_model(options, name, parameters, image_limits(image_settings))
-                if server.url is None
-                else served_model(server, server.url, name, parameters)
-            )
-            source = model.source
-            parts = wanted_parts(source)
+            if server.url is None:
+                model = local_model(options, name, parameters, image_limits(image_settings))
+            else:
+                model = served_model(server, server.url, name, parameters)
+            source, parts = model.source, wanted_parts(model.source)
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
             run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=model.identity)
             collected = _predict_items(
@@ -164,8 +155,7 @@ def evaluate(
             )
         for part in parts:
             results, _ = parse_answers(selected, collected.records, report.task)
-            is_mapped = label_mapping is not None
-            run = EvaluationRun(dataset=selected, results=results, task=report.task, is_mapped=is_mapped, source=source)
+            run = EvaluationRun(dataset=selected, results=results, is_mapped=label_mapping is not None, source=source)
             report = part.extend(report, run)
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
@@ -180,16 +170,6 @@ def evaluate(
     _check_minima(report, minima)
 
 
-def _read_truths(recorded: str | None, name: str | None, images: Path | None) -> "RecordedTruths":
-    from app.plugins.evaluation.recorded_answers import read_truths
-
-    if recorded is None:
-        raise EvaluationError(
-            "Expected --dataset with labelled data, or --recorded with a store whose inferences have truths"
-        )
-    return read_truths(recorded, name, images)
-
-
 def _limited(dataset: Dataset, limit: int | None) -> Dataset:
     if limit is None or limit >= len(dataset.items):
         return dataset
@@ -200,20 +180,14 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
 def _predict_items(
     dataset: Dataset, model: EvaluatedModel, run_header: Header, concurrency: int, out: Path | None, *, fresh: bool
 ) -> CollectedAnswers:
-    with tempfile.TemporaryDirectory() as scratch:
-        path = (out or Path(scratch)) / "predictions.jsonl"
-        with (
-            open_checkpoint(path, run_header, fresh=fresh) as predictions,
-            model.open_predictor() as predict,
-            progress(f"Evaluating {model.label}", len(dataset.items)) as bar,
-        ):
-            return collect_answers(
-                dataset.items,
-                check_task(dataset, predict),
-                predictions,
-                concurrency=concurrency,
-                progress=bar.show,
-            )
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        open_checkpoint((out or Path(scratch)) / "predictions.jsonl", run_header, fresh=fresh) as predictions,
+        model.open_predictor() as predict,
+        progress(f"Evaluating {model.label}", len(dataset.items)) as bar,
+    ):
+        client = check_task(dataset, predict)
+        return collect_answers(dataset.items, client, predictions, concurrency=concurrency, progress=bar.show)
 
 
 def _score_notes(parameters: Mapping[str, object]) -> list[str]:
@@ -226,25 +200,22 @@ def _score_notes(parameters: Mapping[str, object]) -> list[str]:
 def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None) -> None:
     if out:
         out.mkdir(parents=True, exist_ok=True)
-    for path in [json, out / "report.json" if out else None]:
-        if path:
-            path.write_bytes(json_report(report))
-    pages = [path for path in (html, out / "report.html" if out else None) if path]
-    page = html_report(report) if pages else b""
-    for path in pages:
-        path.write_bytes(page)
+    for render, paths in (
+        (json_report, (json, out and out / "report.json")),
+        (html_report, (html, out and out / "report.html")),
+    ):
+        for path in filter(None, paths):
+            path.write_bytes(render(report))
 
 
 def _check_minima(report: EvaluationReport, minima: Mapping[str, float]) -> None:
-    failures: list[str] = []
     values = {figure.name: figure.value for figure in report.measures.figures}
     values[ANSWERED] = report.measured / report.images
-    for name, minimum in minima.items():
-        value = values.get(name)
-        if value is None or value < minimum:
-            failures.append(
-                f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}"
-            )
+    failures = [
+        f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}"
+        for name, minimum in minima.items()
+        if (value := values.get(name)) is None or value < minimum
+    ]
     if failures:
         stop("; ".join(failures), _TOO_LOW)
 
@@ -253,10 +224,8 @@ def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
     minima: dict[str, float] = {}
     for requirement in requirements:
         name, _, value = requirement.partition("=")
-        try:
+        with suppress(ValueError):
             minima[name.strip()] = float(value)
-        except ValueError:
-            value = "nan"
-        if not math.isfinite(float(value)):
+        if not math.isfinite(minima.get(name.strip(), math.nan)):
             stop(f'--fail-under: Expected "figure=value", such as "map_coco=0.5", got {requirement}')
     return minima

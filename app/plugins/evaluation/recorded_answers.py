@@ -1,6 +1,7 @@
 """Match recorded inferences with the images of a dataset."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -23,14 +24,7 @@ _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "nam
 
 
 class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
-    """Recorded answers whose labels are in the store, too.
-
-    Attributes:
-        dataset: the labels.
-        source: a label of the model for the report.
-        collected: the answers.
-        figures: further figures.
-    """
+    """Recorded answers whose labels are in the store, too, with a label of the model, and further figures."""
 
     dataset: Dataset
     source: str
@@ -38,14 +32,18 @@ class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...]
 
 
-def read_truths(store: str, model: str | None, images: Path | None) -> RecordedTruths:
+def read_truths(store: str | None, model: str | None, images: Path | None) -> RecordedTruths:
     """Return the labelled inferences of a store, which the plugin of truths reads.
 
     Raises:
-        EvaluationError: when there are none, or no such plugin is loaded.
+        EvaluationError: when there is no store or no labelled inference, or no such plugin is loaded.
         InferenceError: when the store cannot be read.
         SettingsError: when the address of the store is invalid.
     """
+    if store is None:
+        raise EvaluationError(
+            "Expected --dataset with labelled data, or --recorded with a store whose inferences have truths"
+        )
     readers = registry().extensions("evaluation.truths")
     if not readers:
         raise EvaluationError("Expected a data set: the plugin feedback, which reads truths of recordings, is missing")
@@ -53,13 +51,7 @@ def read_truths(store: str, model: str | None, images: Path | None) -> RecordedT
 
 
 def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
-    """Return a label for the report, the recorded answers, and notes.
-
-    Raises:
-        EvaluationError: when the store has no answers for the dataset, or answers of several models.
-        InferenceError: when the store cannot be read.
-        SettingsError: when the address of the store is invalid.
-    """
+    """Return a label for the report, the recorded answers, and notes. Errors are those of `read_truths`."""
     reader, name = open_recordings(store), parse_dsn(store).display_name
     query = InferenceQuery(model=model, error=NO_ERROR, reason=default_reason(store))
     recorded = chain.from_iterable(reader.batches(query))
@@ -77,13 +69,8 @@ def match_recorded(
 ) -> tuple[CollectedAnswers, str, int]:
     """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
 
-    Args:
-        dataset: the dataset.
-        recorded: inferences in any order; rejected requests and explanations are skipped.
-        model: use only recordings of this model.
-
-    Returns:
-        The answers, the model as ``name:version``, and how many images were recorded repeatedly; the latest counts.
+    Return the answers, the model as ``name:version``, and how many images were recorded repeatedly; the latest counts.
+    The order of `recorded` is free; rejected requests, explanations and models other than `model` are skipped.
 
     Raises:
         EvaluationError: when there are no recordings of the images, or recordings of several models.
@@ -97,7 +84,7 @@ def match_recorded(
             continue
         digest = record.image.digest if record.image else ""
         for item in by_digest.get(digest) or _find_by_name(record, by_id, by_name):
-            if item.question and not _answers_question(item, record):
+            if item.question and not _records(item, record):
                 continue
             models.add(f"{record.model}:{record.version}")
             if item.id in latest:
@@ -114,30 +101,26 @@ def match_recorded(
     if len(models) > 1:
         way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else CHOOSE_VERSION
         raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")
-    records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
-    reasons = {True: "was not recorded", False: "was not recorded by file, or by name with folder"}
-    missing = (item for item in dataset.items if item.id not in latest)
-    failures = {item.id: reasons[item.image.name in by_name] for item in missing}
-    return CollectedAnswers(records, failures), models.pop(), len(repeated)
+    collected = CollectedAnswers()
+    for item in dataset.items:
+        if item.id in latest:
+            collected.records[item.id] = _records(item, latest[item.id])
+        else:
+            way_on = "" if item.image.name in by_name else " by file, or by name with folder"
+            collected.failures[item.id] = f"was not recorded{way_on}"
+    return collected, models.pop(), len(repeated)
 
 
 def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
     """Index items by the digest of their image, by id, and by file name without folders."""
-    by_digest: dict[str, list[Item]] = {}
-    by_id = {item.id: [item] for item in items}
-    by_name: dict[str, list[Item]] = {}
-    digests: dict[str, str] = {}
+    digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in {item.image for item in items}}
+    by_digest, by_name = defaultdict[str, list[Item]](list), defaultdict[str, list[Item]](list)
     for item in items:
-        path = str(item.image)
-        if path not in digests:
-            digests[path] = hashlib.sha256(item.image.read_bytes()).hexdigest()
-        by_digest.setdefault(digests[path], []).append(item)
-        by_name.setdefault(item.image.name, []).append(item)
+        by_digest[digests[item.image]].append(item)
+        by_name[item.image.name].append(item)
     # A file name that occurs in several folders is ambiguous.
-    unambiguous = {
-        name: same_name for name, same_name in by_name.items() if len({item.image for item in same_name}) == 1
-    }
-    return by_digest, by_id, unambiguous
+    unambiguous = {name: found for name, found in by_name.items() if len({item.image for item in found}) == 1}
+    return by_digest, {item.id: [item] for item in items}, unambiguous
 
 
 def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
@@ -147,10 +130,6 @@ def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -
             if items:
                 return items
     return ()
-
-
-def _answers_question(item: Item, recorded: RecordedInference) -> bool:
-    return any(answer.get("prompt") == item.question for answer in recorded.records or ())
 
 
 def _records(item: Item, recorded: RecordedInference) -> Sequence[Mapping[str, object]]:

@@ -10,35 +10,26 @@ from app.core.settings.model import ModelSource
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import Dataset
 from app.plugins.evaluation.report import EvaluationReport
-from tasks.task import TaskType
 
 
 class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a report was made of.
 
-    Attributes:
-        dataset: the images that were measured.
-        results: the answers that could be read, with the model's labels.
-        task: of the answers.
-        is_mapped: whether a map gives the dataset's labels to them.
-        source: the model, if it ran in this process.
+    `results` are the answers that could be read, with the model's labels; `is_mapped` says whether a map gives them the
+    dataset's. `source` is the model, if it ran in this process.
     """
 
     dataset: Dataset
     results: Sequence[EvaluatedItem]
-    task: TaskType
     is_mapped: bool
-    source: ModelSource | None = None
+    source: ModelSource | None
 
 
 class ReportPart(Protocol):
     """Adds to reports if the options of its plugin ask for it. Both methods raise `EvaluationError` for the user."""
 
     def is_wanted(self, source: ModelSource | None, /) -> bool:
-        """Return whether to call `extend`; check before the first request what it needs.
-
-        `source` is the model, if it runs in this process.
-        """
+        """Return whether to call `extend`; check before the first request what it needs. `source`: `EvaluationRun`."""
         ...
 
     def extend(self, report: EvaluationReport, run: EvaluationRun, /) -> EvaluationReport:
@@ -47,10 +38,6 @@ class ReportPart(Protocol):
 
 
 def wanted_parts(source: ModelSource | None) -> Sequence[ReportPart]:
-    """Return the parts that the options of the command ask for.
-
-    Raises:
-        EvaluationError: when one needs something else.
-    """
+    """Return the parts that the options of the command ask for; raise `EvaluationError` if one needs something else."""
     parts: Sequence[ReportPart] = registry().extensions("evaluation.reports")
     return [part for part in parts if part.is_wanted(source)]

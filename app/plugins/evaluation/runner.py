@@ -34,13 +34,7 @@ _MAX_FAILURES = 10
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of a checkpoint, which identifies the evaluation.
-
-    Attributes:
-        charioteer: the version that wrote the file.
-        dataset: `fingerprint` of the dataset.
-        source: the model and the parameters.
-    """
+    """The first line of a checkpoint: the version that wrote it, and the `fingerprint` and the model of the answers."""
 
     charioteer: str
     dataset: str
@@ -56,24 +50,16 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint:
-    """Append answers atomically. Several threads may use it.
+    """Append answers atomically to an unbuffered file with a header. Several threads may use it.
 
-    Args:
-        file: the file, unbuffered, which already has its header.
-        entries: the answers in the file, by the id of the item.
+    `entries` are the answers in the file, by the id of the item.
     """
 
     def __init__(self, file: FileIO, entries: Mapping[str, CheckpointEntry]) -> None:
-        self.entries = entries
-        self._file = file
-        self._lock = Lock()
+        self.entries, self._file, self._lock = entries, file, Lock()
 
     def add(self, entry: CheckpointEntry) -> None:
-        """Append an answer.
-
-        Raises:
-            OSError: when the write fails; the file is then unchanged.
-        """
+        """Append an answer. After an `OSError`, the file is unchanged."""
         line = msgspec.json.encode(entry) + b"\n"
         with self._lock:
             size_before = os.fstat(self._file.fileno()).st_size
@@ -94,10 +80,10 @@ def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Gener
     Raises:
         EvaluationError: when the file belongs to another evaluation.
     """
-    entries: Mapping[str, CheckpointEntry] = {}
     if path.is_file() and path.stat().st_size and not fresh:
         entries = _read(path, header)
     else:
+        entries = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(header) + b"\n")
     with path.open("ab", buffering=0) as file:
@@ -118,12 +104,7 @@ class ServerUnavailableError(InferenceClientError):
 
 @dataclass(slots=True)
 class CollectedAnswers:
-    """The answers for a dataset.
-
-    Attributes:
-        records: records by the id of the item.
-        failures: reasons by the id of the item.
-    """
+    """The records, or the reason for a failure, by the id of the item."""
 
     records: dict[str, Records] = field(default_factory=dict[str, Records])
     failures: dict[str, str] = field(default_factory=dict[str, str])
@@ -190,9 +171,9 @@ def _answer_item(item: Item, client: InferenceClient, checkpoint: Checkpoint) ->
     except OSError as error:
         raise InferenceClientError(f"{item.image} cannot be read: {error.strerror}") from None
     digest = hashlib.sha256(data).hexdigest()
-    entries: Mapping[str, CheckpointEntry] = checkpoint.entries
-    if item.id in entries and entries[item.id].digest == digest:
-        return entries[item.id].records
+    entry = checkpoint.entries.get(item.id)
+    if entry is not None and entry.digest == digest:
+        return entry.records
     records = client(item, data)
     checkpoint.add(CheckpointEntry(id=item.id, digest=digest, records=records))
     return records
@@ -215,10 +196,9 @@ def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:
     header_line, *lines = complete.splitlines() or [b""]
     try:
         existing = msgspec.json.decode(header_line, type=Header)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise EvaluationError(
-            f"{path}: Expected answers of an evaluation, got something else; --fresh replaces it"
-        ) from None
+    except ValueError:
+        reason = "Expected answers of an evaluation, got something else; --fresh replaces it"
+        raise EvaluationError(f"{path}: {reason}") from None
     if existing.dataset != header.dataset:
         raise EvaluationError(
             f"{path} has answers about another dataset, or this one has other images by now; --fresh starts again"
@@ -230,7 +210,7 @@ def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:
     for number, line in enumerate(lines, 2):
         try:
             answer = msgspec.json.decode(line, type=CheckpointEntry)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh starts again") from None
         entries[answer.id] = answer
     if len(complete) < len(content):
