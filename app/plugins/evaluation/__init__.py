@@ -6,7 +6,7 @@ plugin = Plugin(
     api=1,
     name="evaluation",
     summary="Metrics of a model on labelled data.",
-    requires=("client_options", "recording"),
+    requires=("client_options", "drawing", "recording"),
     commands=(
         Command(
             name="evaluate", run="app.plugins.evaluation.command:evaluate", help="Measure a model on labelled data."

@@ -1,5 +1,6 @@
 """Render a report for browsers, programs and terminals."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from app import __version__
 from app.core.cli.terminal import printable, table
+from app.plugins.drawing.palette import VIVID
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
 from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake
@@ -24,7 +26,8 @@ _MAX_CELLS = 30
 _MAX_PAGE_FAILURES = 50
 _MAX_IMAGES = 24
 """Images with mistakes on the page."""
-_COLOURS = ("#2a78d6", "#d9602b", "#2a9d5c", "#b43fb0", "#c8a200", "#11a3a8", "#8a5bd6", "#d63f62", "#7a8794")
+_COLOURS = [f"#{bytes(colour).hex()}" for colour in (*VIVID[24:48:3], *VIVID[72:96:3])]
+"""Eight hues in two middle lightnesses, which are readable on white and on black."""
 _MAX_JSON_MISTAKES = 100
 _CLASS_FIGURES = {
     "AP": "map_coco",
@@ -55,6 +58,7 @@ def html_report(report: EvaluationReport) -> bytes:
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
     measures = report.measures
+    confusion = measures.confusion or Confusion()
     return template.render(
         report=report,
         version=__version__,
@@ -62,8 +66,8 @@ def html_report(report: EvaluationReport) -> bytes:
         tables=measures.tables,
         charts=measures.charts,
         colours=_COLOURS,
-        matrix=_matrix(measures.confusion),
-        cells=_cells(measures.confusion),
+        matrix=_matrix(confusion),
+        cells=_cells(confusion),
         worst=_worst_images(measures.mistakes),
         mistakes=len({mistake.result.item.image for mistake in measures.mistakes}),
         failures=list(report.failures.items())[:_MAX_PAGE_FAILURES],
@@ -84,7 +88,7 @@ def json_report(report: EvaluationReport) -> bytes:
             {"title": one.title, "rows": [dict(zip(one.columns, row, strict=True)) for row in one.rows]}
             for one in measures.tables
         ],
-        "maite_evaluation": checkmaite_rows(measures),
+        "maite_evaluation": _checkmaite_rows(measures),
         "charts": measures.charts,
         "confusion": measures.confusion,
         "mistakes": [_mistake(mistake) for mistake in measures.mistakes[:_MAX_JSON_MISTAKES]],
@@ -94,11 +98,8 @@ def json_report(report: EvaluationReport) -> bytes:
     return msgspec.json.format(msgspec.json.encode(plain))
 
 
-def checkmaite_rows(measures: Measures) -> list[dict[str, str | float | None]]:
-    """Return the rows of checkmaite's table ``maite_evaluation``: each defined figure, then those of each class.
-
-    The ids of run, dataset and model are left to the program that writes the table.
-    """
+def _checkmaite_rows(measures: Measures) -> list[dict[str, str | float | None]]:
+    """Return rows of checkmaite's table ``maite_evaluation``, without ids: the figures, then those of each class."""
 
     def row(figure: str, value: float, class_name: str | None = None) -> dict[str, str | float | None]:
         return {
@@ -150,11 +151,8 @@ def format_cell(value: str | float | int | None) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
-    """Return a small JPEG in base 64, the size of the image in pixels, and the shapes over it for the template.
-
-    It is None if the image cannot be shown.
-    """
+def _draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
+    """Return a small JPEG in base 64, its size in pixels, and the shapes over it; None if it cannot be shown."""
     item, predictions = mistake.result.item, mistake.result.predictions
     if item.width * item.height > _MAX_PIXELS:
         return None
@@ -174,23 +172,19 @@ def draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
 
 def _worst_images(mistakes: Sequence[Mistake]) -> list[tuple[str, dict[str, Any] | None, list[str]]]:
     """Return the worst images, each once: its name, a drawing of its worst mistake, and all its mistakes."""
-    by_image: dict[Path, list[Mistake]] = {}
+    by_image = defaultdict[Path, list[Mistake]](list)
     for mistake in mistakes:
-        by_image.setdefault(mistake.result.item.image, []).append(mistake)
+        by_image[mistake.result.item.image].append(mistake)
     return [
-        (
-            image_mistakes[0].result.item.id,
-            draw_mistake(image_mistakes[0]),
-            [mistake.description for mistake in image_mistakes],
-        )
-        for image_mistakes in list(by_image.values())[:_MAX_IMAGES]
+        (worst.result.item.id, _draw_mistake(worst), [mistake.description for mistake in (worst, *others)])
+        for worst, *others in list(by_image.values())[:_MAX_IMAGES]
     ]
 
 
-def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
+def _matrix(confusion: Confusion) -> dict[str, Any] | None:
     """Return rows of cells, each with its count and its share of the row; labels without objects share a column."""
     true = _true_indexes(confusion)
-    if confusion is None or not 1 <= len(true) <= _MAX_LABELS:
+    if not 1 <= len(true) <= _MAX_LABELS:
         return None
     labels, others = confusion.labels, [index for index in range(len(confusion.labels)) if index not in true]
 
@@ -206,24 +200,20 @@ def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
     return {"columns": columns, "rows": shares, "objects": bool(confusion.missed)}
 
 
-def _true_indexes(confusion: Confusion | None) -> list[int]:
+def _true_indexes(confusion: Confusion) -> list[int]:
     """Return the indexes of the labels that images or objects have."""
-    if confusion is None:
-        return []
     missed = confusion.missed or (0,) * len(confusion.labels)
     return [index for index, counts in enumerate(confusion.counts) if sum(counts) + missed[index]]
 
 
-def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
+def _cells(confusion: Confusion) -> list[tuple[str, str, int, str]]:
     """Return the largest cells off the diagonal: truth, prediction, count, and some images."""
-    if confusion is None:
-        return []
     labels = confusion.labels
     cells = [
-        (truth, predicted, confusion.counts[row][column])
-        for row, truth in enumerate(labels)
-        for column, predicted in enumerate(labels)
-        if row != column
+        (truth, predicted, count)
+        for truth, counts in zip(labels, confusion.counts, strict=True)
+        for predicted, count in zip(labels, counts, strict=True)
+        if truth != predicted
     ]
     cells += [(label, "", count) for label, count in zip(labels, confusion.missed, strict=False)]
     if confusion.extra:
@@ -250,19 +240,16 @@ def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int)
         return None
     path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ring) + "Z" for ring in rings)
     letter = width / _LETTERS
-    left, y = _label_position(kind, rings[0], letter)
+    if kind == "missed":
+        # Place the label below, because a prediction of the same object has its label above.
+        left, bottom = max(rings[0], key=lambda point: (point[1], -point[0]))
+        y = bottom + 1.25 * letter
+    else:
+        left, top = min(rings[0], key=lambda point: (point[1], point[0]))
+        y = top - letter / 4
     x = max(0.0, min(left, width - _LETTER_WIDTH * letter * len(text)))
     y = min(max(letter, y), height - letter / 4)
     return {"kind": kind, "path": path, "x": x, "y": y, "letter": letter, "text": text}
-
-
-def _label_position(kind: str, ring: Ring, letter: float) -> tuple[float, float]:
-    if kind == "missed":
-        # Place it below, because a prediction of the same object has its label above.
-        left, bottom = max(ring, key=lambda point: (point[1], -point[0]))
-        return left, bottom + 1.25 * letter
-    left, top = min(ring, key=lambda point: (point[1], point[0]))
-    return left, top - letter / 4
 
 
 def _truth_rings(truth: LabelledObject) -> Sequence[Ring]:

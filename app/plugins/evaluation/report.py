@@ -1,5 +1,6 @@
 """The results of an evaluation, the same for every task: figures, tables, charts, mistakes."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -9,13 +10,7 @@ from tasks.task import TaskType
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of the result.
-
-    Attributes:
-        name: its name in options and JSON.
-        title: its title in reports.
-        value: higher is better; None if it is undefined.
-    """
+    """One number of the result, with its name in options and JSON. Higher is better; None is undefined."""
 
     name: str
     title: str
@@ -36,25 +31,21 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     printed: bool = False
 
 
-_NO_VALUE = "(none)"
-"""The value of items without the metadata key."""
-
-
 def slice_tables(
     results: Sequence[EvaluatedItem],
     keys: Sequence[str],
     columns: Sequence[str],
     measure: Callable[[Sequence[int]], Iterable[float | None]],
 ) -> list[Table]:
-    """Return a table of the results with each value of each metadata key; none without keys.
+    """Return a table of the results with each value, or ``(none)``, of each metadata key; none without keys.
 
     `measure` returns the values of the results with these indexes, for all `columns` but the first, their number.
     """
     rows: list[tuple[str | float | int | None, ...]] = []
     for key in keys:
-        indexes: dict[str, list[int]] = {}
+        indexes = defaultdict[str, list[int]](list)
         for index, result in enumerate(results):
-            indexes.setdefault(result.item.metadata.get(key, _NO_VALUE), []).append(index)
+            indexes[result.item.metadata.get(key, "(none)")].append(index)
         rows += [(f"{key} = {value}", len(indexes[value]), *measure(indexes[value])) for value in sorted(indexes)]
     return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows), printed=True)] if keys else []
 
@@ -79,14 +70,12 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 class Confusion(msgspec.Struct, frozen=True, kw_only=True):
     """A confusion matrix: ``counts[truth][predicted]`` of the labels.
 
-    Attributes:
-        missed: for each label, the number of missed objects.
-        extra: for each label, the number of predictions without an object.
-        examples: a few image ids by ``"truth -> predicted"``; an empty name means no object.
+    Of objects, each label has a number of `missed` ones, and of `extra` predictions without an object. `examples` are a
+    few image ids by ``"truth -> predicted"``; an empty name means no object.
     """
 
-    labels: tuple[str, ...]
-    counts: tuple[tuple[int, ...], ...]
+    labels: tuple[str, ...] = ()
+    counts: tuple[tuple[int, ...], ...] = ()
     missed: tuple[int, ...] = ()
     extra: tuple[int, ...] = ()
     examples: Mapping[str, tuple[str, ...]] = {}
@@ -120,10 +109,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
 class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of an evaluation, with sentences required to interpret its figures.
 
-    Attributes:
-        source: a readable description of the model.
-        images: number of items in the dataset; `measured` of them were answered.
-        failures: reasons for unanswered items, by the id of the item.
+    `source` is a readable description of the model. Of `images` items in the dataset, `measured` were answered;
+    `failures` has the reasons for others by the id of the item.
     """
 
     task: TaskType
