@@ -20,21 +20,19 @@ _RASTER = 512
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How close answers are to those of the reference.
+    """How close answers are to those of the reference. Figures of objects are None for other answers.
 
     Attributes:
-        images: number of compared images.
         score: 0..1, the share of equal labels or texts; for objects, the share of those with a partner and an IoU of at
             least 0.9, in the answers with more objects.
         labels: share of images with the same labels, or the same text.
-        matched: objects with a partner of the same label and an IoU of at least 0.5; None without objects.
-        objects: objects of the reference; None without objects.
+        matched: objects with a partner of the same label and an IoU of at least 0.5.
+        objects: objects of the reference.
         mean_iou: of the partners.
         min_iou: of the partners.
         score_difference: the largest difference between the scores of partners, or of the best class.
     """
 
-    images: int
     score: float
     labels: float
     matched: int | None = None
@@ -54,33 +52,26 @@ def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], foun
     try:
         task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
         if task is None or task.returns == "texts":
-            return Agreement(images=len(items), score=labels, labels=labels)
+            return Agreement(score=labels, labels=labels)
         parsed = [
             [parse_records(answers[item.id], item, task).predictions for answers in (expected, found)] for item in items
         ]
     except ValueError as error:
         raise EvaluationError(f"The answers cannot be compared: {error}") from None
-    pairs: list[tuple[float, float]] = []
-    total, references = 0, 0
-    for before, after in parsed:
-        if task.returns == "classes":
-            pairs += _best_class(before, after)
-        else:
-            pairs += [(iou, other.score - one.score) for iou, one, other in partners(before, after)]
-            total, references = total + max(len(before), len(after)), references + len(before)
-    difference = max((abs(difference) for _, difference in pairs), default=0.0)
     if task.returns == "classes":
-        return Agreement(images=len(items), score=labels, labels=labels, score_difference=difference)
-    ious = [iou for iou, _ in pairs]
+        differences = [_best_difference(before, after) for before, after in parsed]
+        return Agreement(score=labels, labels=labels, score_difference=max(differences, default=0.0))
+    pairs = [pair for before, after in parsed for pair in partners(before, after)]
+    total = sum(max(len(before), len(after)) for before, after in parsed)
+    ious = [iou for iou, _, _ in pairs]
     return Agreement(
-        images=len(items),
         score=sum(iou >= _IN_PLACE_IOU for iou in ious) / total if total else 1.0,
         labels=labels,
         matched=len(ious),
-        objects=references,
+        objects=sum(len(before) for before, _ in parsed),
         mean_iou=float(np.mean(ious)) if ious else None,
         min_iou=min(ious, default=None),
-        score_difference=difference,
+        score_difference=max((abs(other.score - one.score) for _, one, other in pairs), default=0.0),
     )
 
 
@@ -94,9 +85,9 @@ def _labels(records: Records) -> list[str]:
     return sorted(str(record["label"]) for record in records)
 
 
-def _best_class(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> Sequence[tuple[float, float]]:
+def _best_difference(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> float:
     scores = {prediction.label: prediction.score for prediction in after}
-    return [(1.0, scores.get(best.label, 0.0) - best.score) for best in before[:1]]
+    return max((abs(scores.get(best.label, 0.0) - best.score) for best in before[:1]), default=0.0)
 
 
 def partners(

@@ -65,11 +65,7 @@ def infer_task(records: Sequence[Mapping[str, object]]) -> TaskType | None:
 
 
 def parse_records(records: Sequence[Mapping[str, object]], item: Item, task: TaskType) -> EvaluatedItem:
-    """Parse the records of `task` for `item`.
-
-    Raises:
-        ValueError: when the records are of another task, or not finite.
-    """
+    """Parse the records of `task` for `item`. Raise `ValueError` for records of another task, or not finite ones."""
     if task.returns == "texts":
         answers = [record.get("answer") for record in records]
         if len(answers) != 1 or not isinstance(answers[0], str):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -71,19 +72,11 @@ def evaluate_records(
     progress: Callable[[int], None] = lambda _: None,
     figures: tuple[Figure, ...] = (),
 ) -> EvaluationReport:
-    """Measure `records` against `dataset`.
+    """Measure `records` against `dataset`, and report about `source`, a readable description of the model.
 
-    Args:
-        dataset: the labelled dataset.
-        records: records by the id of the item.
-        failures: reasons for items without an answer.
-        source: a readable description of the model.
-        confidence: predictions with a lower score count in average precision only.
-        slices: keys of metadata.
-        label_map: the dataset's labels by the model's labels.
-        notes: additional notes for the report.
-        progress: called with the number of compared items.
-        figures: further figures, the first of the report.
+    `records`, and `failures`, the reasons for other items, are by the id of the item. Predictions with a score below
+    `confidence` count in average precision only. `slices` are keys of metadata, `label_map` has the dataset's labels by
+    the model's. `progress` is called with the number of compared items. `notes` and `figures` are added to the report.
 
     Raises:
         EvaluationError: when answers do not match the dataset, or the extra is not installed.
@@ -100,8 +93,7 @@ def evaluate_records(
     if failed:
         remarks.append(f"{len(failed)} of {len(dataset.items)} were not answered, and are in none of the figures.")
     if task.returns != "texts":
-        best = [_best_only(result) for result in results] if task.returns == "classes" else results
-        remarks += _label_remarks(best, dataset.labels, task)
+        remarks += _label_remarks(results, dataset.labels, task)
     measures = _measure(results, dataset, task, confidence, slices, progress)
     measures = msgspec.structs.replace(measures, figures=(*figures, *measures.figures))
     return EvaluationReport(
@@ -123,23 +115,15 @@ def check_figures(dataset: Dataset, names: Iterable[str], added: Sequence[Figure
     Raises:
         EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
     """
-    figures = [
-        figure for task in dataset.tasks for figure in _measure((), dataset, task, 0.5, (), lambda _: None).figures
-    ]
-    known = [*(figure.name for figure in (*figures, *added)), ANSWERED]
+    measured = (_measure((), dataset, task, 0.5, (), lambda _: None).figures for task in dataset.tasks)
+    known = dict.fromkeys([*(figure.name for figure in (*chain(*measured), *added)), ANSWERED])
     for name in names:
         if name not in known:
-            raise EvaluationError(
-                f"--fail-under: there is no figure {name}; there is {', '.join(dict.fromkeys(known))}"
-            )
+            raise EvaluationError(f"--fail-under: there is no figure {name}; there is {', '.join(known)}")
 
 
 def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:
-    """Check before the first request that the dataset can be sliced by the keys `slices`.
-
-    Raises:
-        EvaluationError: when a key is missing, or has too many values.
-    """
+    """Raise `EvaluationError` before the first request if a key of `slices` is missing, or has too many values."""
     keys = {key for item in dataset.items for key in item.metadata}
     for key in slices:
         if key not in keys:
@@ -151,18 +135,15 @@ def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:
 
 
 def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
-    """Read a JSON object from the model's labels to the dataset's labels or null.
-
-    Raises:
-        EvaluationError: when the file has another form, or an unknown label of the dataset.
-    """
+    """Read a JSON object from the model's labels to the dataset's labels or null; reject others (EvaluationError)."""
     try:
         label_map = msgspec.convert(read_json(path), dict[str, str | None])
     except msgspec.ValidationError as error:
         raise EvaluationError(f"{path}: Expected the dataset's label, or null, by the model's: {error}") from None
     unknown = sorted({label for label in label_map.values() if label is not None} - set(labels))
     if unknown:
-        raise EvaluationError(f"{path}: {unknown[0]!r} is not a label of the dataset; it has {_shorten(labels)}")
+        listed = ", ".join(labels[:20]) + (" ..." if len(labels) > 20 else "")
+        raise EvaluationError(f"{path}: {unknown[0]!r} is not a label of the dataset; it has {listed}")
     return label_map
 
 
@@ -173,15 +154,6 @@ def map_labels(result: EvaluatedItem, label_map: LabelMap) -> EvaluatedItem:
         msgspec.structs.replace(prediction, label=label) for prediction, label in labelled if label is not None
     )
     return msgspec.structs.replace(result, predictions=predictions)
-
-
-def unknown_labels(results: Iterable[EvaluatedItem], labels: Sequence[str]) -> Mapping[str, int]:
-    """Count the predicted labels that the dataset does not have, the most frequent first."""
-    known = frozenset(labels)
-    counts = Counter(
-        prediction.label for result in results for prediction in result.predictions if prediction.label not in known
-    )
-    return dict(counts.most_common())
 
 
 def _measure(
@@ -226,25 +198,21 @@ def parse_answers(
     return results, failed
 
 
-def _best_only(result: EvaluatedItem) -> EvaluatedItem:
-    best = sorted(result.predictions, key=lambda prediction: -prediction.score)[:1]
-    return msgspec.structs.replace(result, predictions=tuple(best))
-
-
 def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str], task: TaskType) -> list[str]:
-    """Return one sentence about the predicted labels that the dataset does not have."""
-    unknown = unknown_labels(results, labels)
+    """Return one sentence about the predicted labels, of classes the best ones, that the dataset does not have."""
+    best = 1 if task.returns == "classes" else None
+    counts = Counter(
+        prediction.label
+        for result in results
+        for prediction in sorted(result.predictions, key=lambda prediction: -prediction.score)[:best]
+    )
+    unknown = {label: count for label, count in counts.most_common() if label not in labels}
     if not unknown:
         return []
-    predicted = {prediction.label for result in results for prediction in result.predictions}
     listed = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
     more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
     effect = "count as wrong" if task.returns == "classes" else "count in mAPAveragedOverIOUs only, as 0"
     start = f"{len(unknown)} labels that the dataset does not have were found and {effect}: {listed}{more}."
-    if len(unknown) == len(predicted):
+    if len(unknown) == len(counts):
         start = f"NOT ONE label that was found is one of the dataset's ({', '.join(labels[:_MAX_LISTED])}). {start}"
     return [f"{start} --label-map gives them the dataset's names."]
-
-
-def _shorten(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:20]) + (" ..." if len(labels) > 20 else "")

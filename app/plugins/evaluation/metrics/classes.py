@@ -1,6 +1,6 @@
 """Measure classification with valor-lite."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +10,6 @@ from app.plugins.evaluation.report import Confusion, Measures, Mistake, Table, f
 
 _NONE = "(nothing)"
 """The class of an image without a predicted class."""
-_TOP = 5
 _EXAMPLES = 5
 _TITLES = {
     "accuracy": "accuracy",
@@ -23,11 +22,7 @@ _TITLES = {
 
 
 def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) -> Measures:
-    """Measure the best class of each image, and how its score separates it from the others.
-
-    Raises:
-        EvaluationError: when the extra is not installed.
-    """
+    """Measure the best class of each image, and how its score separates it from the others."""
     if not results:
         return Measures(figures=figures_of({}, _TITLES), notes=("Nothing was answered: nothing to measure.",))
     values, classes = _measure(results)
@@ -67,7 +62,7 @@ def _measure(results: Sequence[EvaluatedItem]) -> tuple[Mapping[str, float | Non
     rows = zip(labels, (support[label] for label in labels), *rates, map(areas.get, labels), strict=True)
     values = {
         "accuracy": float(metrics["Accuracy"][0].value),
-        "top5_accuracy": sum(_is_in_top(result, _TOP) for result in results) / len(results),
+        "top5_accuracy": sum(map(_is_in_top5, results)) / len(results),
         **{name: sum(column) / len(labels) for name, column in zip(("precision", "recall", "f1"), rates, strict=True)},
         "roc_auc": sum(areas.values()) / len(areas) if areas else None,
     }
@@ -99,18 +94,16 @@ def _by_label(metrics: Sequence[Any]) -> Mapping[str, float]:
 
 
 def _confusion(results: Sequence[EvaluatedItem]) -> Confusion:
-    counts: Counter[tuple[str, str]] = Counter()
-    examples: dict[str, list[str]] = {}
+    images = defaultdict[tuple[str, str], list[str]](list)
     for result in results:
-        true, best = result.item.label, _best_label(result)
-        counts[true, best] += 1
-        if best != true:
-            examples.setdefault(f"{true} -> {best}", []).append(result.item.id)
-    labels = tuple(sorted({label for pair in counts for label in pair}))
+        images[result.item.label, _best_label(result)].append(result.item.id)
+    labels = tuple(sorted({label for pair in images for label in pair}))
     return Confusion(
         labels=labels,
-        counts=tuple(tuple(counts[true, predicted] for predicted in labels) for true in labels),
-        examples={cell: tuple(names[:_EXAMPLES]) for cell, names in examples.items()},
+        counts=tuple(tuple(len(images.get((true, best), ())) for best in labels) for true in labels),
+        examples={
+            f"{true} -> {best}": tuple(names[:_EXAMPLES]) for (true, best), names in images.items() if true != best
+        },
     )
 
 
@@ -142,8 +135,7 @@ def _best_label(result: EvaluatedItem) -> str:
     return best if scores.get(best) else _NONE
 
 
-def _is_in_top(result: EvaluatedItem, count: int) -> bool:
+def _is_in_top5(result: EvaluatedItem) -> bool:
     """Return whether the label is among the best. Of equal scores the last by name counts, as in scikit-learn."""
-    scores = _scores(result)
-    best = sorted(scores, key=lambda label: (scores[label], label), reverse=True)[:count]
-    return any(label == result.item.label and scores[label] for label in best)
+    scores, label = _scores(result), result.item.label
+    return label in sorted(scores, key=lambda label: (scores[label], label), reverse=True)[:5] and scores[label] > 0

@@ -19,12 +19,9 @@ _MAX_DETECTIONS = 100
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One image with its predictions, and their overlaps.
+    """One image with its P predictions, and their (P, T) IoU with its objects.
 
-    Attributes:
-        result: the image and its P predictions.
-        overlaps: (P, T) IoU of predictions and objects. For an ignored object it is the share of the prediction inside
-            the object, as COCO compares crowds.
+    For an ignored object it is the share of the prediction inside the object, as COCO compares crowds.
     """
 
     result: EvaluatedItem
@@ -34,9 +31,8 @@ class Comparison(msgspec.Struct, frozen=True):
 class CocoMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """COCO's metrics of K classes with at least one object that is not ignored.
 
-    Attributes:
-        curves: (10, 101, K) precision by IoU threshold and by recall of 0, 0.01 ... 1.
-        recall: (10, K) highest recall by IoU threshold.
+    `curves` is the (10, 101, K) precision by IoU threshold and by recall of 0, 0.01 ... 1, `recall` the (10, K) highest
+    recall by IoU threshold.
     """
 
     labels: tuple[str, ...]
@@ -65,8 +61,7 @@ def compare(result: EvaluatedItem, task: TaskType) -> Comparison:
         found = [predicted_mask(prediction, item.width, item.height) for prediction in predictions]
         true = [truth_mask(labelled, item.width, item.height) for labelled in item.objects]
     else:
-        found = [_left_top_width_height(prediction.box) for prediction in predictions]
-        true = [_left_top_width_height(labelled.box) for labelled in item.objects]
+        found, true = ([_left_top_width_height(one.box) for one in shapes] for shapes in (predictions, item.objects))
     return Comparison(result, import_optional("faster_coco_eval.core.mask").iou(found, true, ignored))
 
 

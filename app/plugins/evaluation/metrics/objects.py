@@ -1,6 +1,6 @@
 """Measure detection, oriented detection and segmentation, as COCO does and as Chariot's evaluations do."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,18 +24,10 @@ def measure_objects(
     slices: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Measures:
-    """Measure predictions against the objects of their items.
+    """Measure predictions against the objects of their items. Other labels than `labels` count in Valor's figure only.
 
-    Args:
-        results: items and predictions.
-        labels: the labels of the dataset; predictions of other labels count in Valor's figure only.
-        task: detection, oriented detection or segmentation.
-        confidence: predictions with a lower score count in average precision only.
-        slices: keys of metadata.
-        progress: called with the number of compared items.
-
-    Raises:
-        EvaluationError: when the extra is not installed.
+    Predictions with a score below `confidence` count in average precision only. `slices` are keys of metadata;
+    `progress` is called with the number of compared items.
     """
     comparisons: list[Comparison] = []
     for index, result in enumerate(results):
@@ -48,14 +40,12 @@ def measure_objects(
     if evaluator is None:
         notes = ("There is neither an object in the dataset nor a prediction: nothing to measure.",)
         return Measures(figures=figures, notes=notes)
-    slice_table = slice_tables(
-        results,
-        slices,
-        ("images", *titles),
-        lambda indexes: (
-            _object_metrics([comparisons[index] for index in indexes], labels, [confidence]).values(confidence).values()
-        ),
-    )
+
+    def measure_slice(indexes: Sequence[int]) -> Iterable[float | None]:
+        metrics = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
+        return metrics.values(confidence).values()
+
+    slice_table = slice_tables(results, slices, ("images", *titles), measure_slice)
     return Measures(
         figures=figures,
         tables=(_classes(overall, confidence), _ious(overall), *slice_table),
@@ -73,9 +63,7 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
     coco: CocoMetrics
     valor: ValorMetrics
 
-    def rates(
-        self, iou: float, score: float, labels: Sequence[str] | None = None
-    ) -> tuple[float | None, float | None, float | None]:
+    def rates(self, iou: float, score: float, labels: Sequence[str] | None = None) -> tuple[float | None, ...]:
         """Return precision, recall and F1 of all predictions of `labels`; None for a division by zero."""
         right, wrong, missed = self.valor.totals(labels or self.labels, iou, score)
         precision = right / (right + wrong) if right + wrong else None
@@ -131,9 +119,8 @@ def _classes(metrics: _ObjectMetrics, confidence: float) -> Table:
         name = found[0] if len(found) == 1 else f"{len(found)} classes without objects"
         rows.append((name, 0, None, None, None, None, *metrics.rates(IOUS[0], confidence, found)))
     columns = ("class", "objects", "AP", "AP50", "AP75", "AR", "precision", "recall", "F1")
-    return Table(
-        title=f"Classes; precision, recall and F1 at IoU 0.5, score {confidence:g}", columns=columns, rows=tuple(rows)
-    )
+    title = f"Classes; precision, recall and F1 at IoU 0.5, score {confidence:g}"
+    return Table(title=title, columns=columns, rows=tuple(rows))
 
 
 def _ious(metrics: _ObjectMetrics) -> Table:
@@ -149,20 +136,12 @@ def _charts(metrics: _ObjectMetrics) -> tuple[Chart, ...]:
     lines = [("all classes", coco.curves[0].mean(axis=1))] if frequent else []
     lines += [(label, coco.curves[0, :, coco.labels.index(label)]) for label in frequent]
     rates = [metrics.rates(IOUS[0], score) for score in _SCORES]
+    curves = tuple(Line(name=name, xs=recalls, ys=tuple(curve.tolist())) for name, curve in lines)
+    thresholds = tuple(
+        Line(name=name, xs=_SCORES, ys=tuple(rate or 0.0 for rate in values))
+        for name, values in zip(("precision", "recall", "F1"), zip(*rates, strict=True), strict=True)
+    )
     return (
-        Chart(
-            title="Precision over recall, IoU 0.5",
-            x="recall",
-            y="precision",
-            lines=tuple(Line(name=name, xs=recalls, ys=tuple(curve.tolist())) for name, curve in lines),
-        ),
-        Chart(
-            title="Score thresholds, IoU 0.5",
-            x="score threshold",
-            y="",
-            lines=tuple(
-                Line(name=name, xs=_SCORES, ys=tuple(rate[index] or 0.0 for rate in rates))
-                for index, name in enumerate(("precision", "recall", "F1"))
-            ),
-        ),
+        Chart(title="Precision over recall, IoU 0.5", x="recall", y="precision", lines=curves),
+        Chart(title="Score thresholds, IoU 0.5", x="score threshold", y="", lines=thresholds),
     )

@@ -16,10 +16,8 @@ _TITLES = {"pixel_accuracy": "pixel accuracy, background included", "miou": "mea
 def measure_pixels(results: Sequence[EvaluatedItem], labels: Sequence[str], confidence: float) -> Measures:
     """Measure the accuracy of all pixels, including background, and the IoU of the classes.
 
-    Args:
-        results: items and predictions; labels that the dataset does not have are background.
-        labels: the labels of the dataset.
-        confidence: predictions with a lower score are skipped. Among overlapping ones, the best gets the pixel.
+    Labels that the dataset does not have are background. Predictions with a score below `confidence` are skipped. Among
+    overlapping ones, the best gets the pixel.
     """
     valor = import_optional("valor_lite.semantic_segmentation")
     loader = valor.Loader.in_memory()

@@ -28,18 +28,13 @@ def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) 
     columns = ("questions", *_TITLES.values())
     tables = slice_tables(results, slices, columns, lambda indexes: _means([scores[index] for index in indexes]))
     means = _means(scores)
-    mistakes = [
-        Mistake(
-            result=result,
-            severity=1 - f1 + (1 - similarity) / 2,
-            description=(
-                f"{result.item.question} Right: {' / '.join(result.item.answers)}."
-                f" Answered: {result.answer or '(nothing)'}"
-            ),
-        )
-        for result, (exact, f1, similarity) in zip(results, scores, strict=True)
-        if exact < 1
-    ]
+    mistakes: list[Mistake] = []
+    for result, (exact, f1, similarity) in zip(results, scores, strict=True):
+        right, answer = " / ".join(result.item.answers), result.answer or "(nothing)"
+        description = f"{result.item.question} Right: {right}. Answered: {answer}"
+        if exact < 1:
+            severity = 1 - f1 + (1 - similarity) / 2
+            mistakes.append(Mistake(result=result, severity=severity, description=description))
     return Measures(
         figures=figures_of(dict(zip(_TITLES, means, strict=True)), _TITLES),
         tables=tuple(tables),

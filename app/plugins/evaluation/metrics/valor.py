@@ -15,13 +15,10 @@ _EXAMPLES = 5
 
 
 class ValorMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """valor-lite's metrics.
+    """valor-lite's evaluator, None if there is nothing to measure, its metrics, and the number of skipped predictions.
 
-    Attributes:
-        evaluator: valor-lite's evaluator; None if there is nothing to measure.
-        skipped: number of skipped predictions.
-        map: Valor's ``mAPAveragedOverIOUs``, in which a label without true objects counts as 0; None without labels.
-        counts: right, wrong and missed by label, IoU threshold and score threshold.
+    `map` is Valor's ``mAPAveragedOverIOUs``, in which a label without true objects counts as 0; None without labels.
+    `counts` are right, wrong and missed by label, IoU threshold and score threshold.
     """
 
     evaluator: Any
@@ -48,13 +45,9 @@ def valor_metrics(comparisons: Sequence[Comparison], scores: Sequence[float]) ->
         truths, predictions = comparison.result.item.objects, comparison.result.predictions
         columns = [index for index, truth in enumerate(truths) if not truth.ignored]
         counted = [index for index in range(len(predictions)) if _is_counted(comparison, index)]
-        detection = valor.Detection(
-            uid=str(number),
-            groundtruths=[_annotation(valor, index, truths[index].label, []) for index in columns],
-            predictions=[
-                _annotation(valor, index, predictions[index].label, [predictions[index].score]) for index in counted
-            ],
-        )
+        true = [_annotation(valor, index, truths[index].label) for index in columns]
+        found = [_annotation(valor, index, predictions[index].label, predictions[index].score) for index in counted]
+        detection = valor.Detection(uid=str(number), groundtruths=true, predictions=found)
         # No public method takes overlaps: `add_bitmasks` copies both masks of each pair, 600 MB for a thousand pairs of
         # 640 x 480 pixels, and no method knows both corners and masks. The rows of its cache are as internal as this.
         loader._add_data([detection], [comparison.overlaps[counted][:, columns]])
@@ -127,20 +120,16 @@ def list_mistakes(
     return tuple(sorted(mistakes, key=lambda mistake: -mistake.severity))
 
 
-def _annotation(valor: Any, index: int, label: str, scores: list[float]) -> Any:
+def _annotation(valor: Any, index: int, label: str, *scores: float) -> Any:
     # Its coordinates are not used, because the overlaps are given.
-    return valor.BoundingBox(uid=str(index), xmin=0, xmax=0, ymin=0, ymax=0, labels=[label], scores=scores)
+    return valor.BoundingBox(uid=str(index), xmin=0, xmax=0, ymin=0, ymax=0, labels=[label], scores=[*scores])
 
 
 def _is_counted(comparison: Comparison, index: int) -> bool:
     """Return whether a prediction matches an object of its label, or lies in no ignored one."""
     label = comparison.result.predictions[index].label
-    matches = {
-        truth.ignored
-        for truth, overlap in zip(comparison.result.item.objects, comparison.overlaps[index], strict=True)
-        if truth.label == label and overlap >= _MATCH
-    }
-    return matches != {True}
+    overlaps = zip(comparison.result.item.objects, comparison.overlaps[index], strict=True)
+    return {truth.ignored for truth, overlap in overlaps if truth.label == label and overlap >= _MATCH} != {True}
 
 
 def _images(examples: Sequence[Mapping[str, str]], comparisons: Sequence[Comparison]) -> tuple[str, ...]:
