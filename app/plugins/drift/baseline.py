@@ -30,14 +30,9 @@ _ARRAYS: Mapping[str, tuple[str, int]] = {
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A sample and its origin.
+    """A sample and its origin: its images, and the graph of its embeddings and the model, which are empty without.
 
-    Attributes:
-        embedder: the name of the graph that computed the embeddings, empty without.
-        embedder_digest: SHA-256 of that graph.
-        model: the model that predicted on the images, empty when none did.
-        source: a readable description of the images.
-        created: ISO 8601, UTC.
+    `embedder_digest` is SHA-256 of the graph. `created` is ISO 8601, UTC.
     """
 
     sample: Sample
@@ -63,11 +58,7 @@ class _Format(msgspec.Struct):
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file atomically.
-
-    Raises:
-        OSError: when it cannot be written.
-    """
+    """Write the file atomically."""
     fields: dict[str, Any] = msgspec.structs.asdict(baseline.sample) | msgspec.structs.asdict(baseline)
     arrays = {name: fields[name] for name in _ARRAYS if name != "header"}
     header = _Header(format=FORMAT, **{name: fields[name] for name in _HEADER_FIELDS})
@@ -77,19 +68,13 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read the file and check all of it.
-
-    Raises:
-        DriftError: naming the file, when it is not a baseline, has another version, or is inconsistent.
-    """
+    """Read the file, and reject one that is not a baseline, has another version, or is inconsistent (DriftError)."""
     try:
         arrays = _read_arrays(path)
         raw = arrays["header"].tobytes()
         version = msgspec.json.decode(raw, type=_Format).format
         if version != FORMAT:
-            raise ValueError(
-                f"it has format {version}, and this program reads format {FORMAT}; make the baseline again"
-            )
+            raise ValueError(f"it has format {version}, and this program reads format {FORMAT}; make it again")
         header = msgspec.json.decode(raw, type=_Header)
     except OSError as error:
         raise DriftError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -161,9 +161,8 @@ def check(
             json.write_bytes(json_report(comparison))
         if html:
             names = (baseline_data.source or baseline.name, _name_of(source))
-            html.write_bytes(
-                html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
-            )
+            page = html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
+            html.write_bytes(page)
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
         stop(error)
     _print_skipped(measured.skipped)
@@ -173,12 +172,9 @@ def check(
 
 
 def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSource | None:
-    """Return the model that `options` name, None if they name none.
+    """Return the model that `options` name, None if they name none; reject options that do not apply to `source`.
 
     Recordings already hold predictions, so the MODEL_DIR of a container applies only to folders of images.
-
-    Raises:
-        SettingsError: when options of `images` do not apply to `source`.
     """
     from app.plugins.drift.source import has_images
 

@@ -24,19 +24,12 @@ _OUTLIERS = 12
 
 
 def compare(
-    baseline: Sample,
-    production: Sample,
-    *,
-    alpha: float = ALPHA,
-    neighbourhood: Neighbourhood | None = None,
+    baseline: Sample, production: Sample, *, alpha: float = ALPHA, neighbourhood: Neighbourhood | None = None
 ) -> DriftComparison:
     """Compare production with a baseline; a test of several numbers is corrected for their count.
 
     Holm's correction over the tests keeps the probability of a false alarm at `alpha`, if images are independent.
-    `neighbourhood` is that of the baseline's shared columns, if it is known already.
-
-    Raises:
-        DriftError: when the samples have no common columns.
+    `neighbourhood` is that of the baseline's shared columns, if it is known. Without these, `DriftError` is raised.
     """
     notes: list[str] = []
     baseline, production = _common_columns(baseline, production, notes)
@@ -75,30 +68,25 @@ def compare(
 
 
 def _common_columns(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sample, Sample]:
-    if baseline.task_type and production.task_type and baseline.task_type != production.task_type:
-        raise DriftError(
-            f"The baseline is of {baseline.task_type}, production of {production.task_type}: compare one task"
-        )
+    tasks = baseline.task_type, production.task_type
+    if all(tasks) and tasks[0] != tasks[1]:
+        raise DriftError(f"The baseline is of {tasks[0]}, production of {tasks[1]}: compare one task")
     features = [feature for feature in baseline.features if feature in production.features]
     if not features:
-        raise DriftError(
-            "The baseline and production have no number in common: one has no pixels, the other no answers"
-        )
+        reason = "one has no pixels, the other no answers"
+        raise DriftError(f"The baseline and production have no number in common: {reason}")
     if unshared := [feature for feature in (*baseline.features, *production.features) if feature not in features]:
         notes.append(f"Only one of both has {', '.join(dict.fromkeys(unshared))}; not compared")
     lengths = baseline.embeddings.shape[1], production.embeddings.shape[1]
     if all(lengths) and lengths[0] != lengths[1]:
-        raise DriftError(
-            f"The baseline has embeddings of {lengths[0]} numbers, production of {lengths[1]}: use one embedder"
-        )
+        numbers = f"{lengths[0]} numbers, production of {lengths[1]}"
+        raise DriftError(f"The baseline has embeddings of {numbers}: use one embedder")
     if any(lengths) and not all(lengths):
         notes.append("Only one of both has embeddings; not compared")
     # Without answers of both, labels would seem to be new or gone.
     labels = sorted({*baseline.labels, *production.labels}) if PREDICTION_FEATURES[0] in features else []
-    return (
-        _select_columns(baseline, features, all(lengths), labels),
-        _select_columns(production, features, all(lengths), labels),
-    )
+    first, second = (_select_columns(sample, features, all(lengths), labels) for sample in (baseline, production))
+    return first, second
 
 
 def _select_columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Sequence[str]) -> Sample:

@@ -34,11 +34,7 @@ _Statistic = Callable[[Numbers], Numbers]
 
 
 def import_scipy(module: str = "stats") -> Any:
-    """Import a module of SciPy, which has no type annotations. Servers without drift monitoring do not need its memory.
-
-    Raises:
-        DriftError: when its extra is not installed.
-    """
+    """Import a module of SciPy, which servers without drift monitoring do not need, or raise `DriftError`."""
     with needs_extra("Drift detection", "drift", DriftError):
         return importlib.import_module(f"scipy.{module}")
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ BUNDLED = Path(__file__).with_name("embedder.onnx")
 _DEFAULT_SIDE = 224
 _NAMES = ("embed", "feature", "pool")
 
-Run = Callable[[NDArray[np.float32]], NDArray[Any]]
+Run = Callable[[str, str, NDArray[np.float32]], NDArray[Any]]
 
 _UNSCORED = frozenset({"", *(task_type for task_type in TaskType if task_type.returns in ("texts", "tensors"))})
 _BATCH = 16
@@ -40,29 +41,14 @@ class Embedder:
     """Compute one embedding for each image.
 
     An image is resized to the graph's input without keeping its aspect ratio, as RGB in 0..1. The graph must do any
-    other normalization. An output with several dimensions is averaged for each channel.
-
-    Args:
-        file: the graph; baselines store its digest.
-        inputs: the inputs of the graph.
-        outputs: the outputs of the graph.
-        run: takes the names of input and output and the input, and returns the output.
-
-    Attributes:
-        name: the name of the file.
-        digest: SHA-256 of the file, in hexadecimal.
+    other normalization. An output with several dimensions is averaged for each channel. `run` takes the names of input
+    and output and the input, and returns the output. Baselines store the name of `file`, and its SHA-256 as `digest`.
 
     Raises:
         DriftError: when the graph does not take images.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        inputs: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
-        run: Callable[[str, str, NDArray[np.float32]], NDArray[Any]],
-    ) -> None:
+    def __init__(self, file: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: Run) -> None:
         if len(inputs) != 1 or inputs[0].datatype is not Datatype.FP32 or len(inputs[0].shape) != 4:
             raise DriftError(f"{file}: Expected one input of FP32 [n, 3, height, width] to make embeddings with")
         _, channels, height, width = inputs[0].shape
@@ -72,8 +58,7 @@ class Embedder:
         self.digest = hashlib.sha256(file.read_bytes()).hexdigest()
         self._size = tuple(side if side > 0 else _DEFAULT_SIDE for side in (width, height))
         self._single = inputs[0].shape[0] == 1
-        output = _embedding_output(outputs)
-        self._run: Run = lambda batch: run(inputs[0].name, output.name, batch)
+        self._run = partial(run, inputs[0].name, _embedding_output(outputs).name)
 
     def __call__(self, images: Sequence[Image]) -> NDArray[np.float32]:
         """Return embeddings of shape (len(images), d)."""
@@ -91,12 +76,7 @@ class Embedder:
 
 
 class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One image to measure.
-
-    Attributes:
-        image: its pixels, None if they are not available.
-        records: the model's answer in the form of `Prediction.records`; None without an answer.
-    """
+    """One image to measure, None without its pixels, and the model's answer in the form of `Prediction.records`."""
 
     id: str
     image: Image | None
@@ -105,11 +85,7 @@ class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
-    """Measure images in order, in batches. `task_type` is the task of the model that answered, empty when none did.
-
-    Raises:
-        InferenceError: when the embedder fails.
-    """
+    """Measure images in order, in batches. `task_type` is the task of the model that answered, empty when none did."""
     remaining = iter(inputs)
     while batch := list(islice(remaining, _BATCH)):
         images = [item.image for item in batch if item.image is not None]
@@ -136,9 +112,11 @@ def image_features(image: Image) -> NDArray[np.float64]:
     count. Colours come from a thumbnail. Sharpness comes from the centre at full size, because thumbnails are always
     sharp.
     """
-    pixels = image.pixels
+    small: Any = image.pixels
     scale = _THUMBNAIL / max(image.height, image.width)
-    small: NDArray[np.uint8] = pixels if scale >= 1 else _shrink(pixels, scale)
+    if scale < 1:
+        size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+        small = cv2.resize(small, size, interpolation=cv2.INTER_AREA)
     grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)
     colours: Any = cv2.meanStdDev(small)
     light: Any = cv2.meanStdDev(grey)
@@ -147,7 +125,7 @@ def image_features(image: Image) -> NDArray[np.float64]:
     return np.array(
         [
             *(float(statistic[0, 0]) for statistic in light),
-            _sharpness(pixels),
+            _sharpness(image.pixels),
             float(saturation.mean()),
             *(float(value) for statistic in colours for value in statistic[:, 0]),
             float(np.mean(grey < _DARK)),
@@ -179,17 +157,8 @@ def metadata_texts(entries: Iterable[MetadataEntry]) -> Mapping[str, str]:
 
 def _embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:
     """Return the output named like an embedding, else the first with two dimensions, else the first."""
-    for name in _NAMES:
-        for output in outputs:
-            if name in output.name.lower():
-                return output
-    return min(outputs, key=lambda output: len(output.shape) != 2)
-
-
-def _shrink(pixels: NDArray[np.uint8], scale: float) -> Any:
-    height, width = pixels.shape[:2]
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    named = (output for name in _NAMES for output in outputs if name in output.name.lower())
+    return next(named, min(outputs, key=lambda output: len(output.shape) != 2))
 
 
 def _sharpness(pixels: NDArray[np.uint8]) -> float:

@@ -34,10 +34,9 @@ _MAX_WAITING = 64
 _MAX_PIXELS = 50_000_000
 """Maximum number of pixels in waiting images; each takes three bytes."""
 _POLL_SECONDS = 10.0
-_DECIMALS = 4
 
 
-class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class _Batch(msgspec.Struct, frozen=True, eq=False):
     """Images of one request: samples to measure, or finished measurements."""
 
     model: str
@@ -58,15 +57,11 @@ class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class DriftObserver:
-    """Measure images in a thread with a low priority, at a limited rate, and test windows of them for drift.
+    """Measure images in a thread with a low priority, and test windows of them for drift.
 
-    Args:
-        monitors: the monitors of models, by model name.
-        metrics: the metrics to update.
-        per_second: maximum number of measured images per second, of all models together.
-        on_change: called with every window whose verdict differs from the last one.
-        poll_monitors: return the monitors that have changed, with None for a removed one; called periodically.
-        poll_seconds: seconds between these calls.
+    `monitors` are by the name of their model. At most `per_second` images of all models together are measured.
+    `on_change` is called with every window whose verdict differs from the last one. `poll_monitors`, called every
+    `poll_seconds`, returns the monitors that have changed, None for a removed one.
     """
 
     def __init__(
@@ -79,11 +74,8 @@ class DriftObserver:
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._windows: dict[str, deque[DriftWindow]] = {}
-        self._monitors = dict(monitors)
-        self._poll_monitors = poll_monitors
-        self._poll_seconds = poll_seconds
-        self._metrics = metrics
-        self._on_change = on_change
+        self._monitors, self._metrics, self._on_change = dict(monitors), metrics, on_change
+        self._poll_monitors, self._poll_seconds = poll_monitors, poll_seconds
         self._rate = Rate(per_second=per_second, burst=max(1, round(per_second)))
         self._bucket = TokenBucket(self._rate, time.monotonic())
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
@@ -110,15 +102,9 @@ class DriftObserver:
                 allowed += 1
         self._count(context.model_name, "skipped", len(samples) - allowed)
         if allowed:
-            self._submit(
-                _Batch(
-                    model=context.model_name,
-                    task_type=context.task_type,
-                    event_id=context.id,
-                    samples=samples[:allowed],
-                    metadata=metadata_of_inputs(context.request, context.metadata) if context.request else {},
-                )
-            )
+            metadata = metadata_of_inputs(context.request, context.metadata) if context.request else {}
+            model, task_type, event_id = context.model_name, context.task_type, context.id
+            self._submit(_Batch(model, task_type, event_id, samples[:allowed], metadata))
 
     def annotate(
         self, context: RequestContext, result: InferenceResult, model_name: str, /
@@ -137,19 +123,16 @@ class DriftObserver:
             metadata = {index: read_metadata(value) for index, value in values.items() if value is not None}
             samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
             observations = monitor.measure(samples, task_type)
-            similarities = [
-                None if value is None else round(value, _DECIMALS) for value in monitor.similarities(observations)
-            ]
+            similarities = monitor.similarities(observations)
         except Exception:
             _logger.exception("the similarity of images for %s could not be measured", model_name)
             return ()
         if not context.trial:
-            self._submit(_Batch(model=model_name, task_type=task_type, observations=observations))
+            self._submit(_Batch(model_name, task_type, observations=observations))
         if all(value is None for value in similarities):
             return ()
-        context.response_headers[SIMILARITY_HEADER] = ",".join(
-            "" if value is None else f"{value:g}" for value in similarities
-        )
+        header = ("" if value is None else f"{value:g}" for value in similarities)
+        context.response_headers[SIMILARITY_HEADER] = ",".join(header)
         remaining = iter(similarities)
         values_of_outputs = [[next(remaining) for _ in output.predictions] for output in result.outputs]
         return [{SIMILARITY_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]

@@ -40,10 +40,7 @@ def html_report(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
     charts = {
-        number.feature: histogram(
-            baseline.numbers[:, list(baseline.features).index(number.feature)],
-            production.numbers[:, list(production.features).index(number.feature)],
-        )
+        number.feature: histogram(baseline.column(number.feature), production.column(number.feature))
         for number in comparison.numbers
     }
     thumbnails = {outlier.id: _thumbnail(load_image(outlier.id)) for outlier in comparison.outliers}
@@ -68,11 +65,8 @@ def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
 
 def _path(heights: NDArray[np.float64]) -> str:
     step = _WIDTH / len(heights)
-    segments = [
-        f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(height):.1f} H{(index + 1) * step:.1f}"
-        for index, height in enumerate(heights)
-    ]
-    return f"M0 {_HEIGHT} " + " ".join(segments)
+    tops = (_HEIGHT - 2 - (_HEIGHT - 6) * heights).tolist()
+    return f"M0 {_HEIGHT} " + " ".join(f"V{top:.1f} H{index * step:.1f}" for index, top in enumerate(tops, 1))
 
 
 def _thumbnail(data: bytes | None) -> str | None:

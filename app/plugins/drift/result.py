@@ -6,14 +6,10 @@ import msgspec
 
 
 class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One test of the verdict.
+    """One test of the verdict about some values.
 
-    Attributes:
-        about: the tested values.
-        p: its p-value, corrected for the count of its numbers.
-        adjusted: the p-value corrected for the other tests too (Holm).
-        drifted: whether the adjusted p-value is at most the level.
-        where: what differs most, or empty.
+    `p` is corrected for the count of its numbers, `adjusted` for the other tests too (Holm). It has drifted if the
+    latter is at most the level. `where` is what differs most, or empty.
     """
 
     name: str
@@ -58,11 +54,8 @@ class ValueCount(msgspec.Struct, frozen=True, kw_only=True):
 class MixDrift(msgspec.Struct, frozen=True, kw_only=True):
     """How often each value of one metadata key occurs.
 
-    Attributes:
-        p: the uncorrected p-value.
-        drifted: whether the p-value, corrected for the count of keys, is at most the level.
-        change: the new and the vanished values; without these, the value whose share has changed most.
-        values: the values, by descending change of their share.
+    `p` is uncorrected; `drifted` says whether it is at most the level, corrected for the count of keys. `change` names
+    the new and the vanished values, or else the one whose share has changed most. `values` are in the order of change.
     """
 
     key: str
@@ -80,17 +73,11 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a comparison.
+    """The result of a comparison of `baseline` images with `production` images.
 
-    Attributes:
-        drifted: the verdict: whether any test found drift.
-        alpha: the level: the probability of a false verdict of drift.
-        baseline: number of images in the baseline.
-        production: number of images in production.
-        baseline_similarity: mean similarity of the baseline's images to one another.
-        production_similarity: mean similarity of production's images to the baseline.
-        outliers: the images of production least similar to the baseline.
-        notes: sentences about data that was not compared.
+    The verdict is that of any test; at the level `alpha`, the probability of a false verdict of drift. The similarities
+    are means of the baseline's images to one another, and of production's to the baseline. `outliers` are the images of
+    production least similar to it, `notes` sentences about data that was not compared.
     """
 
     drifted: bool

@@ -10,22 +10,12 @@ from numpy.typing import NDArray
 MIN_IMAGES = 30
 """Minimum number of images for a meaningful comparison."""
 
+# fmt: off
 IMAGE_FEATURES = (
-    "brightness",
-    "contrast",
-    "sharpness",
-    "saturation",
-    "red",
-    "green",
-    "blue",
-    "red deviation",
-    "green deviation",
-    "blue deviation",
-    "dark pixels",
-    "bright pixels",
-    "aspect",
-    "size",
+    "brightness", "contrast", "sharpness", "saturation", "red", "green", "blue", "red deviation", "green deviation",
+    "blue deviation", "dark pixels", "bright pixels", "aspect", "size",
 )
+# fmt: on
 """Names of the values of `measurement.image_features`, in order."""
 
 PREDICTION_FEATURES = ("findings", "best score", "mean score")
@@ -44,11 +34,8 @@ class DriftError(Exception):
 class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The measurements of one image.
 
-    Attributes:
-        image: (14,) `IMAGE_FEATURES`, None if its pixels were not available.
-        embedding: (d,), None without pixels or embedder.
-        findings: (3,) `PREDICTION_FEATURES`, None without an answer.
-        labels: the count of each predicted label.
+    `image` are (14,) `IMAGE_FEATURES`, None if its pixels were not available; `embedding` is (d,), also None without an
+    embedder. `findings` are (3,) `PREDICTION_FEATURES`, None without an answer; `labels` count the predicted labels.
     """
 
     id: str
@@ -69,17 +56,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """N images, with one row for each.
+    """N images, with one row for each: ids, and the client's metadata.
 
-    Attributes:
-        ids: (N,) ids of the images.
-        features: names of the columns of `numbers`.
-        numbers: (N, len(features)).
-        embeddings: (N, d); d is 0 without embeddings.
-        labels: names of the columns of `counts`.
-        counts: (N, len(labels)) the count of each label.
-        metadata: (N,) the client's metadata.
-        task_type: the task of the model that answered, empty when none did.
+    `numbers` are (N, len(features)), `embeddings` (N, d), where d is 0 without embeddings, and `counts`, the count of
+    each label, (N, len(labels)). `task_type` is the task of the model that answered, empty when none did.
     """
 
     ids: Sequence[str]
@@ -94,18 +74,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def where(self, key: str, value: str) -> NDArray[np.intp]:
-        return np.array([row for row, entry in enumerate(self.metadata) if entry.get(key) == value], np.intp)
-
-    def rows(self, rows: NDArray[np.intp]) -> "Sample":
-        return msgspec.structs.replace(
-            self,
-            ids=[self.ids[row] for row in rows],
-            numbers=self.numbers[rows],
-            embeddings=self.embeddings[rows],
-            counts=self.counts[rows],
-            metadata=[self.metadata[row] for row in rows],
-        )
+    def column(self, feature: str) -> NDArray[np.float64]:
+        return self.numbers[:, list(self.features).index(feature)]
 
     def without_metadata(self, keys: Collection[str]) -> "Sample":
         metadata = [{key: value for key, value in entry.items() if key not in keys} for entry in self.metadata]
@@ -123,13 +93,11 @@ def build_sample(observations: Iterable[Observation], task_type: str = "", sampl
     """
     unique = list({item.id: item for item in reversed(list(observations))}.values())[::-1]
     with_pixels = [item for item in unique if item.image is not None]
-    selected = with_pixels or unique
-    with_predictions = [item for item in selected if item.findings is not None]
-    selected = with_predictions or selected
+    with_predictions = [item for item in with_pixels or unique if item.findings is not None]
+    selected = with_predictions or with_pixels or unique
     if len(selected) < MIN_IMAGES:
-        raise DriftError(
-            f"Expected {MIN_IMAGES} images at least to measure drift, got {len(selected)} in {sample_name}"
-        )
+        got = f"got {len(selected)} in {sample_name}"
+        raise DriftError(f"Expected {MIN_IMAGES} images at least to measure drift, {got}")
     features = (*(IMAGE_FEATURES if with_pixels else ()), *(PREDICTION_FEATURES if with_predictions else ()))
     if not features:
         raise DriftError(f"There is nothing to measure in {sample_name}: neither pixels nor answers")
@@ -149,18 +117,12 @@ def build_sample(observations: Iterable[Observation], task_type: str = "", sampl
 
 
 def check_finite(sample: Sample, sample_name: str) -> None:
-    """Reject measurements that are not finite.
-
-    Raises:
-        DriftError: naming the first such image.
-    """
+    """Reject measurements that are not finite with a `DriftError` that names the first such image."""
     for rows, name in ((sample.numbers, "numbers"), (sample.embeddings, "embedding")):
-        invalid_rows = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(invalid_rows):
-            raise DriftError(
-                f"The {name} of {sample.ids[invalid_rows[0]]!r} in {sample_name} are not finite "
-                f"({len(invalid_rows)} such images)"
-            )
+        invalid = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(invalid):
+            which = f"{sample.ids[invalid[0]]!r} in {sample_name}"
+            raise DriftError(f"The {name} of {which} are not finite ({len(invalid)} such images)")
 
 
 def _count_labels(observations: Sequence[Observation]) -> tuple[Sequence[str], NDArray[np.int64]]:

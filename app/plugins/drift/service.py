@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 def load_embedder(file: Path) -> Embedder:
-    """Return the embedder in an ONNX file.
-
-    Raises:
-        DriftError: when the file cannot be loaded, or does not take images.
-    """
+    """Return the embedder in an ONNX file. Raise `DriftError` if it cannot be loaded, or does not take images."""
     from app.core.runtimes.onnxruntime.session import Session
 
     try:
@@ -47,29 +44,21 @@ def load_embedder(file: Path) -> Embedder:
     return Embedder(file, session.inputs, session.outputs, run)
 
 
-def bundled_embedder() -> Embedder:
-    """Return the embedder of this package."""
-    return load_embedder(BUNDLED)
-
-
-EMBEDDERS = (bundled_embedder,)
+EMBEDDERS = (partial(load_embedder, BUNDLED),)
 
 
 def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:
     """Return the embedder that made a baseline; None for a baseline without embeddings.
 
-    Its graph is `file`, if the user names one, or is searched by name in `folders`.
-
-    Raises:
-        DriftError: when the graph is missing, or has another digest.
+    Its graph is `file`, if the user names one, or is searched by name in `folders`. If it is missing or has another
+    digest, `DriftError` is raised.
     """
     if not baseline.embedder:
         if file:
             raise DriftError("--embedder: no effect on a baseline without embeddings; leave it out")
         return None
     candidates = [file] if file else [BUNDLED, *(folder / Path(baseline.embedder).name for folder in folders)]
-    existing = [path for path in candidates if path.is_file()]
-    for path in existing:
+    for path in filter(Path.is_file, candidates):
         embedder = load_embedder(path)
         if embedder.digest == baseline.embedder_digest:
             return embedder
@@ -129,11 +118,9 @@ class Drift:
         return changed
 
     def _poll(self) -> tuple[Mapping[str, Monitor | None], Sequence[str]]:
-        """Read new and changed baselines.
+        """Return monitors of new and changed baselines by model, None for removed ones; and errors of unusable ones.
 
-        Returns:
-            Monitors of models by name, None for removed baselines; and the errors of unusable baselines. These are read
-            again only after their files change. Until then the previous baseline stays active.
+        Unusable ones are read again only after their files change. Until then the previous baseline stays active.
         """
         files = self._files()
         changed: dict[str, Monitor | None] = {}
@@ -149,12 +136,10 @@ class Drift:
                 self._fingerprints[model] = fingerprints
                 # This runs before the model is loaded, so check the folder first: the baseline may bring its own graph.
                 check_folder(source)
+                window = self._settings.drift_window, self._settings.drift_seconds
                 with checked_manifest(source):
                     baseline = read_baseline(file)
-                    embedder = embedder_for(baseline, [file.parent])
-                    monitor = Monitor(
-                        model, baseline, embedder, self._settings.drift_window, self._settings.drift_seconds
-                    )
+                    monitor = Monitor(model, baseline, embedder_for(baseline, [file.parent]), *window)
                 self._monitors[model] = changed[model] = monitor
             except (DriftError, ModelError, OSError) as error:
                 errors.append(str(error))

@@ -30,13 +30,7 @@ _UNREADABLE = "not readable as images"
 
 
 class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
-    """A sample, and access to its images.
-
-    Attributes:
-        sample: the measurements.
-        image_bytes: returns an image file's bytes by image id, None if it no longer exists.
-        skipped: number of images by what happened to them, such as the reason why they are skipped.
-    """
+    """A sample, the bytes of an image file by its id, None if it no longer exists, and skipped images by reason."""
 
     sample: Sample
     image_bytes: Callable[[str], bytes | None]
@@ -44,18 +38,11 @@ class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
 
 
 def measure_source(
-    source: str,
-    options: "ImageOptions",
-    model: ModelSource | None,
-    embedder: Embedder | None,
+    source: str, options: "ImageOptions", model: ModelSource | None, embedder: Embedder | None
 ) -> MeasuredImages:
-    """Measure the images of a folder, of a source that another plugin reads, or of recordings.
+    """Measure images of a folder, of a source that another plugin reads, or of recordings (the value of --record).
 
-    Args:
-        source: a folder, a source of another plugin, or a recording store (the value of --record).
-        options: which images to read.
-        model: runs on the images of a folder, if given; recordings already hold predictions.
-        embedder: computes embeddings, if given.
+    A model runs on the images of a folder or source; recordings already hold predictions.
 
     Raises:
         DriftError: when there are too few images, or their task types differ.
@@ -84,13 +71,9 @@ class _File(msgspec.Struct, frozen=True):
 
 def has_images(source: str) -> bool:
     """Return whether a source has images, and no recordings."""
-    return _is_image_folder(source) or open_source(source) is not None
-
-
-def _is_image_folder(source: str) -> bool:
     from app.plugins.recording.query.reader import is_folder_of_parts
 
-    return Path(source).is_dir() and not is_folder_of_parts(source)
+    return (Path(source).is_dir() and not is_folder_of_parts(source)) or open_source(source) is not None
 
 
 def _files(source: str) -> Iterator[_File]:
@@ -106,19 +89,19 @@ def _files(source: str) -> Iterator[_File]:
 
 def _choose_files(source: str, max_images: int, skipped: Counter[str]) -> Sequence[_File]:
     """Return the images of a source, or a random choice of them that is the same in every run."""
-    seen = Counter[str]()
+    total = 0
 
     def files() -> Iterator[_File]:
-        for file in _files(source):
-            seen["files"] += 1
+        nonlocal total
+        for total, file in enumerate(_files(source), 1):  # noqa: B007
             yield file
 
     # Digests are in random order.
     chosen = nsmallest(max_images, files(), key=lambda file: file.digest)
     if not chosen:
         raise DriftError(f"There are no images in {source}")
-    if left_out := seen["files"] - len(chosen):
-        skipped["left out, because there are more than --limit"] = left_out
+    if total > len(chosen):
+        skipped["left out, because there are more than --limit"] = total - len(chosen)
     return chosen
 
 
@@ -139,36 +122,31 @@ def _measure_files(
     def samples() -> Iterator[DriftInput]:
         for file in files:
             bar.advance(total=len(files))
-            try:
-                data = file.read()
-            except OSError:
+            if (data := _read(file)) is None:
                 skipped[_UNREADABLE] += 1
-                continue
-            if (image := _decode(data, skipped)) is None:
-                continue
-            try:
-                records = predict_records(servable, model.name, data) if servable and model else None
-            except InferenceError as error:
-                skipped[f"without an answer of the model: {error}"] += 1
-                continue
-            yield DriftInput(
-                id=file.name,
-                image=image,
-                records=None if records is None else [msgspec.structs.asdict(record) for record in records],
-                metadata=file.metadata,
-            )
+            elif (image := _decode(data, skipped)) is not None:
+                records = None
+                try:
+                    if servable and model:
+                        predicted = predict_records(servable, model.name, data)
+                        records = [msgspec.structs.asdict(record) for record in predicted]
+                except InferenceError as error:
+                    skipped[f"without an answer of the model: {error}"] += 1
+                    continue
+                yield DriftInput(id=file.name, image=image, records=records, metadata=file.metadata)
 
     by_name = {file.name: file for file in files}
 
-    def image_bytes(name: str) -> bytes | None:
-        try:
-            return by_name[name].read()
-        except OSError:
-            return None
-
     task_type = servable.description.task_type if servable else ""
     sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
-    return MeasuredImages(sample, image_bytes, skipped)
+    return MeasuredImages(sample, lambda name: _read(by_name[name]), skipped)
+
+
+def _read(file: _File) -> bytes | None:
+    try:
+        return file.read()
+    except OSError:
+        return None
 
 
 def _measure_recordings(
@@ -223,23 +201,16 @@ def _measure_recordings(
         for item in inferences.values()
     )
     if redacted:
-        skipped["with a redacted label or score, so no answer is compared; choose others with --since or --until"] = (
-            redacted
-        )
+        way_on = "so no answer is compared; choose others with --since or --until"
+        skipped[f"with a redacted label or score, {way_on}"] = redacted
 
     def samples() -> Iterator[DriftInput]:
-        for inference in inferences.values():
+        for item in inferences.values():
             bar.advance(total=len(inferences))
-            yield DriftInput(
-                id=inference.id,
-                image=image_of(inference),
-                records=None if redacted else inference.records,
-                metadata={
-                    "model": inference.model,
-                    # A redacted value does not tell images apart.
-                    **metadata_texts(entry for entry in inference.metadata if entry.value != REDACTED),
-                },
-            )
+            # A redacted value does not tell images apart.
+            texts = metadata_texts(entry for entry in item.metadata if entry.value != REDACTED)
+            records = None if redacted else item.records
+            yield DriftInput(id=item.id, image=image_of(item), records=records, metadata={"model": item.model, **texts})
 
     sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
     if len(sample) < len(inferences):

@@ -6,11 +6,7 @@ from app.plugins.drift.settings import DriftSettings
 
 
 def start(host: Host) -> Parts:
-    """Return the observer and the annotators of drift, if the operator asks for them.
-
-    Raises:
-        SettingsError: as `Drift`.
-    """
+    """Return the observer and the annotators of drift, if the operator asks for them. Errors are those of `Drift`."""
     settings, registry = host.settings.of(DriftSettings), host.engine.registry
     if not settings.drift:
         for name, value in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):

@@ -15,6 +15,7 @@ from app.plugins.drift.feature_space import (
     standardize_within_clusters,
 )
 from app.plugins.drift.hypothesis_tests import (
+    Numbers,
     chi_square,
     kolmogorov_smirnov,
     maximum_mean_discrepancy,
@@ -51,11 +52,8 @@ class PValue(NamedTuple):
 
 def compare_numbers(baseline: Sample, production: Sample, alpha: float) -> list[NumberDrift]:
     """Test each number by itself, at the level `alpha` for all numbers together."""
-    count = len(baseline.features)
-    return [
-        _compare_number(name, baseline.numbers[:, column], production.numbers[:, column], alpha / count)
-        for column, name in enumerate(baseline.features)
-    ]
+    names = baseline.features
+    return [_compare_number(name, baseline.column(name), production.column(name), alpha / len(names)) for name in names]
 
 
 def sample_tests(
@@ -94,12 +92,7 @@ def sample_tests(
 
 
 def compare_mix(
-    baseline: Sample,
-    production: Sample,
-    alpha: float,
-    max_tables: float,
-    rng: np.random.Generator,
-    notes: list[str],
+    baseline: Sample, production: Sample, alpha: float, max_tables: float, rng: np.random.Generator, notes: list[str]
 ) -> list[MixDrift]:
     """Test how often each value of each metadata key of both samples occurs, such as each camera.
 
@@ -120,12 +113,8 @@ def compare_mix(
     drifts: list[MixDrift] = []
     for key, table in tables.items():
         p = mix_chi_square(np.array(table).T, rng, max_tables * len(tables))
-        drifts.append(
-            MixDrift(
-                key=key, p=p, drifted=p * len(tables) <= alpha, change=describe_change(*counts[key]),
-                values=_value_counts(*counts[key])[:_MAX_VALUES],
-            )
-        )  # fmt: skip
+        change, values = describe_change(*counts[key]), _value_counts(*counts[key])[:_MAX_VALUES]
+        drifts.append(MixDrift(key=key, p=p, drifted=p * len(tables) <= alpha, change=change, values=values))
     return drifts
 
 
@@ -148,16 +137,14 @@ def quote_names(names: Sequence[str]) -> str:
     return ", ".join(quoted) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
-def _compare_number(
-    name: str, baseline_values: NDArray[np.float64], production_values: NDArray[np.float64], level: float
-) -> NumberDrift:
-    distance, distance_p = kolmogorov_smirnov(baseline_values, production_values)
-    tails = min(tail_test(baseline_values, production_values), tail_test(-baseline_values, -production_values))
-    psi = population_stability(baseline_values, production_values)
+def _compare_number(name: str, baseline: Numbers, production: Numbers, level: float) -> NumberDrift:
+    distance, distance_p = kolmogorov_smirnov(baseline, production)
+    tails = min(tail_test(baseline, production), tail_test(-baseline, -production))
+    psi = population_stability(baseline, production)
     return NumberDrift(
         feature=name,
-        baseline_mean=float(baseline_values.mean()),
-        production_mean=float(production_values.mean()),
+        baseline_mean=float(baseline.mean()),
+        production_mean=float(production.mean()),
         kolmogorov_smirnov=distance,
         kolmogorov_smirnov_p=distance_p,
         tails_p=min(1.0, 2 * tails),

@@ -18,18 +18,13 @@ _TIMEOUT = 5.0
 
 
 class Webhook:
-    """Post alerts one by one in a separate thread, with retries.
+    """Post alerts one by one in a separate thread, with retries after the seconds of `backoff`.
 
-    Args:
-        url: the address of the webhook.
-        report_outcome: called with the outcome of each alert: "sent", "failed" or "dropped".
-        backoff: delays in seconds before each retry.
+    `report_outcome` is called with the outcome of each alert: "sent", "failed" or "dropped".
     """
 
     def __init__(self, url: str, report_outcome: Callable[[str], None], backoff: Sequence[float] = _BACKOFF) -> None:
-        self._url = url
-        self._report_outcome = report_outcome
-        self._backoff = backoff
+        self._url, self._report_outcome, self._backoff = url, report_outcome, backoff
         self._waiting: queue.SimpleQueue[DriftWindow | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         # httpx logs every URL, and this one may contain a secret.
