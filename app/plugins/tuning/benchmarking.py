@@ -5,6 +5,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -32,14 +33,14 @@ _DEFAULT_LIMITS = Limits()
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """The measurements of a candidate.
+    """The measurements of a candidate, in milliseconds.
 
     Attributes:
         rate: responses a second under full load.
-        p50: median latency under that load, in milliseconds.
-        p99: 99th percentile of that latency, in milliseconds.
-        single_latency: median latency of a single request, in milliseconds.
-        cpu: CPU time of the process for each response, in milliseconds.
+        p50: median latency under that load.
+        p99: 99th percentile of that latency.
+        single_latency: median latency of a single request.
+        cpu: CPU time of the process for each response.
         rounds: the measurements whose medians these are, for comparisons of the same round.
     """
 
@@ -65,19 +66,11 @@ def measure_candidates(
     on_measured: Callable[[], bool] = lambda: True,
     limits: Limits = _DEFAULT_LIMITS,
 ) -> Sequence[Measurement]:
-    """Serve the candidates in turns, so that all meet the same load of the machine, and return their medians.
+    """Serve the candidates in turns, so that all meet the same load of the machine, and return their medians in order.
 
-    Args:
-        candidates: each with the model that has its settings.
-        images: encoded images for models that take one, sent in rotation.
-        workers: number of worker threads, as the server would have.
-        seconds: for each measurement under load.
-        rounds: number of measurements of each.
-        on_measured: called after each measurement; returns whether there is time for another one.
-        limits: limits on the images.
-
-    Returns:
-        The measurements of those that were measured at least once, in order.
+    Each candidate comes with the model that has its settings. The server has `workers` threads; `images` are sent in
+    rotation to models that take one. Each of the `rounds` measurements of a candidate has `seconds` under load.
+    `on_measured` returns whether there is time for another one; candidates without a measurement are left out.
 
     Raises:
         ModelError: when a model cannot be loaded.
@@ -98,8 +91,7 @@ def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurem
     """
 
     def score(result: Measurement) -> float:
-        figure = result.figure(goal)
-        return figure if goal == "throughput" else 1 / figure
+        return result.figure(goal) ** (1 if goal == "throughput" else -1)
 
     best = max(measurements, key=score)
 
@@ -117,14 +109,8 @@ class _Run:
     def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes], limits: Limits) -> None:
         self.candidate, self.source, self._limits = candidate, source, limits
         self.servable = load(source)
-        requests = [
-            InferenceRequest(
-                id=_REQUEST_ID,
-                model_name=source.name,
-                inputs=tuple(_input(spec, image) for spec in self.servable.inputs),
-            )
-            for image in images
-        ]
+        inputs = [tuple(_input(spec, image) for spec in self.servable.inputs) for image in images]
+        requests = [InferenceRequest(id=_REQUEST_ID, model_name=source.name, inputs=values) for values in inputs]
         self.servable.predict(requests[0], limits)
         self.requests = itertools.cycle(requests)
         self.measured: list[Measurement] = []
@@ -134,12 +120,9 @@ class _Run:
         registry.load(self.source, lambda _: self.servable)
         repository = Repository(registry, lambda: [self.source], lambda _: self.servable)
         engine = Engine(repository, (), self._limits, workers, QueueLimits(max_waiting=10_000))
-        try:
-            self.measured.append(
-                asyncio.run(_measure(engine, self.source.name, self.requests, self.candidate, workers, seconds))
-            )
-        finally:
-            engine.close()
+        with closing(engine):
+            measuring = _measure(engine, self.source.name, self.requests, self.candidate, workers, seconds)
+            self.measured.append(asyncio.run(measuring))
 
     def median(self) -> Measurement:
         rows = [(result.rate, result.p50, result.p99, result.single_latency, result.cpu) for result in self.measured]

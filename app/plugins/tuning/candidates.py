@@ -17,14 +17,10 @@ ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
 class Candidate(msgspec.Struct, frozen=True):
     """A candidate: settings with which to serve a model.
 
-    Attributes:
-        batch: maximum number of inputs in a call.
-        delay_ms: milliseconds that the first request of a batch waits for others.
-        threads: threads for one call.
-        runtime: `onnxruntime` or `openvino`; None for the model's own runtime.
-        precision: `fp32`, `bf16` or `int8`.
-        reduced_decode: whether large JPEGs are decoded at a fraction of their size.
-        opencv_resize: whether OpenCV resizes the images of a model whose own resize is antialiased.
+    The first request of a batch waits for `delay_ms` milliseconds. `threads` are those of one call. `runtime` is
+    `onnxruntime` or `openvino`, None for the model's own; `precision` is `fp32`, `bf16` or `int8`. With
+    `reduced_decode`, large JPEGs are decoded at a fraction of their size. With `opencv_resize`, OpenCV resizes images
+    of a model whose own resize is antialiased.
     """
 
     batch: int = 1
@@ -97,10 +93,7 @@ def with_candidate(source: ModelSource, candidate: Candidate, workers: int) -> M
 
 
 def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> Path:
-    """Write a candidate into the settings in the model's folder, and keep all other settings.
-
-    Returns:
-        The settings file.
+    """Write a candidate into the settings file of the model's folder, and keep all other settings. Return the file.
 
     Raises:
         ModelError: when existing settings cannot be read.

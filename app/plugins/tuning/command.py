@@ -116,10 +116,9 @@ def tune(
     try:
         tuning_data = read_tuning_data(data, labels, limit)
         items = tuning_data.items[:_MAX_SENT] if tuning_data else ()
-        images = (
-            [read_image(image, limits)] if image else [item.image.read_bytes() for item in items] or [sample_image()]
-        )
+        images = [read_image(image, limits)] if image else [item.image.read_bytes() for item in items]
         with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}") as bar:
+            images = images or [sample_image()]
             search = TuningSearch(source, tuning_data, images, limits, options, workers, Path(scratch), bar)
             best, current = search.run()
             _print_checks(search, terminal)

@@ -21,13 +21,7 @@ _MAX_CALIBRATION = 100
 
 
 class TuningData(msgspec.Struct, frozen=True, kw_only=True):
-    """The images of a run.
-
-    Attributes:
-        items: images whose answers are compared.
-        calibration: images for the quantisation; others than `items`, unless there are few.
-        dataset: their labels; None for images without labels.
-    """
+    """The images whose answers are compared, others for the quantisation, unless there are few, and their labels."""
 
     items: Sequence[Item]
     calibration: Sequence[Path]
@@ -37,10 +31,8 @@ class TuningData(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What a set-up does to the answers.
 
-    Attributes:
-        metric: the first figure of `charioteer evaluate`, or the agreement with the reference.
-        drop: by how much it is below that of the reference.
-        agreement: details without labels.
+    `metric` is the first figure of `charioteer evaluate`, or, without labels, the agreement with the reference, and its
+    details. `drop` is by how much it is below that of the reference.
     """
 
     metric: float
@@ -49,9 +41,7 @@ class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> TuningData | None:
-    """Read the images, at most `limit` to compare and 100 to calibrate; None if no data is given.
-
-    They are those of a dataset with `labels`, or else of a folder.
+    """Read the images of a dataset with labels or of a folder, at most `limit` and 100 to calibrate; None without both.
 
     Raises:
         EvaluationError: when the dataset cannot be read.
@@ -63,9 +53,8 @@ def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> Tu
     elif images is not None:
         dataset = None
         files = choose_images(images, limit + _MAX_CALIBRATION)
-        sizes = [read_image_size(file, LabelErrors(lenient=True)) for file in files]
-        pairs = zip(files, sizes, strict=True)
-        items = [Item(id=str(file), image=file, width=width, height=height) for file, (width, height) in pairs]
+        sizes = [read_image_size(file, LabelErrors()) for file in files]
+        items = [Item(id=str(file), image=file, width=w, height=h) for file, (w, h) in zip(files, sizes, strict=True)]
     else:
         return None
     half = min(_MAX_CALIBRATION, len(items) // 2)
@@ -76,9 +65,8 @@ def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> Tu
 class AnswerComparison:
     """Compares the answers of set-ups with those of the first one.
 
-    Attributes:
-        items: the compared images; a shorter list may be set between checks.
-        metric_name: what is measured: ``agreement``, or the figure of `charioteer evaluate`.
+    `items` are the compared images; a shorter list may be set between checks. `metric_name` is what is measured:
+    ``agreement``, or the figure of `charioteer evaluate`.
     """
 
     def __init__(self, data: TuningData, limits: Limits) -> None:
@@ -112,8 +100,7 @@ class AnswerComparison:
             agreement = compare_answers(self.items, self._reference, records)
             return agreement.score, agreement
         dataset = msgspec.structs.replace(self._dataset, items=tuple(self.items))
-        figure = evaluate_records(dataset, {item.id: records[item.id] for item in self.items}, {}, "").measures.figures[
-            0
-        ]
+        report = evaluate_records(dataset, {item.id: records[item.id] for item in self.items}, {}, "")
+        figure = report.measures.figures[0]
         self.metric_name = figure.name
         return figure.value or 0.0, None

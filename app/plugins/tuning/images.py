@@ -15,10 +15,7 @@ _RECORDED = re.compile(r"[0-9a-f]{64}")
 def choose_images(folder: Path, limit: int) -> Sequence[Path]:
     """Return at most `limit` images below `folder`, chosen at random, but the same in every run.
 
-    The folder can be that of ``--record-images``.
-
-    Raises:
-        ModelError: when the folder has no images.
+    The folder can be that of ``--record-images``. One without images is a `ModelError`.
     """
     files = list_images(folder) or sorted(path for path in folder.rglob("*") if _RECORDED.fullmatch(path.name))
     if not files:

@@ -5,7 +5,8 @@ import importlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,10 @@ def next_version(source: ModelSource) -> Path:
 def quantize(
     source: ModelSource, images: Sequence[Path], folder: Path, on_progress: Callable[[int], None] = lambda _: None
 ) -> QuantizationProvenance:
-    """Quantise the graph of a model, and write it with its settings and its provenance.
+    """Quantise the graph of a model that takes an image, and write it with its settings and its provenance.
 
-    Args:
-        source: an ONNX model that takes an image.
-        images: files for the calibration; those that are not images are skipped.
-        folder: where to write; it must not exist.
-        on_progress: called with 1 after each file.
+    Of the files for the calibration, those that are not images are skipped; `on_progress` is called with 1 after each.
+    `folder` must not exist.
 
     Raises:
         ModelError: when the model cannot be quantised, no file is an image, or the extra is not installed; also when
@@ -76,18 +74,12 @@ def quantize(
     with tempfile.TemporaryDirectory(prefix=".quantize-", dir=folder.parent) as scratch:
         part, prepared = Path(scratch) / "version", Path(scratch) / "prepared.onnx"
         part.mkdir()
+        types = {"activation_type": tools.QuantType.QUInt8, "weight_type": tools.QuantType.QInt8}
+        options = {"op_types_to_quantize": list(_OPERATORS), "per_channel": True, **types}
         try:
             tools.shape_inference.quant_pre_process(str(graph), str(prepared), skip_symbolic_shape=True)
             prepared = _raise_opset(framework, prepared, reader)
-            tools.quantize_static(
-                str(prepared),
-                str(part / "model.onnx"),
-                reader,
-                op_types_to_quantize=list(_OPERATORS),
-                per_channel=True,
-                activation_type=tools.QuantType.QUInt8,
-                weight_type=tools.QuantType.QInt8,
-            )
+            tools.quantize_static(str(prepared), str(part / "model.onnx"), reader, **options)
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001  onnx and ONNX Runtime raise many types
@@ -122,11 +114,7 @@ def _write_json(file: Path, content: object) -> None:
 
 
 def _raise_opset(framework: Any, graph: Path, reader: "_CalibrationReader") -> Path:
-    """Return a graph whose opset has scales for each channel: `graph`, or one converted to `_MIN_OPSET`.
-
-    Raises:
-        ModelError: when the converted graph does not give the outputs of the original.
-    """
+    """Return a graph whose opset has scales for each channel: `graph`, or one converted to `_MIN_OPSET`."""
     onnx = importlib.import_module("onnx")
     model = onnx.load(str(graph))
     if all(entry.version >= _MIN_OPSET for entry in model.opset_import if entry.domain in ("", "ai.onnx")):
@@ -150,10 +138,7 @@ def _raise_opset(framework: Any, graph: Path, reader: "_CalibrationReader") -> P
 
 
 def _check(folder: Path, reader: "_CalibrationReader") -> float:
-    """Load the quantised model, and compare its outputs with those of the original for the first images.
-
-    Returns:
-        The largest difference of an output, relative to its norm in the original.
+    """Return the largest difference of an output of the quantised model, relative to its norm in the original.
 
     Raises:
         ModelError: when the model cannot be loaded or run, or none of its outputs resembles the original's.
@@ -166,12 +151,10 @@ def _check(folder: Path, reader: "_CalibrationReader") -> float:
     except (ModelError, InferenceError) as error:
         reason = error.message if isinstance(error, InferenceError) else str(error)
         raise ModelError(f"{reader.session.file} cannot be quantised, its int8 version fails: {reason}") from None
+    numbers = [index for index, output in enumerate(session.outputs) if output.datatype is not Datatype.BYTES]
     differences = [
-        _relative_difference(
-            *(np.concatenate([np.ravel(outputs[index]) for outputs in side]) for side in (expected, found))
-        )
-        for index, output in enumerate(session.outputs)
-        if output.datatype is not Datatype.BYTES
+        _relative_difference(*(np.concatenate([np.ravel(row[index]) for row in side]) for side in (expected, found)))
+        for index in numbers
     ]
     if differences and min(differences) >= _AS_FAR_AS_ZEROS:
         raise ModelError(
@@ -202,34 +185,34 @@ class _CalibrationReader:
         self._servable = load(source, lambda _: self.session)
         if tuple(self._servable.inputs) != (IMAGE_INPUT,):
             raise ModelError(f"{source.folder}: only a model that takes one image can be quantised")
-        self._name, self._images, self._on_progress = source.name, iter(images), on_progress
-        self._pending: Mapping[str, NDArray[Any]] | None = None
+        self._feeds = self._read(source.name, images, on_progress)
 
     def first_feeds(self) -> Mapping[str, NDArray[Any]]:
         """Return the inputs for the first image; `get_next` returns them too."""
-        self._pending = self.get_next()
+        self._feeds = chain([next(self._feeds)], self._feeds)
         return self.samples[0]
 
     def get_next(self) -> Mapping[str, NDArray[Any]] | None:
-        if self._pending is not None:
-            pending, self._pending = self._pending, None
-            return pending
-        for file in self._images:
-            self._on_progress(1)
+        return next(self._feeds, None)
+
+    def _read(
+        self, name: str, images: Sequence[Path], on_progress: Callable[[int], None]
+    ) -> Iterator[Mapping[str, NDArray[Any]]]:
+        for file in images:
+            on_progress(1)
             data = file.read_bytes()
             tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(data)])
             try:
-                request = InferenceRequest(id="quantize", model_name=self._name, inputs=(tensor,))
+                request = InferenceRequest(id="quantize", model_name=name, inputs=(tensor,))
                 self._servable.predict(request, Limits())
             except InferenceError:
                 continue
             self.digests.add(hashlib.sha256(data).hexdigest())
             if len(self.samples) < _COMPARED_IMAGES:
                 self.samples.append({name: array.copy() for name, array in self.session.feeds.items()})
-            return self.session.feeds
+            yield self.session.feeds
         if not self.digests:
             raise ModelError("No file of the calibration data is an image that the model accepts")
-        return None
 
 
 class _RecordingSession:
@@ -247,11 +230,7 @@ class _RecordingSession:
 
 
 def read_own_settings(source: ModelSource) -> Mapping[str, object]:
-    """Return the content of the settings file of a model: its version's own, else the one for all versions.
-
-    Raises:
-        ModelError: when the file cannot be read.
-    """
+    """Return the content of the settings file of a model: its version's own, else the one for all versions."""
     for folder in filter(None, (source.folder, source.root)):
         if (folder / SETTINGS_FILE).is_file():
             return read_json_file(folder / SETTINGS_FILE, dict[str, object])

@@ -30,11 +30,8 @@ _ANSWER_SHARE, _VARIANT_SHARE = 0.4, 0.7
 class TuningSearch:
     """Compares the answers of all variants, measures those that are close, then batches and threads of the best.
 
-    Args:
-        data: images to compare; None to try only what keeps answers.
-        images: encoded images for the measurements.
-        limits: limits on all images.
-        scratch: an empty folder for a quantised version.
+    Without `data`, only what keeps answers is tried. `images` are encoded, for the measurements. `scratch` is an empty
+    folder for a quantised version.
 
     Attributes:
         comparison: compares the answers; None without `data`.
@@ -83,10 +80,7 @@ class TuningSearch:
             )
 
     def run(self) -> tuple[Measurement, Measurement | None]:
-        """Search, and return the best of the last measurements, and that of the current settings in the same turns.
-
-        The current settings have no measurement if they cannot be measured.
-        """
+        """Return the best of the last measurements, and that of the current settings, if it could be measured."""
         kept = self._usable_variants()
         for reason, names in self._skipped.items():
             self.notes.append(f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not tried: {reason}")
