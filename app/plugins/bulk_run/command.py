@@ -86,10 +86,9 @@ def run(
         if ray is None:
             reject_unused("without --ray", {"--num-gpus": num_gpus})
         images = Source(source)
+        parameters = read_assignments(parameter or ())
         given = {"candidate_labels": candidate_labels, "tile": tile}
-        parameters = read_assignments(parameter or ()) | {
-            name: value for name, value in given.items() if value is not None
-        }
+        parameters |= {name: value for name, value in given.items() if value is not None}
         configure_process()
         if ray is not None:
             with needs_extra("--ray", "ray", SettingsError):

@@ -20,12 +20,7 @@ Answer = Callable[[Iterable[SourceImage]], Iterator[Any]]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """How images are answered.
-
-    Attributes:
-        identity: everything that an answer depends on.
-        open: loads the model, or connects to it.
-    """
+    """How images are answered: `identity` is all that an answer depends on, `open` loads or connects to the model."""
 
     identity: Mapping[str, object]
     open: Callable[[], AbstractContextManager[Answer]]
@@ -39,11 +34,7 @@ def local_job(
     threads: int | None,
     batch: int,
 ) -> Job:
-    """Return a job for a model in this process.
-
-    Raises:
-        ModelError: when there is no such model.
-    """
+    """Return a job for a model in this process. Raise `ModelError` if there is none."""
     source = choose_model(options, name)
 
     @contextmanager
@@ -56,11 +47,7 @@ def local_job(
 
 
 def local_identity(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Return everything that the answers of the chosen model depend on.
-
-    Raises:
-        ModelError: when there is no such model.
-    """
+    """Return everything that the answers of the chosen model depend on. Raise `ModelError` if there is none."""
     identity = model_identity(choose_model(options, name), parameters)
     return {**identity, "score threshold": options.score_threshold}
 

@@ -33,17 +33,10 @@ _MAX_SECONDS = 60.0
 
 
 class Parts:
-    """The parts of a run; `open_parts` returns them.
-
-    Attributes:
-        count: number of images in the finished parts.
-        errors: number of their rows that have no answer.
-    """
+    """The parts of a run; `open_parts` returns them. They have `count` images, and `errors` of these have no answer."""
 
     def __init__(self, folder: Path, file: Path | None, max_rows: int) -> None:
-        self._folder = folder
-        self._file = file
-        self._max_rows = max_rows
+        self._folder, self._file, self._max_rows = folder, file, max_rows
         self._finished = sorted(folder.glob("part-*.parquet"))
         self._next = int(self._finished[-1].stem.removeprefix("part-")) + 1 if self._finished else 0
         finished = [_parquet.read_table(part, columns=["id", "error"]) for part in self._finished]
@@ -110,11 +103,8 @@ class Parts:
 def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: bool) -> Generator[Parts]:
     """Open the parts of an earlier run, or create their folder. No other run can open them meanwhile.
 
-    Args:
-        to: a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run.
-        header: everything that the results depend on.
-        max_rows: number of images in a part.
-        fresh: whether to remove earlier results.
+    `to` is a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run. `header`
+    is everything that the results depend on. A part has `max_rows` images. `fresh` removes earlier results.
 
     Raises:
         SettingsError: when `to` holds the results of another run, or other files.
@@ -122,7 +112,10 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
     file = to if to.suffix == ".parquet" and not to.is_dir() else None
     folder = to.with_name(f"{to.name}.parts") if file else to
     if fresh:
-        _remove(folder, file)
+        # Remove earlier results, and nothing else.
+        parts = (*folder.glob("part-*.parquet"), folder / _HEADER) if (folder / _HEADER).is_file() else ()
+        for path in filter(None, (*parts, file)):
+            path.unlink(missing_ok=True)
     if file and file.exists():
         raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
     encoded = msgspec.json.encode(header)
@@ -147,32 +140,23 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
         yield Parts(folder, file, max_rows)
 
 
-def _remove(folder: Path, file: Path | None) -> None:
-    """Remove earlier results, and nothing else."""
-    if (folder / _HEADER).is_file():
-        for path in (*folder.glob("part-*.parquet"), folder / _HEADER):
-            path.unlink()
-    if file is not None:
-        file.unlink(missing_ok=True)
-
-
 def to_batches(results: Iterable[Sequence[RecordedInference]]) -> Iterator[Any]:
     """Yield rows as record batches, of many rows because each batch costs as much as many rows."""
     group: list[RecordedInference] = []
-    started = time.monotonic()
+    started, failure = time.monotonic(), None
     try:
         for rows in results:
             group += rows
             if len(group) >= _GROUP_ROWS or time.monotonic() - started >= _GROUP_SECONDS:
                 yield to_arrow(group)
                 group, started = [], time.monotonic()
-    except InferenceClientError:
+    except InferenceClientError as error:
         # Keep the answers from before the server stopped answering.
-        if group:
-            yield to_arrow(group)
-        raise
+        failure = error
     if group:
         yield to_arrow(group)
+    if failure:
+        raise failure
 
 
 def _errors(rows: Any) -> int:

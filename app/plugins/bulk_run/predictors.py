@@ -89,9 +89,7 @@ class LocalPredictor:
             task = description.task_type
             raise ModelError(f"{source.name}: Expected a model of images; one of {task} takes a {description.takes}")
         self._servable.check_parameters(parameters)
-        self._parameters = parameters
-        self._limits = limits
-        self._name = source.name
+        self._parameters, self._limits, self._name = parameters, limits, source.name
         self._columns = {
             "protocol": "run",
             "model": source.name,
@@ -119,11 +117,11 @@ class LocalPredictor:
             yield None
 
     def _predict(self, rows: Sequence[_Row]) -> Sequence[SampleResult]:
-        tensors = [
+        tensors = tuple(
             BytesTensor(name=f"image-{index}", shape=(1,), elements=[BinaryElement(row.data)])
             for index, row in enumerate(rows)
-        ]
-        request = InferenceRequest(id="run", model_name=self._name, inputs=tuple(tensors), parameters=self._parameters)
+        )
+        request = InferenceRequest(id="run", model_name=self._name, inputs=tensors, parameters=self._parameters)
         limits = msgspec.structs.replace(
             self._limits,
             max_inputs=max(self._limits.max_inputs, len(rows)),

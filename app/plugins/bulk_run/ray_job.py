@@ -34,19 +34,9 @@ def ray_job(
     workers: int,
     num_gpus: float | None,
 ) -> Job:
-    """Return a job for workers on a Ray cluster, each with the model, which their machines have at the same path.
-
-    Raises:
-        ModelError: when there is no such model on this machine.
-    """
-    arguments = {
-        "options": _set(options),
-        "name": name,
-        "parameters": parameters,
-        "images": _set(images),
-        "batch": batch,
-        "threads": 2 if num_gpus else 1,
-    }
+    """Return a job for workers on a Ray cluster, each with the model, which all machines have at the same path."""
+    arguments = {"options": _set(options), "name": name, "parameters": parameters, "images": _set(images)}
+    arguments |= {"batch": batch, "threads": 2 if num_gpus else 1}
 
     def answer(source_images: Iterable[SourceImage]) -> Iterator[Any]:
         blocks = [

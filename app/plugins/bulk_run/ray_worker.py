@@ -27,15 +27,10 @@ _decode_image = msgspec.msgpack.Decoder(SourceImage).decode
 
 
 class RayWorker:
-    """Answer batches of images.
+    """Answer images by a model, `batch` in one call.
 
-    Args:
-        options: the model options that are set.
-        name: which model, if there are several.
-        parameters: request parameters.
-        images: the image settings that are set.
-        batch: images in one call of the model.
-        threads: a GPU needs a second thread, which decodes images meanwhile.
+    `options` and `images` are the model and image settings that are set. A GPU needs a second thread, which decodes
+    images meanwhile.
     """
 
     def __init__(
@@ -50,8 +45,7 @@ class RayWorker:
         configure_process()
         source = choose_model(registry().model_options(**options), name)
         self._predict = LocalPredictor(source, parameters, image_limits(ImageSettings(**images)))
-        self._batch = batch
-        self._threads = threads
+        self._batch, self._threads = batch, threads
 
     def __call__(self, batch: Any) -> Any:
         """Return a ``pyarrow.Table`` with a row for each of the batch, a table or arrays by column."""

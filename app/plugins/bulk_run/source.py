@@ -35,14 +35,9 @@ _EXPECTED = "a folder, a glob, a manifest that ends in .jsonl or .parquet, a .ta
 
 
 class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
-    """An image of a source.
+    """An image of a source, with a unique name, and what the source says about it.
 
-    Attributes:
-        name: its name, unique in the source.
-        location: its path or URL; empty with `data`.
-        data: the encoded image, of sources that are read as a whole.
-        metadata: what the source says about it.
-        error: why the source has no image here; empty if it has one.
+    It is at its path or URL, or in `data`, encoded, or the source has an `error` instead of it.
     """
 
     name: str
@@ -57,30 +52,22 @@ class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.blake2b(self.name.encode(), digest_size=16).hexdigest()
 
     def read(self) -> bytes:
-        """Return the encoded image.
-
-        Raises:
-            OSError: with the reason for the user.
-        """
+        """Return the encoded image. The message of an `OSError` is the reason for the user."""
         if self.error:
             raise OSError(self.error)
         if self.data is not None:
             return self.data
         try:
             return _read(self.location)
-        except OSError as error:
-            raise OSError(f"{self.name} cannot be read: {error.strerror or error_text(error)}") from None
         except Exception as error:  # noqa: BLE001  each filesystem of fsspec raises its own types
-            raise OSError(f"{self.name} cannot be read: {error_text(error)}") from None
+            reason = getattr(error, "strerror", None) or error_text(error)
+            raise OSError(f"{self.name} cannot be read: {reason}") from None
 
 
 class Source:
-    """The images of a source, in the same order each time.
+    """The images of a source, which `text` names, in the same order each time.
 
     Only the names of one folder are in memory, or those of the whole source if it is a URL or glob.
-
-    Args:
-        text: the source, as the user names it.
     """
 
     def __init__(self, text: str) -> None:
@@ -180,13 +167,10 @@ def _in_manifest(location: str) -> Iterator[SourceImage]:
     """Yield the images of a manifest. Relative paths start at its folder."""
     folder = location.rpartition("/")[0] if "/" in location else "."
     for number, row in enumerate(_rows(location), 1):
-        if isinstance(row, str):
-            yield SourceImage(name=f"{_printable(location)}:{number}", error=row)
-            continue
-        key = next((key for key in _IMAGE_KEYS if isinstance(row.get(key), str)), None)
-        if key is None:
+        key = None if isinstance(row, str) else next((k for k in _IMAGE_KEYS if isinstance(row.get(k), str)), None)
+        if isinstance(row, str) or key is None:
             reason = f"row {number} names no image: expected a text in one of {', '.join(_IMAGE_KEYS)}"
-            yield SourceImage(name=f"{_printable(location)}:{number}", error=reason)
+            yield SourceImage(name=f"{_printable(location)}:{number}", error=row if isinstance(row, str) else reason)
             continue
         name = str(row.pop(key))
         path = name if "://" in name or name.startswith("/") else f"{folder}/{name}"

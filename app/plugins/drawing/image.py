@@ -37,15 +37,11 @@ def draw(
     filled: bool = True,
     width: int | None = None,
 ) -> Pixels:
-    """Return a copy of `pixels` with the shapes of `records` drawn on it, or without a geometry their values as text.
+    """Return a copy of (height, width, 3) RGB `pixels` with the shapes of `records` of one image task type drawn on it.
 
-    Args:
-        pixels: (height, width, 3) RGB; not modified.
-        records: all of one image task type.
-        geometry: the geometry of that task type.
-        labels: those of the model, which have colours far apart.
-        filled: whether to tint the inside of contours.
-        width: width at which a terminal shows the copy: lines stay visible, and names, unreadable there, are left out.
+    Without a geometry of the task, their values are written as text. `labels` are those of the model, whose colours are
+    far apart. If `filled`, the inside of contours is tinted. A terminal shows the copy at a `width`, if it is given:
+    lines stay visible, and names, unreadable there, are left out.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
@@ -69,11 +65,9 @@ def draw(
 
 
 def overlay_heat_map(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
-    """Return a copy of `pixels` with a heat map on it: blue where the saliency is lowest, red where it is highest.
+    """Return a copy of (height, width, 3) RGB `pixels` with a heat map of the (height, width) saliency, 0..1, on it.
 
-    Args:
-        pixels: (height, width, 3) RGB; drawn in grey, so that its colours are not mistaken for those of the map.
-        saliency: (height, width), 0..1.
+    It is blue where the saliency is lowest, red where it is highest. Pixels are grey, to differ from its colours.
     """
     levels = np.rint(np.clip(saliency, 0, 1) * 255).astype(np.uint8)
     map_colours = cv2.cvtColor(cv2.applyColorMap(levels, cv2.COLORMAP_JET), cv2.COLOR_BGR2RGB)
@@ -93,11 +87,7 @@ def check_image_path(path: Path) -> None:
 
 
 def write_image(path: Path, pixels: Pixels) -> None:
-    """Write (height, width, 3) RGB `pixels` in the image format of the suffix of `path`, or as PNG without a suffix.
-
-    Raises:
-        ModelError: as `check_image_path`.
-    """
+    """Check `path`, and write (height, width, 3) RGB `pixels` in the format of its suffix, or as PNG without one."""
     check_image_path(path)
     encoded = cv2.imencode(path.suffix or _PNG, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1]
     path.write_bytes(encoded.tobytes())
