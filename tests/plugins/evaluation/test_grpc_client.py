@@ -61,16 +61,9 @@ def test_busy_server_is_retried_with_the_headers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "error_text"),
-    [
-        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND: no model"),
-        (b"\xff\xff", "The answer has no records"),
-        (b"", "The answer has no records"),
-        (response_with(b"7"), "The answer has no records"),
-        (response_with(b"\xff"), "The answer has no records"),
-        (response_with(b"[" * 5000), "The answer has no records"),
-    ],
+    "outcome", [b"\xff\xff", b"", *map(response_with, (b"7", b"\xff", b"[" * 5000)), grpc.StatusCode.NOT_FOUND]
 )
-def test_response_without_records_is_an_error(outcome: Any, error_text: str) -> None:
-    with connected(FakeServer([outcome])) as infer, pytest.raises(InferenceClientError, match=error_text):
+def test_response_without_records_is_an_error(outcome: Any) -> None:
+    message = "The answer has no records" if isinstance(outcome, bytes) else "NOT_FOUND: no model"
+    with connected(FakeServer([outcome])) as infer, pytest.raises(InferenceClientError, match=message):
         infer(item(), b"x")

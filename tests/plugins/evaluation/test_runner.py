@@ -74,13 +74,18 @@ def test_second_run_requests_missing_or_changed_items(tmp_path: Path) -> None:
     assert len(third.ids) == 5
 
 
+def check_resumed(path: Path, all_items: Sequence[Item]) -> None:
+    """Check that a second run asks only for some items, and has all answers."""
+    second = FakeAsker()
+    assert len(run(path, all_items, second).records) == len(all_items)
+    assert 0 < len(second.ids) < len(all_items)
+
+
 def test_interrupted_run_is_resumed(tmp_path: Path) -> None:
     all_items, path = items(tmp_path, 12), tmp_path / "p.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(path, all_items, FakeAsker(interrupt_at=6), concurrency=2)
-    second = FakeAsker()
-    assert len(run(path, all_items, second).records) == 12
-    assert 0 < len(second.ids) < 12
+    check_resumed(path, all_items)
 
 
 @pytest.mark.slow
@@ -114,9 +119,7 @@ def test_full_disk_damages_no_line(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes().endswith(b"\n")
-    second = FakeAsker()
-    assert len(run(path, all_items, second).records) == 12
-    assert 0 < len(second.ids) < 12
+    check_resumed(path, all_items)
 
 
 def test_item_of_truncated_line_is_requested_again(tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_answers_of_other_dataset_or_model_are_rejected(
     run(path, all_items, FakeAsker(), header, fresh=True)
 
 
-@pytest.mark.parametrize("content", ["hello\n", "{}\n", "\n", '{"charioteer":1}\n', "\x00\n"])
+@pytest.mark.parametrize("content", ["{}\n", "\n", '{"charioteer":1}\n', "\x00\n"])
 def test_foreign_file_is_left_unchanged(tmp_path: Path, content: str) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text(content)
@@ -165,9 +168,7 @@ def test_foreign_file_is_left_unchanged(tmp_path: Path, content: str) -> None:
 
 def test_invalid_line_is_rejected(tmp_path: Path) -> None:
     all_items, path = items(tmp_path, 2), tmp_path / "p.jsonl"
-    run(path, all_items, FakeAsker())
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "{}", lines[2], ""]))
+    path.write_bytes(msgspec.json.encode(HEADER) + b"\n{}\n")
     with pytest.raises(EvaluationError, match=r"p\.jsonl:2: Expected an answer"):
         run(path, all_items, FakeAsker())
 
@@ -200,13 +201,9 @@ def test_answers_of_another_task_stop_the_run(tmp_path: Path) -> None:
 
 
 def test_fingerprint_covers_images_and_questions_but_not_labels(tmp_path: Path) -> None:
-    all_items = items(tmp_path, 2)
-    dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(all_items))
-    relabelled = [msgspec.structs.replace(item, label="x") for item in all_items]
-    with_questions = [msgspec.structs.replace(item, question="What?") for item in all_items]
+    def fingerprint_of(*names: str, **fields: str) -> str:
+        images = tuple(Item(id=name, image=tmp_path, **fields) for name in names)
+        return fingerprint(Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=images))
 
-    def fingerprint_of(changed: Sequence[Item]) -> str:
-        return fingerprint(msgspec.structs.replace(dataset, items=tuple(changed)))
-
-    assert fingerprint_of(relabelled) == fingerprint_of(all_items)
-    assert len({fingerprint_of(all_items), fingerprint_of(with_questions), fingerprint_of(all_items[:1])}) == 3
+    assert fingerprint_of("a", "b", label="x") == fingerprint_of("a", "b")
+    assert len({fingerprint_of("a", "b"), fingerprint_of("a", "b", question="What?"), fingerprint_of("a")}) == 3

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.metrics.classes import measure_classes
 from app.plugins.evaluation.report import Measures
 from tests.support.data.evaluation_samples import classification_sample
@@ -41,24 +40,6 @@ def test_metrics_match_hand_computed_values() -> None:
     assert mistake.description == "cat (0.40) was taken for dog (0.60)"
 
 
-def test_roc_auc_is_share_of_correctly_ordered_pairs() -> None:
-    rng = np.random.default_rng(0)
-    answered: list[EvaluatedItem] = []
-    scores: list[float] = []
-    true: list[bool] = []
-    for index in range(60):
-        score, cat = float(rng.uniform()), bool(rng.random() < 0.4)
-        answered.append(
-            classification_sample("cat" if cat else "dog", {"cat": score, "dog": 1 - score}, f"{index}.jpg")
-        )
-        scores.append(score)
-        true.append(cat)
-    positive = np.array([s for s, t in zip(scores, true, strict=True) if t])
-    negative = np.array([s for s, t in zip(scores, true, strict=True) if not t])
-    pairs = (positive[:, np.newaxis] > negative).mean()
-    assert values(measure_classes(answered))["roc_auc"] == pytest.approx(pairs, abs=1e-6)
-
-
 def test_image_without_prediction_counts_as_wrong() -> None:
     measures = measure_classes([*FOUR, classification_sample("cat", {}, "5.jpg")])
     assert values(measures)["accuracy"] == 0.6
@@ -67,16 +48,12 @@ def test_image_without_prediction_counts_as_wrong() -> None:
 
 
 def test_first_of_equal_scores_is_the_prediction() -> None:
-    answered = [
-        classification_sample("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg"),
-        classification_sample("dog", {"dog": 0.4}, "2.jpg"),
-    ]
-    measures = measure_classes(answered)
+    first = classification_sample("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg")
+    measures = measure_classes([first, classification_sample("dog", {"dog": 0.4}, "2.jpg")])
     assert values(measures)["accuracy"] == 0.5
     assert [mistake.result.item.id for mistake in measures.mistakes] == ["1.jpg"]
     assert measures.confusion is not None
     assert measures.confusion.counts == ((0, 1), (0, 1))
-    assert measures.confusion.examples == {"cat -> dog": ("1.jpg",)}
 
 
 def test_score_of_zero_is_no_prediction() -> None:
@@ -88,11 +65,8 @@ def test_score_of_zero_is_no_prediction() -> None:
 
 
 def test_roc_auc_of_single_class_is_undefined() -> None:
-    measures = measure_classes(
-        [classification_sample("cat", {"cat": 1.0}, "1.jpg"), classification_sample("cat", {"dog": 1.0}, "2.jpg")]
-    )
-    assert values(measures)["accuracy"] == 0.5
-    assert values(measures)["roc_auc"] is None
+    measures = measure_classes([classification_sample("cat", {label: 1.0}, label) for label in ("cat", "dog")])
+    assert (values(measures)["accuracy"], values(measures)["roc_auc"]) == (0.5, None)
     assert any("undefined" in note for note in measures.notes)
 
 
@@ -117,20 +91,11 @@ def test_figures_of_equal_scores_equal_scikit_learn() -> None:
     labels = [f"c{index}" for index in range(8)]
     scores = rng.integers(1, 10, (200, len(labels))) / 10
     true = [labels[int(index)] for index in rng.integers(0, len(labels), 200).tolist()]
-    figures = values(
-        measure_classes(
-            [
-                classification_sample(label, dict(zip(labels, row.tolist(), strict=True)), f"{index}.jpg")
-                for index, (label, row) in enumerate(zip(true, scores, strict=True))
-            ]
-        )
-    )
+    answered = [
+        classification_sample(label, dict(zip(labels, row.tolist(), strict=True)), f"{index}.jpg")
+        for index, (label, row) in enumerate(zip(true, scores, strict=True))
+    ]
+    figures = values(measure_classes(answered))
     assert figures["top5_accuracy"] == SKLEARN.top_k_accuracy_score(true, scores, k=5, labels=labels)
     one_hot = np.array([[name == label for name in labels] for label in true])
     assert figures["roc_auc"] == pytest.approx(SKLEARN.roc_auc_score(one_hot, scores, average="macro"))
-
-
-def test_top5_accuracy_counts_the_best_five_classes() -> None:
-    scores = {f"c{index}": 0.9 - index / 10 for index in range(7)}
-    answered = [classification_sample("c4", scores, "1.jpg"), classification_sample("c5", scores, "2.jpg")]
-    assert values(measure_classes(answered))["top5_accuracy"] == 0.5

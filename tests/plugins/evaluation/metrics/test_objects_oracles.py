@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import valor_lite.object_detection
 
+from app.plugins.evaluation.metrics.coco import IOUS
 from app.plugins.evaluation.metrics.objects import measure_objects
 from tasks.task import TaskType
 from tests.support.data.coco_reference import LABELS, coco_figures, random_set
@@ -15,7 +16,7 @@ NAMES = ("map_coco", "ap50", "ap75", "ar")
 
 @pytest.mark.parametrize("digits", [None, 1], ids=["distinct scores", "equal scores"])
 @pytest.mark.parametrize("masks", [False, True], ids=["boxes", "masks"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_average_precision_and_recall_equal_coco(seed: int, masks: bool, digits: int | None) -> None:
     created = random_set(seed, digits=digits, masks=masks)
     task = TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION
@@ -37,8 +38,7 @@ def test_mean_average_precision_of_the_platform_equals_valor_lite(digits: int | 
         truths = [valor_box(i, one.box, one.label, []) for i, one in enumerate(result.item.objects)]
         found = [valor_box(i, one.box, one.label, [one.score]) for i, one in enumerate(result.predictions)]
         loader.add_bounding_boxes([VALOR.Detection(uid=str(number), groundtruths=truths, predictions=found)])
-    ious = [round(0.5 + 0.05 * step, 2) for step in range(10)]
-    metrics = loader.finalize().compute_precision_recall(iou_thresholds=ious, score_thresholds=[0.5])
+    metrics = loader.finalize().compute_precision_recall(iou_thresholds=list(IOUS), score_thresholds=[0.5])
     (metric,) = metrics[VALOR.MetricType.mAPAveragedOverIOUs]
     # Valor's figure counts labels that the dataset does not have.
     ours = measure_objects(results, ("cat",), TaskType.OBJECT_DETECTION, 0.5)
@@ -47,7 +47,5 @@ def test_mean_average_precision_of_the_platform_equals_valor_lite(digits: int | 
 
 
 def valor_box(index: int, box: Any, label: str, scores: list[float]) -> Any:
-    left, top, right, bottom = box
-    return VALOR.BoundingBox(
-        uid=str(index), xmin=left, xmax=right, ymin=top, ymax=bottom, labels=[label], scores=scores
-    )
+    sides = dict(zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True))
+    return VALOR.BoundingBox(uid=str(index), labels=[label], scores=scores, **sides)

@@ -37,10 +37,8 @@ def slow_distance(one: str, other: str) -> int:
     for index, letter in enumerate(one, 1):
         before, row[0] = row[0], index
         for column, other_letter in enumerate(other, 1):
-            before, row[column] = (
-                row[column],
-                min(row[column] + 1, row[column - 1] + 1, before + (letter != other_letter)),
-            )
+            changed = min(row[column] + 1, row[column - 1] + 1, before + (letter != other_letter))
+            before, row[column] = row[column], changed
     return row[-1]
 
 
@@ -49,24 +47,14 @@ def test_edit_distance_equals_levenshtein(one: str, other: str) -> None:
     assert edit_distance(one, other) == slow_distance(one, other)
 
 
-@given(answer=st.text(max_size=20), right=st.lists(st.text(max_size=20), min_size=1, max_size=3))
-def test_metrics_are_between_zero_and_one_and_agree(answer: str, right: list[str]) -> None:
-    values = exact_match(answer, right), token_f1(answer, right), anls(answer, right)
-    assert all(0 <= value <= 1 for value in values)
-    if values[0]:
-        assert values[1] == 1
-    assert anls(answer, [*right, answer]) == 1
-
-
 def answered(answer: str, right: str, kind: str) -> EvaluatedItem:
     question_item = item(f"{answer}#{kind}", question="What?", answers=[right], metadata={"kind": kind})
     return EvaluatedItem(item=question_item, answer=answer)
 
 
 def test_means_and_slices_are_computed() -> None:
-    measures = measure_texts(
-        [answered("a b", "b", "x"), answered("two", "three", "y"), answered("", "six", "y")], ["kind"]
-    )
+    results = [answered("a b", "b", "x"), answered("two", "three", "y"), answered("", "six", "y")]
+    measures = measure_texts(results, ["kind"])
     assert [figure.value for figure in measures.figures] == [pytest.approx(1 / 3), pytest.approx(1 / 3), 0]
     (table,) = measures.tables
     assert table.rows == (("kind = x", 1, 1, 1, 0), ("kind = y", 2, 0, 0, 0))
