@@ -3,6 +3,8 @@
 import importlib
 import json
 import sqlite3
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,11 @@ def write_images(path: Path, images: Any) -> Path:
         (path / image.camera).mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(path / image.camera / f"{index:03}.png"), image.pixels[..., ::-1])
     return path
+
+
+@cache
+def photos() -> Sequence[Any]:
+    return WORLD.camera_images(1, 75)
 
 
 def run(*arguments: str | Path) -> int:
@@ -79,17 +86,14 @@ def test_check_reports_no_drift_for_the_same_distribution(
 
 
 def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Take all images at one place, so that only the cameras tell production from the baseline."""
-    images = [image.pixels for image in WORLD.camera_images(1, 300) if image.camera == "east"]
+    """Give images of all places to each camera, so that only their names tell production from the baseline."""
+    images = [photo.pixels for photo in photos()]
     good, now = (
         write_images(
-            tmp_path / name,
-            [WORLD.CameraImage(pixels, cameras[index % 3]) for index, pixels in enumerate(images[rows])],
+            tmp_path / camera,
+            [WORLD.CameraImage(pixels, ("north", "east", camera)[index % 3]) for index, pixels in enumerate(shown)],
         )
-        for name, cameras, rows in (
-            ("good", ("north", "east", "west"), slice(0, 39)),
-            ("now", ("north", "east", "lobby"), slice(39, 75)),
-        )
+        for camera, shown in (("west", images[:39]), ("lobby", images[39:]))
     )
     baseline, report, page = (tmp_path / name for name in ("b.npz", "report.json", "page.html"))
     assert run("baseline", good, "--out", baseline, "--no-embeddings") == 0
@@ -106,7 +110,7 @@ def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.slow
 def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = write_images(tmp_path / "good", WORLD.camera_images(1, 40))
+    good = write_images(tmp_path / "good", photos()[:40])
     (good / "broken.png").write_bytes(b"no image")
     out = tmp_path / "b.npz"
     assert run("baseline", good, "--out", out, "--model", MODELS / "classifier", "--no-embeddings") == 0
@@ -117,20 +121,24 @@ def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: 
     assert "chi-square" in capsys.readouterr().out
 
 
-def recorded(number: int, model: str, task_type: str, *, has_image: bool = True) -> RecordedInference:
-    image = RecordedImage(digest="0" * 64, width=8, height=8, size=1) if has_image else None
-    records = [{"label": "cat", "score": number / 50}]
-    fields: dict[str, Any] = {"model": model, "task_type": task_type, "image": image, "records": records}
-    return recorded_inference(str(number), started=number, **fields)
+def recorded(number: int, **changes: Any) -> RecordedInference:
+    image, records = RecordedImage(digest="0" * 64, width=8, height=8, size=1), [{"label": "cat", "score": number / 50}]
+    return recorded_inference(str(number), **{"started": number, "image": image, "records": records, **changes})
+
+
+def write_recordings(folder: Path, *others: RecordedInference) -> Path:
+    """Write 40 recordings of a detector, or as many less as there are others, and these."""
+    inferences = [*others, *map(recorded, range(len(others), 40))]
+    path = folder / "recorded.jsonl"
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
+    return path
 
 
 def test_trials_in_a_store_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = tmp_path / "recorded.db", tmp_path / "b.npz"
     store = SqliteStore(path)
     store.open()
-    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(60)]
-    trials = [msgspec.structs.replace(trial, reason="trial") for trial in inferences[40:]]
-    store.write([to_rows(inference) for inference in (*inferences[:40], *trials)])
+    store.write([to_rows(recorded(number, reason="trial" if number >= 40 else None)) for number in range(60)])
     store.close()
     for options, count in (((), 40), (("--reason", "any"), 60)):
         assert run("baseline", path, "--out", out, *options) == 0
@@ -138,11 +146,8 @@ def test_trials_in_a_store_are_left_out(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store, out = tmp_path / "recorded.jsonl", tmp_path / "b.npz"
-    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
-    inferences += [recorded(40, "detector", "OBJECT_DETECTION", has_image=False)]
-    inferences += [recorded(41, "classifier", "IMAGE_CLASSIFICATION")]
-    store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
+    other = recorded(1, model="classifier", task_type="IMAGE_CLASSIFICATION")
+    store, out = write_recordings(tmp_path, recorded(0, image=None), other), tmp_path / "b.npz"
     assert run("baseline", store, "--out", out) == 2
     tasks = "several tasks, IMAGE_CLASSIFICATION, OBJECT_DETECTION: choose one of classifier, detector with"
     assert tasks in capsys.readouterr().err
@@ -150,13 +155,13 @@ def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.Cap
     assert "There are no recordings of answered image requests of the model 'missing'" in capsys.readouterr().err
     assert run("baseline", store, "--out", out, "--recorded-model", "detector") == 0
     captured = capsys.readouterr()
-    assert "40 images, 3 numbers, 0 of an embedding" in captured.out
+    assert "38 images, 3 numbers, 0 of an embedding" in captured.out
     assert "1 image of no image, or explanations" in captured.err
-    assert "40 images without their pixels" in captured.err
+    assert "38 images without their pixels" in captured.err
 
 
 def test_glob_and_manifest_are_measured_with_their_metadata(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    images = write_images(tmp_path / "images", WORLD.camera_images(1, 40))
+    images = write_images(tmp_path / "images", photos()[:40])
     files = sorted(path.relative_to(tmp_path) for path in images.rglob("*.png"))
     manifest = tmp_path / "list.jsonl"
     lines = [{"image": str(file), "camera": file.parent.name} for file in [*files, Path("missing.png")]]
@@ -177,9 +182,8 @@ def test_glob_and_manifest_are_measured_with_their_metadata(tmp_path: Path, caps
 def test_folder_of_parquet_parts_is_measured_as_recordings_by_a_random_choice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inferences = [recorded(number, "boats", "OBJECT_DETECTION") for number in range(50)]
     # Through a server, the task of an answer without objects is unknown.
-    inferences[7] = msgspec.structs.replace(inferences[7], records=[], task_type="")
+    inferences = [recorded(0, records=[], task_type=""), *map(recorded, range(1, 50))]
     for part in range(2):
         with (tmp_path / f"part-{part}.parquet").open("wb") as file:
             write_parquet([inferences[part::2]], file)
@@ -196,38 +200,25 @@ def test_folder_of_parquet_parts_is_measured_as_recordings_by_a_random_choice(
 def test_answers_are_not_compared_where_some_are_redacted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], redacted: dict[str, object]
 ) -> None:
-    store, out = tmp_path / "recorded.jsonl", tmp_path / "b.npz"
-    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
-    inferences[0] = msgspec.structs.replace(inferences[0], records=[redacted])
-    store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
-    assert run("baseline", store, "--out", out) == 2
+    assert (
+        run("baseline", write_recordings(tmp_path, recorded(0, records=[redacted])), "--out", tmp_path / "b.npz") == 2
+    )
     error = capsys.readouterr().err
     assert "There is nothing to measure" in error
     assert "1 image with a redacted label or score, so no answer is compared; choose others with --since" in error
 
 
 def test_recordings_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store, out = tmp_path / "recorded.jsonl", tmp_path / "b.npz"
-    inferences = [recorded(number, "detector", "OBJECT_DETECTION") for number in range(40)]
-    store.write_bytes(b"\n".join(map(msgspec.json.encode, inferences)))
-    assert run("baseline", store, "--out", out, "--limit", "35") == 0
+    assert run("baseline", write_recordings(tmp_path), "--out", tmp_path / "b.npz", "--limit", "35") == 0
     captured = capsys.readouterr()
     assert "35 images, 3 numbers" in captured.out.replace("\n", " ")
     assert "35 images taken, the newest, because there are more than --limit" in captured.err.replace("\n", " ")
 
 
-def test_files_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = write_images(tmp_path / "good", WORLD.camera_images(1, 32))
-    assert run("baseline", good, "--out", tmp_path / "b.npz", "--no-embeddings", "--limit", "30") == 0
-    captured = capsys.readouterr()
-    assert "30 images, " in captured.out.replace("\n", " ")
-    assert captured.err.replace("\n", " ").strip() == "2 images left out, because there are more than --limit"
-
-
 def test_images_of_too_many_pixels_are_not_called_unreadable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    good = write_images(tmp_path / "good", WORLD.camera_images(1, 30))
+    good = write_images(tmp_path / "good", photos()[:30])
     PIL.Image.new("1", (8001, 8000)).save(good / "large.png")
     assert run("baseline", good, "--out", tmp_path / "b.npz", "--no-embeddings") == 0
     message = "1 image left out, because of more than 64,000,000 pixels"
@@ -240,7 +231,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
     write_baseline(baseline, Baseline(sample=sample(40), embedder="embedder.onnx", embedder_digest=digest))
     without_embeddings = tmp_path / "plain.npz"
     write_baseline(without_embeddings, Baseline(sample=sample(40)))
-    too_few = write_images(tmp_path / "few", WORLD.camera_images(1, 4))
+    too_few = write_images(tmp_path / "few", photos()[:4])
     store = tmp_path / "none.db"
     sqlite3.connect(store).close()
     (tmp_path / "empty").mkdir()
@@ -263,9 +254,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("check", without_embeddings, too_few, "--embedder", store), "--embedder: no effect on a baseline"),
         (("baseline", too_few, "--model", MODELS / "half_plus_two"), "Expected one of 'x', got 'image'"),
         (("check", baseline, store, "--images", tmp_path / "no"), "Invalid value"),
-        (("baseline", tmp_path / "broken"), "got 0 in"),
         (("baseline", tmp_path / "broken"), "; 1 image not readable as images"),
-        (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),
         (("check", baseline, too_few, "--html", tmp_path), "Expected a file to write, got a folder"),
     ]
     for arguments, message in cases:

@@ -42,18 +42,11 @@ def test_new_labels_are_marked_and_cause_drift() -> None:
 
 
 def test_fewer_than_two_labels_are_noted_without_drift() -> None:
-    def one_label(seed: int) -> Sample:
-        return msgspec.structs.replace(
-            sample(50, seed, with_predictions=True), labels=["cat"], counts=np.full((50, 1), 2, np.int64)
-        )
-
-    def no_labels(seed: int) -> Sample:
-        return msgspec.structs.replace(
-            sample(50, seed, with_predictions=True), labels=[], counts=np.zeros((50, 0), np.int64)
-        )
-
-    for make in (one_label, no_labels):
-        comparison = compare(make(0), make(1))
+    for labels in ([], ["cat"]):
+        counts = np.full((50, len(labels)), 2, np.int64)
+        samples = [sample(50, seed, with_predictions=True) for seed in (0, 1)]
+        first, second = (msgspec.structs.replace(one, labels=labels, counts=counts) for one in samples)
+        comparison = compare(first, second)
         assert not comparison.drifted
         assert "Labels: fewer than two were found; not compared" in comparison.notes
 
@@ -102,19 +95,10 @@ def test_first_observation_of_an_id_is_used() -> None:
     assert (repeated.numbers == build_sample(first).numbers).all()
 
 
-def test_images_without_pixels_are_skipped_when_others_have_them() -> None:
-    without_pixels = [
-        msgspec.structs.replace(observation, image=None, embedding=None)
-        for observation in observations(5, prefix="no ")
-    ]
+def test_sample_without_pixels_needs_answers_and_is_skipped_beside_pixels() -> None:
+    seen = observations(40, with_predictions=True, prefix="no ")
+    without_pixels = [msgspec.structs.replace(observation, image=None, embedding=None) for observation in seen]
     assert len(build_sample([*without_pixels, *observations(40)])) == 40
-
-
-def test_sample_without_pixels_needs_answers() -> None:
-    without_pixels = [
-        msgspec.structs.replace(observation, image=None, embedding=None)
-        for observation in observations(40, with_predictions=True)
-    ]
     assert build_sample(without_pixels, "OBJECT_DETECTION").features == ("findings", "best score", "mean score")
     empty = [msgspec.structs.replace(observation, findings=None) for observation in without_pixels]
     with pytest.raises(DriftError, match="neither pixels nor answers"):
@@ -151,7 +135,7 @@ def test_labels_above_the_limit_are_counted_as_other() -> None:
 
 
 def test_label_drift_at_a_small_level_draws_more_permutations() -> None:
-    production = sample(300, 1, with_predictions=True)
+    production = sample(100, 1, with_predictions=True)
     production.counts[:] = production.counts.sum(axis=1, keepdims=True) * np.array([1, 0])
-    comparison = compare(sample(300, with_predictions=True), production, alpha=0.001)
+    comparison = compare(sample(100, with_predictions=True), production, alpha=0.001)
     assert next(test for test in comparison.tests if test.name == "chi-square").drifted

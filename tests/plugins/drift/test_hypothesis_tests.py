@@ -32,33 +32,27 @@ def test_mmd_detects_changed_correlation() -> None:
 
 def test_mmd_p_values_are_uniform_without_change() -> None:
     rng = np.random.default_rng(1)
-    p_values = [maximum_mean_discrepancy(rng.normal(size=(40, 3)), rng.normal(size=(30, 3)), rng) for _ in range(100)]
+    pairs = [(rng.normal(size=(40, 3)), rng.normal(size=(30, 3))) for _ in range(100)]
+    p_values = [maximum_mean_discrepancy(first, second, rng, 199) for first, second in pairs]
     assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.05, abs=0.035)
     assert np.mean(p_values) == pytest.approx(0.5, abs=0.06)
 
 
-def test_chi_square_detects_changed_labels() -> None:
-    rng = np.random.default_rng(0)
-    first = rng.multinomial(1, [0.5, 0.5, 0.0], 200)
-    second = rng.multinomial(1, [0.3, 0.5, 0.2], 200)
-    assert chi_square(first, rng.multinomial(1, [0.5, 0.5, 0.0], 200), rng) > 0.01
-    assert chi_square(first, second, rng) < 0.005
-
-
-def test_chi_square_counts_images_not_findings() -> None:
+def test_chi_square_detects_changed_labels_and_counts_images_not_findings() -> None:
     """Give each image twenty objects of one label: Pearson's own test would alarm most of the time."""
     rng = np.random.default_rng(0)
-    p_values = [
-        chi_square(20 * rng.multinomial(1, [0.5, 0.5], 60), 20 * rng.multinomial(1, [0.5, 0.5], 60), rng)
-        for _ in range(60)
-    ]
+
+    def draw(count: int, *shares: float) -> Any:
+        return 20 * rng.multinomial(1, shares, count)
+
+    assert chi_square(draw(200, 0.5, 0.5, 0), draw(200, 0.3, 0.5, 0.2), rng) < 0.005
+    p_values = [chi_square(draw(60, 0.5, 0.5), draw(60, 0.5, 0.5), rng, 199) for _ in range(60)]
     assert np.mean(np.array(p_values) <= 0.05) <= 0.09
 
 
 def test_chi_square_without_findings_is_no_drift() -> None:
-    rng = np.random.default_rng(0)
-    assert chi_square(np.zeros((40, 3), np.int64), np.zeros((40, 3), np.int64), rng) == 1
-    assert chi_square(np.zeros((40, 0), np.int64), np.zeros((40, 0), np.int64), rng) == 1
+    for counts in (np.zeros((40, 3), np.int64), np.zeros((40, 0), np.int64)):
+        assert chi_square(counts, counts, np.random.default_rng(0)) == 1
 
 
 def test_tails_name_the_column_with_outliers() -> None:
@@ -73,7 +67,7 @@ def test_tails_name_the_column_with_outliers() -> None:
 
 def test_tails_false_alarm_rate_stays_below_the_level() -> None:
     rng = np.random.default_rng(0)
-    p_values = [tail_excess(rng.standard_t(2, size=(120, 4)), 70, rng)[1] for _ in range(60)]
+    p_values = [tail_excess(rng.standard_t(2, size=(120, 4)), 70, rng, 199)[1] for _ in range(60)]
     assert np.mean(np.array(p_values) <= 0.05) <= 0.09
     # Counts are small, and ties count against an alarm.
     assert 0.5 < np.mean(p_values) < 0.75

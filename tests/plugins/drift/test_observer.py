@@ -46,21 +46,16 @@ def usual_images() -> Sequence[DriftInput]:
 
 def result_of(*images: Image) -> InferenceResult:
     """Return a result with one output for each image."""
-    data = [
-        SampleResult(
-            input=index, index=0, item=ClassificationInput(photo, SelectionParameters()), prediction=PREDICTION
-        )
-        for index, photo in enumerate(images)
-    ]
+    items = [ClassificationInput(photo, SelectionParameters()) for photo in images]
+    data = [SampleResult(input=n, index=0, item=item, prediction=PREDICTION) for n, item in enumerate(items)]
     outputs = [InferenceOutput(name="o", predictions=[PREDICTION]) for _ in images]
     return InferenceResult(outputs=outputs, batch_size=len(images), samples=data)
 
 
 def event_of(result: InferenceResult, seed: int, **changes: Any) -> RequestContext:
     """Return the event of an inference with this result."""
-    return msgspec.structs.replace(
-        event(), result=result, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **changes
-    )  # fmt: skip
+    fields = {"result": result, "task_type": "IMAGE_CLASSIFICATION", "id": f"event{seed}", **changes}
+    return msgspec.structs.replace(event(), **fields)
 
 
 def inference_request(metadata: str) -> InferenceRequest:
@@ -98,40 +93,28 @@ def test_drifted_window_is_reported_in_metrics() -> None:
     assert 'charioteer_drift_p{model="m",test="Kolmogorov-Smirnov"}' in running.metrics
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"model_name": "missing"},
-        {"explanation": True},
-        {"trial": True},
-        {"result": None},
-        {"response_headers": {SIMILARITY_HEADER: "0.5"}},
-    ],
-)
-def test_inferences_of_other_kinds_are_ignored(other: dict[str, Any]) -> None:
-    running = RunningWatch()
-    running.watch.observe(msgspec.structs.replace(event_of(result_of(image(1)), 1), **other))
+def test_inferences_of_other_kinds_are_ignored() -> None:
+    running, header = RunningWatch(), {SIMILARITY_HEADER: "0.5"}
+    others: Sequence[dict[str, Any]] = ({"model_name": "missing"}, {"explanation": True}, {"trial": True})
+    for other in (*others, {"result": None}, {"response_headers": header}):
+        running.watch.observe(msgspec.structs.replace(event_of(result_of(image(1)), 1), **other))
     running.watch.close()
     assert "charioteer_drift_images_total{" not in running.metrics
 
 
-def test_images_above_rate_limit_are_skipped_and_counted() -> None:
-    running = RunningWatch(per_second=2)
+@pytest.mark.parametrize(
+    ("side", "per_second", "outcome", "least", "most"), [(16, 2, "skipped", 5, 8), (8000, 1e6, "dropped", 5, 10)]
+)
+def test_images_above_rate_or_memory_limit_are_counted(
+    side: int, per_second: float, outcome: str, least: int, most: int
+) -> None:
+    running = RunningWatch(per_second=per_second)
+    photo = Image(np.zeros((side, side, 3), np.uint8))
     for seed in range(10):
-        running.watch.observe(event_of(result_of(image(seed)), seed))
+        running.watch.observe(event_of(result_of(photo), seed))
     running.watch.close()
-    skipped = next(line for line in running.metrics.splitlines() if 'outcome="skipped"' in line)
-    assert 5 <= float(skipped.split()[-1]) <= 8
-
-
-def test_images_above_memory_limit_are_dropped_and_counted() -> None:
-    running = RunningWatch(new_monitor(usual_images(), 10_000))
-    large = Image(np.zeros((8000, 8000, 3), np.uint8))
-    for seed in range(20):
-        running.watch.observe(event_of(result_of(large), seed))
-    running.watch.close()
-    dropped = next(line for line in running.metrics.splitlines() if 'outcome="dropped"' in line)
-    assert float(dropped.split()[-1]) >= 10
+    counted = next(line for line in running.metrics.splitlines() if f'outcome="{outcome}"' in line)
+    assert least <= float(counted.split()[-1]) <= most
 
 
 def test_similarity_is_output_parameter_and_response_header() -> None:
@@ -152,10 +135,8 @@ def test_similarity_is_output_parameter_and_response_header() -> None:
 
 @pytest.mark.parametrize("annotated", [False, True])
 def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.LogCaptureFixture) -> None:
-    seen = [
-        DriftInput(id=str(seed), image=image(seed), metadata={"camera": ("north", "west")[seed % 2]})
-        for seed in range(60)
-    ]
+    cameras = [{"camera": ("north", "west")[seed % 2]} for seed in range(60)]
+    seen = [DriftInput(id=str(seed), image=image(seed), metadata=entry) for seed, entry in enumerate(cameras)]
     running = RunningWatch(new_monitor(seen))
     for seed in range(100, 140):
         camera = ("north", "lobby")[seed % 2]
@@ -191,9 +172,8 @@ def test_output_of_several_images_has_list_of_similarities() -> None:
 def test_unmeasurable_image_does_not_lose_the_window() -> None:
     nan = Classification(labels=["red"], scores=np.array([np.nan], np.float32))
     unmeasurable = result_of(image(1))
-    unmeasurable = msgspec.structs.replace(
-        unmeasurable, samples=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.samples]
-    )
+    samples = [msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.samples]
+    unmeasurable = msgspec.structs.replace(unmeasurable, samples=samples)
     seen = [DriftInput(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
     running = RunningWatch(new_monitor(seen, task_type="IMAGE_CLASSIFICATION"))
     running.watch.observe(event_of(unmeasurable, 0))
