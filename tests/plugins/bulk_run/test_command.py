@@ -65,13 +65,8 @@ def test_every_image_has_a_row_and_errors_are_rows(tmp_path: Path) -> None:
     assert "image" in bad["message"]
     for row in found.values():
         assert row["labels"][:2] == ["yellow circle", "purple star"]
-        assert (row["model"], row["version"], row["task_type"], row["error"]) == (
-            "detector",
-            "1",
-            "OBJECT_DETECTION",
-            None,
-        )
-        assert (row["image_width"], row["image_height"]) == (640, 480)
+        columns = ("model", "version", "task_type", "error", "image_width", "image_height")
+        assert [row[name] for name in columns] == ["detector", "1", "OBJECT_DETECTION", None, 640, 480]
     run(images, tmp_path / "out.parquet")
     assert answers(tmp_path / "out.parquet") == answers(tmp_path / "out")
     assert not (tmp_path / "out.parquet.parts").exists()
@@ -93,10 +88,10 @@ def test_second_run_answers_only_images_without_a_row(tmp_path: Path) -> None:
 
 def test_sample_is_the_same_in_every_run(tmp_path: Path) -> None:
     images = write_images(tmp_path / "images", 20)
-    for number in (1, 2):
-        assert run(images, tmp_path / f"{number}.parquet", "--sample", 0.5)[0] == 0
-    assert rows(tmp_path / "1.parquet").keys() == rows(tmp_path / "2.parquet").keys()
-    assert 3 < len(rows(tmp_path / "1.parquet")) < 18
+    first, second = (tmp_path / f"{number}.parquet" for number in (1, 2))
+    assert [run(images, file, "--sample", 0.5)[0] for file in (first, second)] == [0, 0]
+    assert rows(first).keys() == rows(second).keys()
+    assert 3 < len(rows(first)) < 18
 
 
 def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
@@ -109,10 +104,8 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     assert all(len(row["labels"] or ()) == 0 for row in rows(out).values())
     assert "Expected a new folder, or that of an earlier run" in run(images, images)[1]
     assert "score_thresh" in run(images, tmp_path / "new", "--parameter", "score_thresh=1")[1]
-    assert run(images / "1" / "*.png", tmp_path / "none") == (
-        2,
-        f"charioteer: There are no images in {images}/1/*.png\n",
-    )
+    no_images = f"charioteer: There are no images in {images}/1/*.png\n"
+    assert run(images / "1" / "*.png", tmp_path / "none") == (2, no_images)
 
 
 def fake_server(status_of: Callable[[int, bytes], int]) -> AbstractContextManager[str]:

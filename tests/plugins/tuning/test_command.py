@@ -18,7 +18,7 @@ from app.core.cli.terminal import table
 from app.core.settings.model import ModelError
 from app.plugins.tuning.benchmarking import Measurement, measure_candidates
 from app.plugins.tuning.command import TuningOptions, print_figures, tune
-from app.plugins.tuning.images import choose_images
+from app.plugins.tuning.quantization import choose_images
 from tests.support.data.datasets import coco_annotation, write_coco_dataset
 from tests.support.data.images import encode_image
 from tests.support.servers.server_process import ROOT
@@ -100,8 +100,8 @@ def test_narrow_terminal_breaks_no_number() -> None:
     assert [number for number in numbers if number not in written.getvalue().split()] == []
 
 
-def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"tune {folder} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
+def test_several_values_follow_one_option(capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"tune {MODELS / 'half_plus_two'} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
     command_line()(command.split(), result_action="return_value")
     assert len(re.findall(r"onnxruntime │ +fp32", capsys.readouterr().out)) == 4
 
@@ -157,10 +157,8 @@ def test_missing_extra_is_reported_once_for_all_variants(
     shutil.copy(IMAGES / "scene.jpg", tmp_path / "a.jpg")
     # The import of this module raises ImportError now.
     monkeypatch.setitem(sys.modules, "onnx", None)
-    both: dict[str, Any] = {**FAST, "runtimes": ("onnxruntime", "openvino")}
-    options = TuningOptions(**both, precisions=("int8",))
-    tune(MODELS / "detector", data=tmp_path, options=options)
+    both: dict[str, Any] = {**FAST, "runtimes": ("onnxruntime", "openvino"), "decodes": ("full",), "resizes": ("own",)}
+    tune(MODELS / "classifier", data=tmp_path, options=TuningOptions(**both, precisions=("int8",)))
     output = capsys.readouterr().out
     assert output.count("needs the extra quantize") == 1
-    names = [f"{runtime} int8{end}" for end in ("", " with reduced decode") for runtime in ("onnxruntime", "openvino")]
-    assert f"{', '.join(names)} were not tried: Quantisation needs the extra quantize" in output
+    assert "onnxruntime int8, openvino int8 were not tried: Quantisation needs the extra quantize" in output
