@@ -5,7 +5,7 @@ The program fails if a figure differs from its reference. Usage: ``python -m tes
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from app.plugins.calibration.report import BINS, measure
 from app.plugins.evaluation.answers import EvaluatedItem, parse_records
 from app.plugins.evaluation.dataset import Item, LabelledObject
 from app.plugins.in_process.model import InProcessModel
-from fixtures.scenes import CLASSIFY, DETECT, Recipe, Scene, make_scenes
+from fixtures.scenes import CLASSIFY, DETECT, Scene, make_scenes
 from tasks.task import TaskType
 
 Figures = Mapping[str, float]
@@ -43,10 +43,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     console, equal = Console(width=140), True
-    for title, own, reference in (
-        ("2,000 events", *_measured(options.seed)),
-        ("fits of 500 images with 10 classes, and of 500 objects", *_fitted(options.seed)),
-    ):
+    fits = "fits of 500 images with 10 classes, and of 500 objects"
+    for title, (own, reference) in {"2,000 events": _measured(options.seed), fits: _fitted(options.seed)}.items():
         table = Table("tool", *own, title=title)
         table.add_row("charioteer", *(f"{value:.4f}" for value in own.values()))
         table.add_row("scikit-learn, SciPy", *(f"{reference[name]:.4f}" for name in own))
@@ -54,11 +52,9 @@ def main() -> None:
         equal &= all(abs(value - reference[name]) <= _TOLERANCE * max(1, abs(value)) for name, value in own.items())
     splits = Table("model", "scores", "ECE", "Brier", "splits with lower ECE", "with lower Brier")
     splits.title = f"means of {_SPLITS} splits of {options.scenes} scenes"
-    for name, task, recipe in (
-        ("classifier", TaskType.IMAGE_CLASSIFICATION, CLASSIFY),
-        ("detector", TaskType.OBJECT_DETECTION, DETECT),
-    ):
-        for row in _split(name, task, recipe, options.seed, options.scenes):
+    classifier, detector = (CLASSIFY, TaskType.IMAGE_CLASSIFICATION), (DETECT, TaskType.OBJECT_DETECTION)
+    for name, (recipe, task) in {"classifier": classifier, "detector": detector}.items():
+        for row in _split(name, task, make_scenes(options.seed, recipe, options.scenes)):
             splits.add_row(*row)
     console.print(splits)
     sys.exit(not equal)
@@ -70,13 +66,12 @@ def _measured(seed: int) -> tuple[Figures, Figures]:
     correct = rng.uniform(size=2000) < scores**2
     outcomes = ScoredOutcomes(images=np.arange(2000), labels=["cat"] * 2000, scores=scores, correct=correct)
     measured = measure(outcome_events(outcomes, None))
-    calibration, metrics = _untyped(sklearn.calibration), _untyped(sklearn.metrics)
-    frequency, confidence = calibration.calibration_curve(correct, scores, n_bins=BINS)
+    frequency, confidence = sklearn.calibration.calibration_curve(correct, scores, n_bins=BINS)
     counts = np.histogram(scores, np.linspace(0, 1, BINS + 1))[0]
     reference = {
         "ece": float((counts[counts > 0] * np.abs(frequency - confidence)).sum() / 2000),
-        "brier": float(metrics.brier_score_loss(correct, scores)),
-        "log_loss": float(metrics.log_loss(correct, scores)),
+        "brier": float(sklearn.metrics.brier_score_loss(correct, scores)),
+        "log_loss": float(sklearn.metrics.log_loss(correct, scores)),
     }
     return {"ece": measured.ece.value, "brier": measured.brier.value, "log_loss": measured.loss}, reference
 
@@ -96,7 +91,7 @@ def _fitted(seed: int) -> tuple[Figures, Figures]:
     scores = rng.uniform(0.05, 1, 500)
     outcomes: NDArray[np.bool_] = rng.uniform(size=500) < scores**2
     slope, intercept = fit_platt(log_odds(scores), outcomes)
-    best = _untyped(scipy.optimize).minimize_scalar(loss, bounds=(0.1, 10), method="bounded", options={"xatol": 1e-9})
+    best = scipy.optimize.minimize_scalar(loss, bounds=(0.1, 10), method="bounded", options={"xatol": 1e-9})
     line = _logistic_regression(log_odds(scores), outcomes)
     own = {"temperature": fit_temperature(logits, truth), "slope": slope, "intercept": intercept}
     return own, {"temperature": float(best.x), "slope": line[0], "intercept": line[1]}
@@ -107,14 +102,14 @@ def _logistic_regression(values: Floats, outcomes: NDArray[np.bool_]) -> tuple[f
     positives, count = int(outcomes.sum()), len(outcomes)
     targets = np.where(outcomes, (positives + 1) / (positives + 2), 1 / (count - positives + 2))
     weights = np.concatenate([targets, 1 - targets])
-    model = _untyped(sklearn.linear_model).LogisticRegression(C=np.inf, tol=1e-10)
+    model = sklearn.linear_model.LogisticRegression(C=np.inf, tol=1e-10)
     model.fit(np.tile(values, 2)[:, np.newaxis], np.repeat([1, 0], count), weights)
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
-def _split(name: str, task: TaskType, recipe: Recipe, seed: int, count: int) -> Sequence[Sequence[str]]:
+def _split(name: str, task: TaskType, scenes: Iterable[Scene]) -> Sequence[Sequence[str]]:
     model = InProcessModel(_MODELS / name)
-    results = [_result(model, task, scene, index) for index, scene in enumerate(make_scenes(seed, recipe, count))]
+    results = [_result(model, task, scene, index) for index, scene in enumerate(scenes)]
     names = sorted({found.label for result in results for found in (*result.item.objects, *result.predictions)})
     figures: dict[str, list[tuple[float, float]]] = {"before": [], "after": []}
     for split in range(_SPLITS):
@@ -135,17 +130,14 @@ def _split(name: str, task: TaskType, recipe: Recipe, seed: int, count: int) -> 
 
 def _result(model: InProcessModel, task: TaskType, scene: Scene, index: int) -> EvaluatedItem:
     height, width = scene.image.shape[:2]
-    objects = [LabelledObject(label=found.label, box=found.box) for found in scene.items]
-    label = scene.items[0].label if task.returns == "classes" else ""
-    known = {"objects": tuple(objects)} if task.returns == "objects" else {"label": label}
+    if task.returns == "objects":
+        objects = tuple(LabelledObject(label=found.label, box=found.box) for found in scene.items)
+        known, parameters = {"objects": objects}, {"score_threshold": 0.001}
+    else:
+        known, parameters = {"label": scene.items[0].label}, {}
     item = Item(id=str(index), image=Path(str(index)), width=width, height=height, **known)
-    parameters = {"score_threshold": 0.001} if task.returns == "objects" else {}
     records: Any = msgspec.to_builtins(model.ask(scene.image, **parameters))
     return parse_records(records, item, task)
-
-
-def _untyped(module: Any) -> Any:
-    return module
 
 
 if __name__ == "__main__":

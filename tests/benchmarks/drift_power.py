@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import cv2
 import msgspec
@@ -21,7 +22,7 @@ from app.plugins.drift.comparison import ALPHA, compare
 from app.plugins.drift.measurement import BUNDLED, DriftInput, Embedder, measure_images
 from app.plugins.drift.sample import Observation, Sample, build_sample
 from app.plugins.drift.service import load_embedder
-from fixtures.drift_world import CAMERAS, CameraImage, Pixels, blurred, camera_images, darkened, flipped, warm
+from fixtures.drift_world import CAMERAS, Pixels, blurred, camera_images, darkened, flipped, warm
 from tasks.vision.image import Image
 
 CAMERA = "east"
@@ -57,13 +58,7 @@ CHANGES = (
 
 
 class World:
-    """Images of one deployment, measured once for each change.
-
-    Args:
-        count: number of images.
-        seed: seed of the generator.
-        embeddings: whether embeddings are computed.
-    """
+    """A number of images of one deployment, measured once for each change, with or without embeddings."""
 
     def __init__(self, count: int, seed: int, *, embeddings: bool = True) -> None:
         self._camera_images = camera_images(seed, count)
@@ -74,39 +69,29 @@ class World:
         """Return a baseline and a production set without common images."""
         first, second = sizes
         rows: list[int] = rng.permutation(len(self._camera_images))[: first + second].tolist()
-        clean = self._observations(None)
-        changed = self._observations(change.change)
+        clean, changed = self.observations(None), self.observations(change.change)
         production = [
             changed[row] if index < change.share * second and self._is_affected(row, change) else clean[row]
             for index, row in enumerate(rows[first:])
         ]
         if change.cameras is not CAMERAS:
             # Only the metadata changes: this is the hardest case.
-            production = [
-                msgspec.structs.replace(item, metadata={"camera": change.cameras[index % len(change.cameras)]})
-                for index, item in enumerate(production)
-            ]
+            entries = ({"camera": camera} for camera in cycle(change.cameras))
+            production = [msgspec.structs.replace(item, metadata=next(entries)) for item in production]
         return build_sample([clean[row] for row in rows[:first]]), build_sample(production)
-
-    def measure(self) -> None:
-        """Measure all images as they are."""
-        self._observations(None)
 
     def _is_affected(self, row: int, change: Change) -> bool:
         return change.camera in (None, self._camera_images[row].camera)
 
-    def _observations(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
+    def observations(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
+        """Return all measured images, changed or as they are."""
         if change not in self._measured:
-            samples = [
-                _drift_input(index, camera_image, change) for index, camera_image in enumerate(self._camera_images)
-            ]
+            samples: list[DriftInput] = []
+            for index, seen in enumerate(self._camera_images):
+                image = Image(seen.pixels if change is None else change(seen.pixels))
+                samples.append(DriftInput(id=str(index), image=image, metadata={"camera": seen.camera}))
             self._measured[change] = list(measure_images(samples, "", self._embedder))
         return self._measured[change]
-
-
-def _drift_input(index: int, camera_image: CameraImage, change: Callable[[Pixels], Pixels] | None) -> DriftInput:
-    pixels = camera_image.pixels if change is None else change(camera_image.pixels)
-    return DriftInput(id=str(index), image=Image(pixels), metadata={"camera": camera_image.camera})
 
 
 def main() -> None:
@@ -123,7 +108,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     world = World(options.images, options.seed, embeddings=options.embeddings)
     started = time.process_time()
-    world.measure()
+    world.observations(None)
     image_milliseconds = 1000 * (time.process_time() - started) / options.images
     print(f"measuring an image takes {image_milliseconds:.1f} ms of a core")
     rng = np.random.default_rng(options.seed)
@@ -141,9 +126,7 @@ def main() -> None:
         shares = ", ".join(f"{name} {count / pairs:.2f}" for name, count in by.most_common())
         seconds = (time.process_time() - started) / pairs
         table.add_row(change.name, str(pairs), f"{found / pairs:.2f}", shares, f"{seconds:.2f}")
-        failed |= (
-            found / pairs > ALPHA if change is NOTHING else change.wanted is not None and found / pairs < change.wanted
-        )
+        failed |= found / pairs > ALPHA if change is NOTHING else found / pairs < (change.wanted or 0)
     Console(width=150).print(table)
     sys.exit(failed)
 

@@ -46,23 +46,14 @@ def main() -> None:
     options = parser.parse_args()
     objects = Table("objects", "scores", "tool", *_OBJECT_FIGURES, title=f"{options.images} images")
     classes = Table("scores", "tool", *_CLASS_FIGURES, title=f"{options.images} images, {len(_CLASSES)} classes")
-    equal = True
+    drift = Table("tool", *_DRIFT_FIGURES, title="drift tests, 500 against 300 numbers")
+    equal = _add(drift, _drift_figures(options.seed), _DRIFT_FIGURES)
     for scores, digits in (("distinct", None), ("one digit", 1)):
         for masks in (False, True):
             created = random_set(options.seed, images=options.images, digits=digits, masks=masks, crowds=0)
-            tools = _object_figures(created, masks=masks)
-            for tool, figures in tools.items():
-                objects.add_row("masks" if masks else "boxes", scores, tool, *_cells(figures, _OBJECT_FIGURES))
-            equal &= all(_are_equal(tools["charioteer"], figures) for figures in tools.values())
-        tools = _class_figures(options.images, options.seed, digits)
-        for tool, figures in tools.items():
-            classes.add_row(scores, tool, *_cells(figures, _CLASS_FIGURES))
-        equal &= all(_are_equal(tools["charioteer"], figures) for figures in tools.values())
-    drift = Table("tool", *_DRIFT_FIGURES, title="drift tests, 500 against 300 numbers")
-    tools = _drift_figures(options.seed)
-    for tool, figures in tools.items():
-        drift.add_row(tool, *_cells(figures, _DRIFT_FIGURES))
-    equal &= all(_are_equal(tools["charioteer"], figures) for figures in tools.values())
+            kind = "masks" if masks else "boxes"
+            equal &= _add(objects, _object_figures(created, masks=masks), _OBJECT_FIGURES, kind, scores)
+        equal &= _add(classes, _class_figures(options.images, options.seed, digits), _CLASS_FIGURES, scores)
     console = Console(width=140)
     console.print(objects, classes, drift)
     if not equal:
@@ -141,10 +132,8 @@ def _valor_classes(results: Sequence[EvaluatedItem]) -> Figures:
     valor: Any = valor_lite.classification
     loader = valor.Loader.in_memory()
     for index, result in enumerate(results):
-        predictions, scores = zip(*((one.label, one.score) for one in result.predictions), strict=True)
-        loader.add_data(
-            [valor.Classification(str(index), result.item.label, predictions=[*predictions], scores=[*scores])]
-        )
+        labels, scores = ([getattr(one, name) for one in result.predictions] for name in ("label", "score"))
+        loader.add_data([valor.Classification(str(index), result.item.label, predictions=labels, scores=scores)])
     evaluator = loader.finalize()
     metrics = {kind.value: values for kind, values in evaluator.compute_precision_recall().items()}
     means = {
@@ -180,12 +169,14 @@ def _by_name(measures: Measures) -> Figures:
     return {figure.name: figure.value for figure in measures.figures}
 
 
-def _are_equal(ours: Figures, reference: Figures) -> bool:
-    return all(abs((ours[name] or 0) - (value or 0)) <= _TOLERANCE for name, value in reference.items())
-
-
-def _cells(figures: Figures, names: Sequence[str]) -> list[str]:
-    return ["" if (value := figures.get(name)) is None else f"{value:.4f}" for name in names]
+def _add(table: Table, tools: Mapping[str, Figures], names: Sequence[str], *cells: str) -> bool:
+    """Add a row for each tool. Return whether all figures equal ours."""
+    ours, equal = tools["charioteer"], True
+    for tool, figures in tools.items():
+        values = ("" if (value := figures.get(name)) is None else f"{value:.4f}" for name in names)
+        table.add_row(*cells, tool, *values)
+        equal &= all(abs((ours[name] or 0) - (value or 0)) <= _TOLERANCE for name, value in figures.items())
+    return equal
 
 
 if __name__ == "__main__":

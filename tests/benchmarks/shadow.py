@@ -1,13 +1,12 @@
 """Print statistics of shadow versions beside those of SciPy, and what a shadow version costs.
 
-The program fails if a figure differs. The cost is the median of
-turns with and without a shadow version, one request at a time. Usage: ``python -m tests.benchmarks.shadow`` (minutes).
+The program fails if a figure differs. The cost is the median of turns with and without a shadow version, one request at
+a time. Usage: ``python -m tests.benchmarks.shadow`` (minutes).
 """
 
 import argparse
 import base64
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -15,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -24,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.plugins.shadow.statistics import compare, mcnemar
+from tests.benchmarks.serving.processes import cpu_of_family
 from tests.support.servers.server_process import ROOT, run_server
 
 _PAIRS = ((3, 9), (24, 0), (20, 5), (50, 50), (300, 220))
@@ -47,13 +46,13 @@ def main() -> None:
 
 
 def _print_tests(console: Console) -> bool:
-    stats: Any = scipy.stats
     shown = Table("only champion right", "only shadow right", "charioteer", "SciPy", title="McNemar")
     equal = True
     for champion, shadow in _PAIRS:
         count, exact = champion + shadow, champion + shadow < 25
         distance = max(0, abs(champion - shadow) - 1)
-        reference = stats.binomtest(champion, count).pvalue if exact else stats.chi2.sf(distance**2 / count, 1)
+        exact_test, test = scipy.stats.binomtest, scipy.stats.chi2.sf
+        reference = exact_test(champion, count).pvalue if exact else test(distance**2 / count, 1)
         found = [mcnemar(champion, shadow), float(reference)]
         equal &= max(found) - min(found) <= _TOLERANCE
         shown.add_row(str(champion), str(shadow), *(f"{value:.6f}" for value in found))
@@ -67,9 +66,8 @@ def _print_interval(console: Console) -> None:
     shadow = np.where(rng.uniform(size=1000) < 0.9, champion, ~champion)
     counts = [np.stack([hits, ~hits, ~hits], axis=1).astype(np.float64) for hits in (champion, shadow)]
     own = compare(*counts)[0].difference
-    stats: Any = scipy.stats
     sample = (shadow.astype(np.float64) - champion,)
-    reference = stats.bootstrap(sample, np.mean, n_resamples=2000, method="percentile", random_state=1)
+    reference = scipy.stats.bootstrap(sample, np.mean, n_resamples=2000, method="percentile", random_state=1)
     shown = Table("tool", "difference", "from", "to", title="paired difference of 1,000 images")
     shown.add_row("charioteer", f"{own.value:.4f}", f"{own.low:.4f}", f"{own.high:.4f}")
     interval = reference.confidence_interval
@@ -82,9 +80,7 @@ def _print_cost(console: Console, requests: int) -> None:
         turns = {name: [list[float](), list[float]()] for name in ("without", "with")}
         for turn in range(_TURNS):
             for name in ("without", "with") if turn % 2 else ("with", "without"):
-                with_shadow = name == "with"
-                root = _write_models(Path(folder) / f"{name}{turn}", with_shadow=with_shadow)
-                measured = _measure(root, requests, with_shadow=with_shadow)
+                measured = _measure(Path(folder) / f"{name}{turn}", requests, with_shadow=name == "with")
                 for column, value in zip(turns[name], measured, strict=True):
                     column.append(value)
     shown = Table("shadow version", "p50 ms", "CPU ms a request", title=f"classifier, median of {_TURNS} turns")
@@ -96,20 +92,18 @@ def _print_cost(console: Console, requests: int) -> None:
     console.print(shown)
 
 
-def _write_models(folder: Path, *, with_shadow: bool) -> Path:
-    """Write the demo classifier as two versions. Clients get the first."""
+def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[float]:
+    """Return the median milliseconds of a request, and the CPU milliseconds of the server for each.
+
+    The server has two versions of the demo classifier. Clients get the first.
+    """
     for version in ("1", "2"):
         shutil.copytree(ROOT / "fixtures" / "models" / "classifier", folder / "classifier" / version)
-    settings = json.loads((folder / "classifier" / "1" / "model-settings.json").read_text())
     if with_shadow:
-        settings["shadow"] = {"version": "2", "share": 0.1}
-    (folder / "classifier" / "1" / "model-settings.json").write_text(json.dumps(settings))
+        file = folder / "classifier" / "1" / "model-settings.json"
+        settings = json.loads(file.read_text()) | {"shadow": {"version": "2", "share": 0.1}}
+        file.write_text(json.dumps(settings))
     (folder / "classifier" / "model-settings.json").write_text(json.dumps({"versions": ["1"]}))
-    return folder
-
-
-def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[float]:
-    """Return the median milliseconds of a request, and the CPU milliseconds of the server for each."""
     data = base64.b64encode((ROOT / "fixtures" / "images" / "photo.jpg").read_bytes()).decode()
     body = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}]}
     # Otherwise requests would mainly wait for the disk.
@@ -120,21 +114,15 @@ def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[floa
         for index in range(requests + _WARM_UP):
             if index == _WARM_UP:
                 time.sleep(_SECONDS_UNTIL_WRITTEN)
-                cpu = _cpu_seconds(server.process.pid)
+                cpu = cpu_of_family(server.process.pid)
             started = time.perf_counter()
             client.post("/v2/models/m-classifier/infer", json=body).raise_for_status()
             seconds.append(time.perf_counter() - started)
-        used = _cpu_seconds(server.process.pid) - cpu
+        used = cpu_of_family(server.process.pid) - cpu
         answered = 'outcome="agreed"' in client.get("/metrics").text
     if answered != with_shadow:
         raise RuntimeError("the shadow version did not answer" if with_shadow else "there is a shadow version")
     return statistics.median(seconds[_WARM_UP:]) * 1000, used * 1000 / requests
-
-
-def _cpu_seconds(process: int) -> float:
-    """Return the seconds that all threads of a process ran (proc_pid_stat(5))."""
-    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
