@@ -1,7 +1,12 @@
 """How a run answers its images: by a model in this process, on a server, or on a Ray cluster."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -9,12 +14,15 @@ import msgspec
 from app.core.cli.inputs import choose_model
 from app.core.settings.server import ModelOptions, OperationSettings
 from app.plugins.bulk_run.parts import to_batches
-from app.plugins.bulk_run.pipeline import predict_all
-from app.plugins.bulk_run.predictors import LocalPredictor, ServedPredictor
+from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, ServedPredictor
 from app.plugins.bulk_run.source import SourceImage
 from app.plugins.evaluation.model import EvaluatedModel, model_identity
+from app.plugins.recording.inference import RecordedInference
 from tasks.inference.limits import Limits
 
+_AHEAD = 4
+"""Calls for each thread that run, wait or have results, so that one slow call does not stop the other threads."""
+_Rows = Sequence[RecordedInference]
 Answer = Callable[[Iterable[SourceImage]], Iterator[Any]]
 """Returns the rows of images as record batches of the recording's schema."""
 
@@ -62,3 +70,47 @@ def served_job(model: EvaluatedModel, protocol: str, name: str, parameters: Mapp
             yield lambda images: to_batches(predict_all(images, predict, requests, 1))
 
     return Job(identity=model.identity, open=opened)
+
+
+def predict_all(images: Iterable[SourceImage], predict: Predictor, threads: int, batch: int) -> Iterator[_Rows]:
+    """Yield the rows of `batch` images at a time. A thread reads and decodes images while others run the model.
+
+    Raises:
+        ServerUnavailableError: as `predict`; all rows before it have been yielded.
+    """
+    jobs = SimpleQueue[tuple[Future[_Rows], Sequence[SourceImage]] | None]()
+
+    def work() -> None:
+        while (job := jobs.get()) is not None:
+            future, chunk = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(predict(chunk))
+                except BaseException as error:  # noqa: BLE001  the main thread raises it
+                    future.set_exception(error)
+
+    # Daemon threads, so that a hung model or server does not prevent the exit.
+    workers = [Thread(target=work, daemon=True) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    pending: deque[Future[_Rows]] = deque()
+    try:
+        for chunk in batched(images, batch):
+            future = Future[_Rows]()
+            pending.append(future)
+            jobs.put((future, chunk))
+            if len(pending) >= _AHEAD * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+        for _ in workers:
+            jobs.put(None)
+
+
+def batched(images: Iterable[SourceImage], size: int) -> Iterator[Sequence[SourceImage]]:
+    """Yield the images in lists of `size`; the last may be shorter."""
+    remaining = iter(images)
+    return iter(lambda: list(islice(remaining, size)), [])

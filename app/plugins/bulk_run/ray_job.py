@@ -9,8 +9,7 @@ from typing import Any
 
 from app.core.settings.images import ImageSettings
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.bulk_run.job import Answer, Job, local_identity
-from app.plugins.bulk_run.pipeline import batched
+from app.plugins.bulk_run.job import Answer, Job, batched, local_identity
 from app.plugins.bulk_run.ray_map import worker_class
 from app.plugins.bulk_run.ray_worker import SOURCE_IMAGE, encode_image
 from app.plugins.bulk_run.source import SourceImage

@@ -13,7 +13,7 @@ from app.core.plugins import registry
 from app.core.server.process_setup import configure_process
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.server import SettingsError
-from app.plugins.bulk_run.pipeline import predict_all
+from app.plugins.bulk_run.job import predict_all
 from app.plugins.bulk_run.predictors import LocalPredictor
 from app.plugins.bulk_run.source import SourceImage, metadata_entries
 from app.plugins.recording.export.parquet import to_arrow

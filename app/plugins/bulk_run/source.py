@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import httpx
 import msgspec
@@ -122,11 +122,10 @@ class Source:
             elif filesystem.isfile(root):
                 paths, root = [root], root.rpartition("/")[0]
             else:
-                paths = [path for path in filesystem.find(root) if _is_image(path)]
+                paths = filter(_is_image, filesystem.find(root))
         except Exception as error:  # noqa: BLE001  each filesystem of fsspec raises its own types
             raise SettingsError(f"{self._text} cannot be listed: {error_text(error)}") from None
-        names = (path.removeprefix(root).lstrip("/") for path in sorted(paths))
-        return [(name, filesystem.unstrip_protocol(path)) for name, path in zip(names, sorted(paths), strict=True)]
+        return [(path.removeprefix(root).lstrip("/"), filesystem.unstrip_protocol(path)) for path in sorted(paths)]
 
 
 def open_images(text: str) -> Source | None:
@@ -243,15 +242,10 @@ def _shard_values(ending: str, data: bytes) -> Mapping[str, Any]:
 def metadata_entries(row: Mapping[str, Any]) -> tuple[MetadataEntry, ...]:
     """Return the scalars and objects of a row as metadata."""
     entries: list[MetadataEntry] = []
-    for key, value in row.items():
-        if isinstance(value, bool):
-            entries.append(MetadataEntry(key, "str", str(value).lower()))
-        elif isinstance(value, date):
-            entries.append(MetadataEntry(key, "str", value.isoformat()))
-        elif isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+    for key, raw in row.items():
+        value: Any = str(raw).lower() if isinstance(raw, bool) else raw.isoformat() if isinstance(raw, date) else raw
+        if isinstance(value, str | int | dict) or (isinstance(value, float) and math.isfinite(value)):
             entries.append(MetadataEntry(key, type(value).__name__, value))
-        elif isinstance(value, dict):
-            entries.append(MetadataEntry(key, "dict", cast("dict[str, Any]", value)))
     return tuple(entries)
 
 

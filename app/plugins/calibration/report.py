@@ -15,8 +15,7 @@ from app.plugins.calibration.settings import CalibrationOptions, CalibrationSett
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError, fingerprint
 from app.plugins.evaluation.metrics.bootstrap import DRAWS, Estimate, draw_sums, estimate
-from app.plugins.evaluation.report import Chart, EvaluationReport, Line, Table
-from app.plugins.evaluation.report_parts import EvaluationRun
+from app.plugins.evaluation.report import Chart, EvaluationReport, EvaluationRun, Line, Table
 from tasks.task import TaskType
 
 BINS = 15

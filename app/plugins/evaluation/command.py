@@ -33,8 +33,7 @@ from app.plugins.evaluation.evaluation import (
 )
 from app.plugins.evaluation.model import EvaluatedModel, ServerOptions, local_model, parameters_for, served_model
 from app.plugins.evaluation.rendering import html_report, json_report, print_report
-from app.plugins.evaluation.report import EvaluationReport
-from app.plugins.evaluation.report_parts import EvaluationRun, wanted_parts
+from app.plugins.evaluation.report import EvaluationReport, EvaluationRun, wanted_parts
 from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
 from tasks.inference.error import InferenceError
 

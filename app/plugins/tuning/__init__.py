@@ -13,7 +13,7 @@ plugin = Plugin(
         ),
         Command(
             name="quantize",
-            run="app.plugins.tuning.quantize:quantize",
+            run="app.plugins.tuning.command:quantize",
             help="Quantise an ONNX model to int8, as a new version.",
         ),
     ),

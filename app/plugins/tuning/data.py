@@ -14,7 +14,7 @@ from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
 from app.plugins.evaluation.model import local_predictor, parameters_for
 from app.plugins.evaluation.runner import InferenceClientError, Records
-from app.plugins.tuning.images import choose_images
+from app.plugins.tuning.quantization import choose_images
 from tasks.inference.limits import Limits
 
 _MAX_CALIBRATION = 100

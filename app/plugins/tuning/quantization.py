@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import random
 import re
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from app import __version__
 from app.core.assembly.discovery import model_at
+from app.core.cli.inputs import list_images
 from app.core.engine.error_text import needs_extra
 from app.core.runtimes.onnxruntime.files.model_files import read_model_files
 from app.core.runtimes.onnxruntime.loading import load, open_session
@@ -39,6 +41,8 @@ _COMPARED_IMAGES = 8
 _AS_FAR_AS_ZEROS = 1.0
 """The relative difference between an output and zeros."""
 _NOT_COPIED = ("name", "uri", "version", "versions")
+_RECORDED = re.compile(r"[0-9a-f]{64}")
+"""The file name of a recorded image: its digest."""
 
 
 def next_version(source: ModelSource) -> Path:
@@ -243,3 +247,14 @@ def _tools() -> tuple[Any, Any]:
     tools = importlib.import_module("onnxruntime.quantization")
     importlib.import_module("onnxruntime.quantization.shape_inference")
     return importlib.import_module("onnxruntime"), tools
+
+
+def choose_images(folder: Path, limit: int) -> Sequence[Path]:
+    """Return at most `limit` images below `folder`, chosen at random, but the same in every run.
+
+    The folder can be that of ``--record-images``. One without images is a `ModelError`.
+    """
+    files = list_images(folder) or sorted(path for path in folder.rglob("*") if _RECORDED.fullmatch(path.name))
+    if not files:
+        raise ModelError(f"There are no images in {folder}")
+    return random.Random(0).sample(files, min(limit, len(files)))  # noqa: S311  not for security

@@ -1,6 +1,9 @@
-"""Read a dataset of any format, and detect the format."""
+"""Read a dataset of any format or of a source of another plugin, and detect the format."""
 
-from collections.abc import Callable, Mapping, Sequence
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +13,6 @@ import msgspec
 from app.core.cli.inputs import list_images
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.plugins.evaluation.datasets.coco import read_coco
-from app.plugins.evaluation.datasets.dota import label_folder, read_dota
 from app.plugins.evaluation.datasets.files import (
     DatasetFormat,
     DatasetOptions,
@@ -19,12 +21,14 @@ from app.plugins.evaluation.datasets.files import (
     rows_of,
     scalar_values,
 )
-from app.plugins.evaluation.datasets.source import open_images, read_source
-from app.plugins.evaluation.datasets.yolo import find_yolo_file, read_yolo
+from app.plugins.evaluation.datasets.text_labels import find_yolo_file, label_folder, read_dota, read_yolo
+from app.plugins.recording.sources import SourceImage, open_source
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
 _EXPECTED = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, or questions as .jsonl"
+_LABELS = ("label", "class", "cls")
+"""Names of the column or, in WebDataset, the ending of the file with the class."""
 _RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
 _Answers = str | Annotated[list[str], msgspec.Meta(min_length=1)] | None
 
@@ -141,3 +145,50 @@ _FORMATS: Mapping[DatasetFormat, tuple[Sequence[str], Callable[[Path], Path | No
     "image-folder": ((), lambda path: path if any(map(list_images, _class_folders(path))) else None, read_image_folder),
 }
 """By format, the endings of its files, what its reader takes in a folder, and the reader; in the order of detection."""
+
+
+def open_images(dataset: str, options: DatasetOptions) -> Iterable[SourceImage] | None:
+    """Return the images of a dataset that another plugin reads; None for other datasets."""
+    return None if options.format or _has_questions(Path(dataset)) else open_source(dataset)
+
+
+def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors) -> Dataset:
+    """Read images, copied if they are no local files. The class is a column, or else the first folder of the name."""
+    folder = Path(tempfile.mkdtemp(prefix="charioteer-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    items: list[Item] = []
+    for image in images:
+        texts = {entry.key: str(entry.value) for entry in image.metadata}
+        first_folder = image.name.partition("/")[0] if image.location and "/" in image.name else ""
+        label = next((texts.pop(key) for key in _LABELS if key in texts), first_folder)
+        try:
+            path = Path(image.location)
+            if not image.location or "://" in image.location:
+                path = folder / image.digest
+                path.write_bytes(image.read())
+        except OSError as error:
+            errors.add(image.name, str(error))
+            continue
+        if not label:
+            errors.add(image.name, f"Expected its class in one of {', '.join(_LABELS)}, or a folder of its class")
+        elif item := read_item(image.name, path, errors, label=label, metadata=texts):
+            items.append(item)
+    return Dataset(
+        path=Path(dataset),
+        format="source",
+        tasks=(TaskType.IMAGE_CLASSIFICATION,),
+        labels=tuple(sorted({item.label for item in items})),
+        items=tuple(items),
+    )
+
+
+def _has_questions(path: Path) -> bool:
+    """Return whether a file of JSON lines has questions, or no objects: these have a reader of their own."""
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open("rb") as lines:
+        try:
+            first = msgspec.json.decode(lines.readline(), type=dict[str, object])
+            return not first.keys().isdisjoint(("question", "answer", "answers"))
+        except msgspec.DecodeError:
+            return True
