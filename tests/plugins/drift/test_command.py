@@ -1,9 +1,11 @@
 """``charioteer drift``, run as a user runs it."""
 
 import importlib
+import io
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,32 +43,32 @@ def photos() -> Sequence[Any]:
     return WORLD.camera_images(1, 75)
 
 
-def run(*arguments: str | Path) -> int:
-    """Run the command and return its exit status."""
-    try:
-        drift([str(argument) for argument in arguments], result_action="return_value")
-    except SystemExit as exit_error:
-        return exit_error.code if isinstance(exit_error.code, int) else 0
-    return 0
+def run(*arguments: str | Path, status: int = 0) -> str:
+    """Run the command, check its exit status, and return its output and its messages in one line."""
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(output):
+        try:
+            code = drift([str(argument) for argument in arguments], result_action="return_value")
+        except SystemExit as stop:
+            code = stop.code
+    text = output.getvalue().replace("\n", " ")
+    assert (code or 0) == status, text
+    return text
 
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a baseline of 160 images."""
     root = tmp_path_factory.mktemp("baseline")
-    assert run("baseline", write_images(root / "good", WORLD.camera_images(1, 160)), "--out", root / "b.npz") == 0
+    run("baseline", write_images(root / "good", WORLD.camera_images(1, 160)), "--out", root / "b.npz")
     return root / "b.npz"
 
 
 @pytest.mark.slow
-def test_check_reports_drift_of_one_blurred_camera(
-    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+def test_check_reports_drift_of_one_blurred_camera(baseline: Path, tmp_path: Path) -> None:
     images = WORLD.changed(WORLD.camera_images(2, 160), WORLD.blurred, 1, "east")
     production = write_images(tmp_path / "<script>", images)
     reports = "--json", tmp_path / "r.json", "--html", tmp_path / "r.html"
-    assert run("check", baseline, production, *reports, "--fail-on-drift") == 1
-    assert "Drift was found" in capsys.readouterr().out
+    assert "Drift was found" in run("check", baseline, production, *reports, "--fail-on-drift", status=1)
     report = json.loads((tmp_path / "r.json").read_bytes())
     assert report["drifted"] is True
     assert all(outlier["id"].startswith("east") for outlier in report["outliers"])
@@ -78,14 +80,12 @@ def test_check_reports_drift_of_one_blurred_camera(
 
 
 @pytest.mark.slow
-def test_check_reports_no_drift_for_the_same_distribution(
-    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("check", baseline, write_images(tmp_path / "same", WORLD.camera_images(3, 100)), "--fail-on-drift") == 0
-    assert "No drift was found" in capsys.readouterr().out
+def test_check_reports_no_drift_for_the_same_distribution(baseline: Path, tmp_path: Path) -> None:
+    images = write_images(tmp_path / "same", WORLD.camera_images(3, 100))
+    assert "No drift was found" in run("check", baseline, images, "--fail-on-drift")
 
 
-def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path) -> None:
     """Give images of all places to each camera, so that only their names tell production from the baseline."""
     images = [photo.pixels for photo in photos()]
     good, now = (
@@ -96,29 +96,22 @@ def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path, capsys: pytest.
         for camera, shown in (("west", images[:39]), ("lobby", images[39:]))
     )
     baseline, report, page = (tmp_path / name for name in ("b.npz", "report.json", "page.html"))
-    assert run("baseline", good, "--out", baseline, "--no-embeddings") == 0
-    assert run("check", baseline, now, "--json", report, "--html", page, "--fail-on-drift") == 1
-    output = capsys.readouterr().out
+    run("baseline", good, "--out", baseline, "--no-embeddings")
+    output = run("check", baseline, now, "--json", report, "--html", page, "--fail-on-drift", status=1)
     assert "folder: new lobby; gone west" in output
     assert "Drift was found" in output
     drifted = [test for test in json.loads(report.read_bytes())["tests"] if test["drifted"]]
     assert [(test["name"], test["where"]) for test in drifted] == [("mix", "folder: new lobby; gone west")]
     assert "lobby <small>not in the baseline</small>" in page.read_text()
-    assert run("check", baseline, good, "--fail-on-drift") == 0
-    assert "No drift was found" in capsys.readouterr().out
+    assert "No drift was found" in run("check", baseline, good, "--fail-on-drift")
 
 
 @pytest.mark.slow
-def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = write_images(tmp_path / "good", photos()[:40])
-    (good / "broken.png").write_bytes(b"no image")
-    out = tmp_path / "b.npz"
-    assert run("baseline", good, "--out", out, "--model", MODELS / "classifier", "--no-embeddings") == 0
-    captured = capsys.readouterr()
-    assert "40 images, 17 numbers, 0 of an embedding" in captured.out
-    assert "1 image not readable as images" in captured.err
-    assert run("check", out, good, "--model", MODELS / "classifier") == 0
-    assert "chi-square" in capsys.readouterr().out
+def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path) -> None:
+    good, out, model = write_images(tmp_path / "good", photos()[:40]), tmp_path / "b.npz", MODELS / "classifier"
+    output = run("baseline", good, "--out", out, "--model", model, "--no-embeddings")
+    assert "40 images, 17 numbers, 0 of an embedding" in output
+    assert "chi-square" in run("check", out, good, "--model", model)
 
 
 def recorded(number: int, **changes: Any) -> RecordedInference:
@@ -134,129 +127,104 @@ def write_recordings(folder: Path, *others: RecordedInference) -> Path:
     return path
 
 
-def test_trials_in_a_store_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = tmp_path / "recorded.db", tmp_path / "b.npz"
-    store = SqliteStore(path)
+def test_trials_in_a_store_are_left_out(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "recorded.db")
     store.open()
     store.write([to_rows(recorded(number, reason="trial" if number >= 40 else None)) for number in range(60)])
     store.close()
-    for options, count in (((), 40), (("--reason", "any"), 60)):
-        assert run("baseline", path, "--out", out, *options) == 0
-        assert f"{count} images" in capsys.readouterr().out
+    command = "baseline", tmp_path / "recorded.db", "--out", tmp_path / "b.npz"
+    assert "40 images" in run(*command)
+    assert "60 images" in run(*command, "--reason", "any")
 
 
-def test_recordings_of_one_model_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_of_one_model_are_measured(tmp_path: Path) -> None:
     other = recorded(1, model="classifier", task_type="IMAGE_CLASSIFICATION")
-    store, out = write_recordings(tmp_path, recorded(0, image=None), other), tmp_path / "b.npz"
-    assert run("baseline", store, "--out", out) == 2
+    command = "baseline", write_recordings(tmp_path, recorded(0, image=None), other), "--out", tmp_path / "b.npz"
     tasks = "several tasks, IMAGE_CLASSIFICATION, OBJECT_DETECTION: choose one of classifier, detector with"
-    assert tasks in capsys.readouterr().err
-    assert run("baseline", store, "--out", out, "--recorded-model", "missing") == 2
-    assert "There are no recordings of answered image requests of the model 'missing'" in capsys.readouterr().err
-    assert run("baseline", store, "--out", out, "--recorded-model", "detector") == 0
-    captured = capsys.readouterr()
-    assert "38 images, 3 numbers, 0 of an embedding" in captured.out
-    assert "1 image of no image, or explanations" in captured.err
-    assert "38 images without their pixels" in captured.err
+    assert tasks in run(*command, status=2)
+    missing = run(*command, "--recorded-model", "missing", status=2)
+    assert "There are no recordings of answered image requests of the model 'missing'" in missing
+    output = run(*command, "--recorded-model", "detector")
+    assert "38 images, 3 numbers, 0 of an embedding" in output
+    assert "1 image of no image, or explanations" in output
+    assert "38 images without their pixels" in output
 
 
-def test_glob_and_manifest_are_measured_with_their_metadata(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    images = write_images(tmp_path / "images", photos()[:40])
-    files = sorted(path.relative_to(tmp_path) for path in images.rglob("*.png"))
-    manifest = tmp_path / "list.jsonl"
+def test_glob_and_manifest_are_measured_with_their_metadata(tmp_path: Path) -> None:
+    images, manifest, out = tmp_path / "images", tmp_path / "list.jsonl", tmp_path / "b.npz"
+    files = sorted(path.relative_to(tmp_path) for path in write_images(images, photos()[:40]).rglob("*.png"))
     lines = [{"image": str(file), "camera": file.parent.name} for file in [*files, Path("missing.png")]]
     manifest.write_text("\n".join(map(json.dumps, lines)))
-    assert run("baseline", manifest, "--out", tmp_path / "b.npz", "--no-embeddings") == 0
-    captured = capsys.readouterr()
-    assert "40 images, 14 numbers" in captured.out
-    assert "1 image not readable as images" in captured.err
-    assert {values["camera"] for values in read_baseline(tmp_path / "b.npz").sample.metadata} == {
-        path.name for path in images.iterdir()
-    }
-    assert run("check", tmp_path / "b.npz", images / "*" / "*.png", "--limit", "35") == 0
-    captured = capsys.readouterr()
-    assert "No drift was found" in captured.out
-    assert "5 images left out, because there are more than --limit" in captured.err
+    output = run("baseline", manifest, "--out", out, "--no-embeddings")
+    assert "40 images, 14 numbers" in output
+    assert "1 image not readable as images" in output
+    cameras = {values["camera"] for values in read_baseline(out).sample.metadata}
+    assert cameras == {path.name for path in images.iterdir()}
+    output = run("check", out, images / "*" / "*.png", "--limit", "35")
+    assert "No drift was found" in output
+    assert "5 images left out, because there are more than --limit" in output
 
 
-def test_folder_of_parquet_parts_is_measured_as_recordings_by_a_random_choice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_of_parquet_parts_is_measured_as_recordings_by_a_random_choice(tmp_path: Path) -> None:
     # Through a server, the task of an answer without objects is unknown.
     inferences = [recorded(0, records=[], task_type=""), *map(recorded, range(1, 50))]
     for part in range(2):
         with (tmp_path / f"part-{part}.parquet").open("wb") as file:
             write_parquet([inferences[part::2]], file)
-    assert run("baseline", tmp_path, "--out", tmp_path / "b.npz", "--limit", "40") == 0
-    captured = capsys.readouterr()
-    assert "Wrote" in captured.out
-    assert "40 images, 3 numbers" in captured.out
-    assert "taken, a random choice, because there are more than --limit" in captured.err
-    assert run("check", tmp_path / "b.npz", tmp_path) == 0
-    assert "No drift was found" in capsys.readouterr().out
+    output = run("baseline", tmp_path, "--out", tmp_path / "b.npz", "--limit", "40")
+    assert "40 images, 3 numbers" in output
+    assert "taken, a random choice, because there are more than --limit" in output
+    assert "No drift was found" in run("check", tmp_path / "b.npz", tmp_path)
 
 
 @pytest.mark.parametrize("redacted", [{"label": "cat", "score": "[redacted]"}, {"label": "[redacted]", "score": 0.9}])
-def test_answers_are_not_compared_where_some_are_redacted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], redacted: dict[str, object]
-) -> None:
-    assert (
-        run("baseline", write_recordings(tmp_path, recorded(0, records=[redacted])), "--out", tmp_path / "b.npz") == 2
-    )
-    error = capsys.readouterr().err
+def test_answers_are_not_compared_where_some_are_redacted(tmp_path: Path, redacted: dict[str, object]) -> None:
+    store = write_recordings(tmp_path, recorded(0, records=[redacted]))
+    error = run("baseline", store, "--out", tmp_path / "b.npz", status=2)
     assert "There is nothing to measure" in error
     assert "1 image with a redacted label or score, so no answer is compared; choose others with --since" in error
 
 
-def test_recordings_above_the_limit_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("baseline", write_recordings(tmp_path), "--out", tmp_path / "b.npz", "--limit", "35") == 0
-    captured = capsys.readouterr()
-    assert "35 images, 3 numbers" in captured.out.replace("\n", " ")
-    assert "35 images taken, the newest, because there are more than --limit" in captured.err.replace("\n", " ")
+def test_recordings_above_the_limit_are_noted(tmp_path: Path) -> None:
+    output = run("baseline", write_recordings(tmp_path), "--out", tmp_path / "b.npz", "--limit", "35")
+    assert "35 images, 3 numbers" in output
+    assert "35 images taken, the newest, because there are more than --limit" in output
 
 
-def test_images_of_too_many_pixels_are_not_called_unreadable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_of_too_many_pixels_are_not_called_unreadable(tmp_path: Path) -> None:
     good = write_images(tmp_path / "good", photos()[:30])
     PIL.Image.new("1", (8001, 8000)).save(good / "large.png")
-    assert run("baseline", good, "--out", tmp_path / "b.npz", "--no-embeddings") == 0
-    message = "1 image left out, because of more than 64,000,000 pixels"
-    assert capsys.readouterr().err.replace("\n", " ").strip() == message
+    output = run("baseline", good, "--out", tmp_path / "b.npz", "--no-embeddings")
+    assert output.startswith("1 image left out, because of more than 64,000,000 pixels Wrote ")
 
 
-def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    baseline = tmp_path / "kept.npz"
+def test_drift_commands_report_errors(tmp_path: Path) -> None:
+    baseline, without_embeddings, store = (tmp_path / name for name in ("kept.npz", "plain.npz", "none.db"))
     digest = load_embedder(BUNDLED).digest
     write_baseline(baseline, Baseline(sample=sample(40), embedder="embedder.onnx", embedder_digest=digest))
-    without_embeddings = tmp_path / "plain.npz"
     write_baseline(without_embeddings, Baseline(sample=sample(40)))
-    too_few = write_images(tmp_path / "few", photos()[:4])
-    store = tmp_path / "none.db"
+    few = write_images(tmp_path / "few", photos()[:4])
+    (few / "broken.png").write_bytes(b"no image")
     sqlite3.connect(store).close()
     (tmp_path / "empty").mkdir()
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "a.png").write_bytes(b"no image")
+    graph, other_graph = (MODELS / name / "model.onnx" for name in ("classifier", "half_plus_two"))
     cases: list[tuple[tuple[str | Path, ...], str]] = [
         (("check", baseline, tmp_path / "nothing"), "There is no folder or file"),
         (("check", baseline, tmp_path / "empty"), "There are no images in"),
-        (("check", baseline, too_few), "Expected 30 images at least to measure drift, got 4"),
-        (("check", MODELS / "classifier" / "model.onnx", too_few), "is not a baseline"),
-        (("check", baseline, too_few, "--embedder", MODELS / "classifier" / "model.onnx"), "is not the embedder"),
-        (("baseline", too_few, "--out", tmp_path / "b.npz"), "Expected 30 images"),
-        (("baseline", too_few, "--out", tmp_path / "no" / "b.npz"), "there is no folder"),
-        (("baseline", too_few, "--embedder", MODELS / "half_plus_two" / "model.onnx"), "to make embeddings with"),
-        (("baseline", too_few, "--model", MODELS / "missing"), "missing"),
+        (("check", baseline, few), "Expected 30 images at least to measure drift, got 4"),
+        (("check", baseline, few), "; 1 image not readable as images"),
+        (("check", graph, few), "is not a baseline"),
+        (("check", baseline, few, "--embedder", graph), "is not the embedder"),
+        (("baseline", few, "--out", tmp_path / "no" / "b.npz"), "there is no folder"),
+        (("baseline", few, "--embedder", other_graph), "to make embeddings with"),
+        (("baseline", few, "--model", MODELS / "missing"), "missing"),
         (("baseline", store), "charioteer: "),
         (("baseline", store, "--name", "a"), "--name: no effect on recordings"),
-        (("baseline", too_few, "--since", "2h"), "--since: no effect on a folder of images"),
-        (("baseline", too_few, "--no-embeddings", "--embedder", store), "--embedder: no effect with --no-embeddings"),
-        (("check", without_embeddings, too_few, "--embedder", store), "--embedder: no effect on a baseline"),
-        (("baseline", too_few, "--model", MODELS / "half_plus_two"), "Expected one of 'x', got 'image'"),
-        (("check", baseline, store, "--images", tmp_path / "no"), "Invalid value"),
-        (("baseline", tmp_path / "broken"), "; 1 image not readable as images"),
-        (("check", baseline, too_few, "--html", tmp_path), "Expected a file to write, got a folder"),
+        (("baseline", few, "--since", "2h"), "--since: no effect on a folder of images"),
+        (("baseline", few, "--no-embeddings", "--embedder", store), "--embedder: no effect with --no-embeddings"),
+        (("check", without_embeddings, few, "--embedder", store), "--embedder: no effect on a baseline"),
+        (("baseline", few, "--model", MODELS / "half_plus_two"), "Expected one of 'x', got 'image'"),
+        (("check", baseline, few, "--html", tmp_path), "Expected a file to write, got a folder"),
     ]
     for arguments, message in cases:
-        assert run(*arguments) == 2, arguments
-        assert message in capsys.readouterr().err, arguments
+        assert message in run(*arguments, status=2), arguments

@@ -7,11 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import cv2
 import pytest
@@ -19,58 +18,54 @@ from cyclopts import App
 
 from app.core.plugins import registry
 from app.plugins.evaluation.command import evaluate
+from tests.support.command_line import charioteer
 from tests.support.data.datasets import coco_annotation, write_coco_dataset, write_image_folder
 from tests.support.servers.fake_chariot import fake_chariot
 from tests.support.servers.server_process import ROOT, run_server
 
+Records = Sequence[Mapping[str, object]]
+
 IMAGES = ROOT / "fixtures" / "images"
 CLASSIFIER = str(ROOT / "fixtures" / "models" / "classifier")
-TRUTH: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
+CAT: Records = [{"label": "cat", "score": 1}]
 DETECTION = {"label": "cat", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 24}
 
 
-def run(*arguments: object) -> int:
-    """Run the command in this process and return its exit status."""
-    try:
-        App(default_command=evaluate)([str(argument) for argument in arguments], result_action="return_value")
-    except SystemExit as exit_error:
-        return int(exit_error.code or 0)
-    return 0
+def run(*arguments: object, status: int = 0) -> str:
+    """Run the command, check its exit status, and return its output and its messages."""
+    done = charioteer("evaluate", *map(str, arguments))
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
 
 
-def fake_server(answer: Callable[[int], Sequence[Mapping[str, object]] | None]) -> AbstractContextManager[str]:
-    """Yield the URL of a fake chariot-v2 server; its n-th answer is `answer(n)`, or 500 for None."""
+@contextmanager
+def fake_server(answer: Callable[[int], Records | None]) -> Generator[tuple[str, ...]]:
+    """Yield the options for a fake chariot-v2 server; its n-th answer is `answer(n)`, or 500 for None."""
 
     def answered(number: int, _: bytes) -> tuple[int, object]:
         records = answer(number)
         return (500, {"detail": "broken"}) if records is None else (200, {"output": records})
 
-    return fake_chariot(answered)
+    with fake_chariot(answered) as url:
+        yield "--url", url, "--protocol", "chariot-v2"
 
 
-def url_options(url: str, *arguments: object) -> tuple[object, ...]:
-    return "--url", url, "--protocol", "chariot-v2", *arguments
-
-
-def test_reports_are_written_and_a_second_run_sends_no_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_are_written_and_a_second_run_sends_no_request(tmp_path: Path) -> None:
     data, out, requests = write_coco_dataset(tmp_path / "data", [coco_annotation()]), tmp_path / "out", list[int]()
 
-    def answer(number: int) -> Sequence[Mapping[str, object]]:
+    def answer(number: int) -> Records:
         requests.append(number)
         return [DETECTION]
 
-    with fake_server(answer) as url:
-        assert run(data, *url_options(url, "--out", out, "--slice", "camera", "--json", tmp_path / "r.json")) == 0
-        first_output = capsys.readouterr().out
+    with fake_server(answer) as server:
+        command = data, *server, "--out", out
+        first_output = run(*command, "--slice", "camera", "--json", tmp_path / "r.json")
         assert len(requests) == 2
-        assert run(data, *url_options(url, "--out", out, "--slice", "camera")) == 0
+        assert run(*command, "--slice", "camera") == first_output
         assert len(requests) == 2
-        assert capsys.readouterr().out == first_output
-        assert run(data, *url_options(url, "--out", out, "--parameter", "top_k=7")) == 2
-        assert "answers with another parameters; --fresh starts again" in capsys.readouterr().err
-        assert run(data, *url_options(url, "--out", out, "--parameter", "top_k=7", "--fresh")) == 0
+        other = *command, "--parameter", "top_k=7"
+        assert "answers with another parameters; --fresh starts again" in run(*other, status=2)
+        run(*other, "--fresh")
         assert len(requests) == 4
     assert "OBJECT_DETECTION" in first_output
     report = json.loads((out / "report.json").read_bytes())
@@ -80,68 +75,65 @@ def test_reports_are_written_and_a_second_run_sends_no_request(
     assert b"<!doctype html>" in (out / "report.html").read_bytes()
 
 
-def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write_coco_dataset(tmp_path, [coco_annotation()])
-    with fake_server(lambda _: [DETECTION]) as url:
-        assert run(data, *url_options(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.5")) == 0
-        assert run(data, *url_options(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.6")) == 1
-        assert "precision is 0.5000, below the minimum 0.6" in capsys.readouterr().err
-        assert run(data, *url_options(url, "--fail-under", "speed=1")) == 2
-        assert "there is no figure speed; there is map_coco, ap50" in capsys.readouterr().err
+def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path) -> None:
+    with fake_server(lambda _: [DETECTION]) as server:
+        command = write_coco_dataset(tmp_path, [coco_annotation()]), *server, "--fail-under"
+        run(*command, "recall=0.9", "--fail-under", "precision=0.5")
+        low = run(*command, "recall=0.9", "--fail-under", "precision=0.6", status=1)
+        assert "precision is 0.5000, below the minimum 0.6" in low
+        assert "there is no figure speed; there is map_coco, ap50" in run(*command, "speed=1", status=2)
 
 
-def test_failures_are_counted_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_counted_and_listed(tmp_path: Path) -> None:
     data = write_image_folder(tmp_path / "data", {"cat": 5})
-    with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
-        assert run(data, *url_options(url, "--concurrency", 1, "--fail-under", "answered=0.9")) == 1
-    captured = capsys.readouterr()
-    assert "4 of 5 images measured" in captured.out
-    assert "not answered cat/1.jpg: HTTP 500: broken" in captured.out
-    assert "1 of 5 were not answered" in captured.out
-    assert "answered is 0.8000, below the minimum 0.9" in captured.err
+    with fake_server(lambda number: None if number == 2 else CAT) as server:
+        output = run(data, *server, "--concurrency", 1, "--fail-under", "answered=0.9", status=1)
+    assert "4 of 5 images measured" in output
+    assert "not answered cat/1.jpg: HTTP 500: broken" in output
+    assert "1 of 5 were not answered" in output
+    assert "answered is 0.8000, below the minimum 0.9" in output
 
 
-def test_limited_run_is_resumed_with_all_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, requests = write_image_folder(tmp_path / "data", {"cat": 5}), list[int]()
+def test_limited_run_is_resumed_with_all_images(tmp_path: Path) -> None:
+    requests: list[int] = []
 
-    def answer(number: int) -> Sequence[Mapping[str, object]]:
+    def answer(number: int) -> Records:
         requests.append(number)
-        return [{"label": "cat", "score": 1}]
+        return CAT
 
-    with fake_server(answer) as url:
-        assert run(data, *url_options(url, "--out", tmp_path / "out", "--limit", 2)) == 0
+    with fake_server(answer) as server:
+        command = write_image_folder(tmp_path / "data", {"cat": 5}), *server, "--out", tmp_path / "out"
+        output = run(*command, "--limit", 2)
         assert len(requests) == 2
-        output = capsys.readouterr().out
         assert "2 of 2 images measured" in output
         assert "Only the first 2 of 5" in output
-        assert run(data, *url_options(url, "--out", tmp_path / "out")) == 0
+        run(*command)
     assert len(requests) == 5
     assert len((tmp_path / "out" / "predictions.jsonl").read_text().splitlines()) == 6
 
 
-def test_unreadable_answers_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with fake_server(lambda _: [{**DETECTION, "xmax": None}]) as url:
-        assert run(write_coco_dataset(tmp_path, [coco_annotation()]), *url_options(url)) == 2
-    assert "Not one of 2 answers can be measured; a.jpg: The answer cannot be read: xmax" in capsys.readouterr().err
+def test_unreadable_answers_are_an_error(tmp_path: Path) -> None:
+    with fake_server(lambda _: [{**DETECTION, "xmax": None}]) as server:
+        output = run(write_coco_dataset(tmp_path, [coco_annotation()]), *server, status=2)
+    assert "Not one of 2 answers can be measured; a.jpg: The answer cannot be read: xmax" in output
 
 
-def test_report_that_cannot_be_written_is_still_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_that_cannot_be_written_is_still_printed(tmp_path: Path) -> None:
     data = write_coco_dataset(tmp_path, [coco_annotation()])
-    with fake_server(lambda _: [DETECTION]) as url:
-        assert run(data, *url_options(url, "--json", "/dev/full", "--score-threshold", 0.5)) == 2
-    captured = capsys.readouterr()
-    assert "the report cannot be written: [Errno 28] No space left on device" in captured.err
-    assert "2 of 2 images measured" in captured.out
-    assert "Requests had a score threshold of 0.5" in captured.out
+    with fake_server(lambda _: [DETECTION]) as server:
+        output = run(data, *server, "--json", "/dev/full", "--score-threshold", 0.5, status=2)
+    assert "the report cannot be written: [Errno 28] No space left on device" in output
+    assert "2 of 2 images measured" in output
+    assert "Requests had a score threshold of 0.5" in output
 
 
-def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_label_map_renames_predicted_labels(tmp_path: Path) -> None:
     data = write_image_folder(tmp_path / "data", {"cat": 2})
     (tmp_path / "map.json").write_text('{"feline": "cat"}')
-    with fake_server(lambda _: [{"label": "feline", "score": 1}]) as url:
-        assert run(data, *url_options(url, "--fail-under", "accuracy=1")) == 1
-        assert "NOT ONE label" in capsys.readouterr().out
-        assert run(data, *url_options(url, "--fail-under", "accuracy=1", "--label-map", tmp_path / "map.json")) == 0
+    with fake_server(lambda _: [{"label": "feline", "score": 1}]) as server:
+        command = data, *server, "--fail-under", "accuracy=1"
+        assert "NOT ONE label" in run(*command, status=1)
+        run(*command, "--label-map", tmp_path / "map.json")
 
 
 @pytest.mark.parametrize(
@@ -172,19 +164,17 @@ def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.Captu
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
     ],
 )
-def test_wrong_arguments_print_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_wrong_arguments_print_an_error(tmp_path: Path, arguments: list[str], message: str) -> None:
     data = write_image_folder(tmp_path, {"cat": 1})
-    assert run(*(data if argument == "DATA" else argument for argument in arguments)) == 2
-    error = capsys.readouterr().err
+    error = run(*(data if argument == "DATA" else argument for argument in arguments), status=2)
     assert message in error
     assert error.startswith("charioteer: ")
 
 
-def test_timeout_longer_than_a_day_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, "--url", "http://127.0.0.1:1", "--timeout", "1e300") != 0
-    assert "Must be <= 86400" in capsys.readouterr().err
+def test_timeout_longer_than_a_day_is_rejected(tmp_path: Path) -> None:
+    done = charioteer("evaluate", tmp_path, "--url", "http://127.0.0.1:1", "--timeout", "1e300")
+    assert done.returncode != 0
+    assert "Must be <= 86400" in done.stdout + done.stderr
 
 
 def test_command_imports_no_heavy_library_at_start() -> None:
@@ -206,19 +196,19 @@ def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
     data, out = write_image_folder(tmp_path / "data", {"cat": 8}), tmp_path / "out"
     in_progress, proceed = threading.Event(), threading.Event()
 
-    def answer(number: int) -> Sequence[Mapping[str, object]]:
+    def answer(number: int) -> Records:
         if number > 3:
             in_progress.set()
             proceed.wait(300)
-        return [{"label": "cat", "score": 1}]
+        return CAT
 
     # Children of a shell's background job ignore Ctrl+C.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from cyclopts import App; "
         "from app.plugins.evaluation.command import evaluate; App(default_command=evaluate)()"
     )
-    with fake_server(answer) as url:
-        command = [str(argument) for argument in (sys.executable, "-c", program, data, *url_options(url, "--out", out))]
+    with fake_server(answer) as server:
+        command = [sys.executable, "-c", program, data, *server, "--out", out]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
             assert in_progress.wait(300)
             process.send_signal(signal.SIGINT)
@@ -227,80 +217,55 @@ def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
         assert process.returncode == 130, error
         assert f"interrupted; run the same command again to resume from {out}" in error
         assert "Traceback" not in error
-        lines = (out / "predictions.jsonl").read_text().splitlines()
-        assert 3 < len(lines) < 10
-        assert run(data, *url_options(url, "--out", out, "--fail-under", "accuracy=1")) == 0
+        assert 3 < len((out / "predictions.jsonl").read_text().splitlines()) < 10
+        run(data, *server, "--out", out, "--fail-under", "accuracy=1")
 
 
-def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str, str]]:
-    """Create a dataset for each fixture model from the fixture images; return it with a figure and its minimum."""
-
-    def annotations(name: str, image: int, *, outlined: bool) -> list[dict[str, Any]]:
-        boxes: list[dict[str, Any]] = []
-        for truth in TRUTH[name]:
-            left, top, right, bottom = truth["box"]
-            label = truth["shape"] if outlined else f"{truth['color']} {truth['shape']}"
-            outline = [[value for point in truth["outline"] for value in point]] if outlined else None
-            box = [left, top, right - left, bottom - top]
-            boxes.append({"image_id": image, "bbox": box, "label": label, "segmentation": outline})
-        return boxes
-
-    def write_coco(path: Path, *, outlined: bool) -> Path:
-        objects = annotations("scene.jpg", 1, outlined=outlined)
-        labels = sorted({entry["label"] for entry in objects})
-        for number, entry in enumerate(objects):
-            entry.update({"id": number, "category_id": labels.index(entry.pop("label"))})
-        path.mkdir(parents=True)
-        shutil.copy(IMAGES / "scene.jpg", path)
-        shutil.copy(IMAGES / "photo.jpg", path)
-        images = [{"id": 1, "file_name": "scene.jpg"}, {"id": 2, "file_name": "photo.jpg"}]
-        categories = [{"id": number, "name": label} for number, label in enumerate(labels)]
-        content = {"images": images, "annotations": objects, "categories": categories}
-        (path / "labels.json").write_text(json.dumps(content))
-        return path
-
+def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Create a dataset for each fixture model from the fixture images; return it with the minimum of a figure."""
+    coco = json.loads((IMAGES / "coco.json").read_text())
+    shapes = {category["id"]: category["name"].split()[1] for category in coco["categories"]}
+    names = sorted({*shapes.values()})
+    coco["images"] = [{**image, "file_name": str(IMAGES / image["file_name"])} for image in coco["images"]]
+    coco["categories"] = [{"id": number, "name": name} for number, name in enumerate(names)]
+    for annotation in coco["annotations"]:
+        annotation["category_id"] = names.index(shapes[annotation["category_id"]])
+    (folder / "masks.json").write_text(json.dumps(coco))
     ships = folder / "ships"
     (ships / "labelTxt").mkdir(parents=True)
     shutil.copy(IMAGES / "oriented.jpg", ships)
     lines: list[str] = []
-    for truth in TRUTH["oriented.jpg"]:
+    for truth in json.loads((IMAGES / "truth.json").read_text())["oriented.jpg"]:
         cx, cy, w, h, r = truth["rotated"]
         corners = cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
         lines.append(f"{' '.join(str(value) for value in corners.ravel().tolist())} {truth['shape']} 0")
     (ships / "labelTxt" / "oriented.txt").write_text("\n".join(lines))
     (folder / "classes" / "blue star").mkdir(parents=True)
     shutil.copy(IMAGES / "shape.jpg", folder / "classes" / "blue star")
-    shutil.copy(IMAGES / "shape.jpg", folder)
-    question = {"image": "shape.jpg", "question": "What shape is in the picture?", "answer": "star"}
+    question = {"image": str(IMAGES / "shape.jpg"), "question": "What shape is in the picture?", "answer": "star"}
     (folder / "questions.jsonl").write_text(json.dumps(question))
     return {
-        "detector": (write_coco(folder / "boxes", outlined=False), "map_coco", "0.8"),
-        "segmenter": (write_coco(folder / "masks", outlined=True), "miou", "0.8"),
-        "oriented-detector": (ships, "ap50", "0.9"),
-        "classifier": (folder / "classes", "accuracy", "1"),
-        "vlm": (folder / "questions.jsonl", "exact_match", "1"),
+        "detector": (IMAGES / "coco.json", "map_coco=0.8"),
+        "segmenter": (folder / "masks.json", "miou=0.8"),
+        "oriented-detector": (ships, "ap50=0.9"),
+        "classifier": (folder / "classes", "accuracy=1"),
+        "vlm": (folder / "questions.jsonl", "exact_match=1"),
     }
 
 
 @pytest.mark.slow
 def test_figures_are_equal_in_process_over_every_protocol_and_from_recordings(tmp_path: Path) -> None:
-    datasets = fixture_datasets(tmp_path)
-    store = tmp_path / "recorded.db"
+    store, file = tmp_path / "recorded.db", tmp_path / "report.json"
     with run_server("--record", str(store)) as server:
-        url = server.address
-        for model, (data, figure, minimum) in datasets.items():
-            figures: dict[str, Any] = {}
-            file = tmp_path / "local.json"
-            assert run(data, "--name", model, "--json", file, "--fail-under", f"{figure}={minimum}") == 0
-            figures["local"] = json.loads(file.read_bytes())["figures"]
+        for model, (data, minimum) in fixture_datasets(tmp_path).items():
+
+            def figures(*target: object, model: str = model, data: Path = data, minimum: str = minimum) -> object:
+                run(data, "--name", model, "--json", file, "--fail-under", minimum, *target)
+                return json.loads(file.read_bytes())["figures"]
+
+            expected = figures()
             for protocol in ("chariot-v2-kserve", "v2", "v1", "grps", "v2-grpc", "grps-grpc"):
-                file = tmp_path / f"{protocol}.json"
-                address = server.grpc_address if protocol.endswith("-grpc") else url
-                target = ("--url", address, "--protocol", protocol, "--name", model)
-                assert run(data, *target, "--json", file, "--fail-under", f"{figure}={minimum}") == 0
-                figures[protocol] = json.loads(file.read_bytes())["figures"]
-            assert len({json.dumps(values) for values in figures.values()}) == 1, figures
-            file = tmp_path / "recorded.json"
-            assert run(data, "--recorded", store, "--name", model, "--json", file) == 0
-            assert json.loads(file.read_bytes())["figures"] == figures["v2"]
+                address = server.grpc_address if protocol.endswith("-grpc") else server.address
+                assert figures("--url", address, "--protocol", protocol) == expected, (model, protocol)
+            assert figures("--recorded", store) == expected, model
         assert server.stop() == 0

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,27 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from app.core.cli import command_line
 from app.core.cli.terminal import table
 from app.core.settings.model import ModelError
 from app.plugins.tuning.benchmarking import Measurement, measure_candidates
 from app.plugins.tuning.command import TuningOptions, print_figures, tune
 from app.plugins.tuning.quantization import choose_images
+from tests.support.command_line import charioteer
 from tests.support.data.datasets import coco_annotation, write_coco_dataset
 from tests.support.data.images import encode_image
 from tests.support.servers.server_process import ROOT
 
 MODELS, IMAGES = ROOT / "fixtures" / "models", ROOT / "fixtures" / "images"
 FAST: dict[str, Any] = {"runtimes": ("onnxruntime",), "batches": (1,), "threads": (1,), "seconds": 0.03}
+
+
+def run(
+    path: Path, *, data: Path | None = None, labels: Path | None = None, write: bool = False, **options: Any
+) -> str:
+    """Run the command with options beside the fast ones, and return its output."""
+    with redirect_stdout(io.StringIO()) as output:
+        tune(path, data=data, labels=labels, options=TuningOptions(**FAST | options), write=write)
+    return output.getvalue()
 
 
 @pytest.fixture
@@ -45,50 +55,41 @@ def fixed_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.plugins.tuning.run.measure_candidates", measure)
 
 
-def test_unchanged_settings_are_reported_and_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unchanged_settings_are_reported_and_not_written(folder: Path) -> None:
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    tune(folder, options=TuningOptions(**FAST), write=True)
-    output = capsys.readouterr().out
-    assert "now, best" in output
-    assert "Nothing to change" in output
-    assert "Pass --data or --labels" in output
+    output = run(folder, write=True)
+    assert all(text in output for text in ("now, best", "Nothing to change", "Pass --data or --labels"))
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
 @pytest.mark.usefixtures("fixed_costs")
-def test_best_settings_are_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_best_settings_are_written(folder: Path) -> None:
     slow = {"onnxruntime": {"threads": 32}, "labels": ["a"] * 20}
     (folder / "model-settings.json").write_text(json.dumps(slow))
-    tune(folder, options=TuningOptions(**FAST, objective="cost"), write=True)
-    assert "Written to" in capsys.readouterr().out
+    assert "Written to" in run(folder, write=True, objective="cost")
     assert json.loads((folder / "model-settings.json").read_text()) == {"labels": ["a"] * 20}
 
 
-def test_variant_that_changes_answers_too_much_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
+def test_variant_that_changes_answers_too_much_is_rejected(tmp_path: Path) -> None:
     for name in ("a.jpg", "b.jpg"):
-        shutil.copy(IMAGES / "scene.jpg", data / name)
+        shutil.copy(IMAGES / "scene.jpg", tmp_path / name)
     # The first image calibrates. A black image is a bad calibration: it has none of the values of a scene.
-    black, _ = choose_images(data, 2)
+    black, _ = choose_images(tmp_path, 2)
     black.write_bytes(encode_image(np.zeros((64, 64, 3), np.uint8), "JPEG"))
-    tune(MODELS / "detector", data=data, options=TuningOptions(**FAST, precisions=("int8",), decodes=("full",)))
-    output = capsys.readouterr().out
+    output = run(MODELS / "detector", data=tmp_path, precisions=("int8",), decodes=("full",))
     assert re.search(r"int8 .* refused", output)
     assert "fp32 │   full │     1" in output
     assert "int8 │   full │     1" not in output
 
 
 @pytest.mark.usefixtures("fixed_costs")
-def test_int8_is_written_as_a_new_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    detector = shutil.copytree(MODELS / "detector", tmp_path / "detector")
-    (detector / "model-settings.json").write_text('{"onnxruntime": {"threads": 32}}')
-    options = TuningOptions(**FAST, precisions=("int8",), decodes=("full",), max_drop=1.0, objective="cost")
-    tune(detector, data=IMAGES, options=options, write=True)
-    output = capsys.readouterr().out
-    written = json.loads((detector / "2" / "model-settings.json").read_text())
+def test_int8_is_written_as_a_new_version(folder: Path) -> None:
+    (folder / "model-settings.json").write_text('{"onnxruntime": {"threads": 32}}')
+    options: dict[str, Any] = {"precisions": ("int8",), "decodes": ("full",), "resizes": ("own",), "max_drop": 1.0}
+    output = run(folder, data=IMAGES, write=True, objective="cost", **options)
+    written = json.loads((folder / "2" / "model-settings.json").read_text())
     assert written == {"precision": "int8"}, output
-    assert (detector / "2" / "quantization.json").is_file()
+    assert (folder / "2" / "quantization.json").is_file()
 
 
 def test_narrow_terminal_breaks_no_number() -> None:
@@ -100,16 +101,15 @@ def test_narrow_terminal_breaks_no_number() -> None:
     assert [number for number in numbers if number not in written.getvalue().split()] == []
 
 
-def test_several_values_follow_one_option(capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"tune {MODELS / 'half_plus_two'} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
-    command_line()(command.split(), result_action="return_value")
-    assert len(re.findall(r"onnxruntime │ +fp32", capsys.readouterr().out)) == 4
+def test_several_values_follow_one_option() -> None:
+    model = MODELS / "half_plus_two"
+    values = "--runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
+    output = charioteer("tune", model, *values.split()).stdout
+    assert len(re.findall(r"onnxruntime │ +fp32", output)) == 4
 
 
-def test_short_time_leaves_out_set_ups_and_images(capsys: pytest.CaptureFixture[str]) -> None:
-    short: dict[str, Any] = {**FAST, "batches": (1, 2), "minutes": 1e-6}
-    tune(MODELS / "detector", data=IMAGES, options=TuningOptions(**short))
-    output = capsys.readouterr().out
+def test_short_time_leaves_out_set_ups_and_images() -> None:
+    output = run(MODELS / "detector", data=IMAGES, batches=(1, 2), minutes=1e-6)
     assert "Compared only 1 image, because of --minutes." in output
     names = ("onnxruntime int8", "onnxruntime fp32 with reduced decode", "onnxruntime int8 with reduced decode")
     assert f"{', '.join(names)} were not tried: --minutes is too short." in output
@@ -120,45 +120,39 @@ def test_image_that_cannot_be_answered_is_named(tmp_path: Path) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
     (tmp_path / "broken.jpg").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"broken\.jpg: inputs"):
-        tune(MODELS / "detector", data=tmp_path, options=TuningOptions(**FAST, precisions=("fp32",)))
+        run(MODELS / "detector", data=tmp_path, precisions=("fp32",))
 
 
-def test_answers_are_measured_with_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_coco_dataset(tmp_path / "dataset", [coco_annotation()])
-    tune(MODELS / "detector", labels=tmp_path / "dataset", options=TuningOptions(**FAST, precisions=("fp32",)))
-    output = capsys.readouterr().out
+def test_answers_are_measured_with_labels(tmp_path: Path) -> None:
+    write_coco_dataset(tmp_path, [coco_annotation()])
+    output = run(MODELS / "detector", labels=tmp_path, precisions=("fp32",))
     assert "Answers, map_coco on 1 image" in output
     assert len(re.findall(r"onnxruntime │ +fp32 │ +(?:full|reduced) │ +\d\.\d{4} │ -?\d\.\d{4} │", output)) == 2
 
 
 @pytest.mark.parametrize(("settings", "is_tried"), [({}, True), ({"preprocessing": {"antialias": False}}, False)])
 def test_opencv_resize_is_tried_for_models_that_are_resized_as_by_pillow(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any], is_tried: bool
+    folder: Path, settings: dict[str, Any], is_tried: bool
 ) -> None:
-    classifier = shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
-    (classifier / "model-settings.json").write_text(json.dumps(settings))
-    tune(classifier, data=IMAGES, options=TuningOptions(**FAST, precisions=("fp32",), decodes=("full",)))
-    assert ("full, opencv" in capsys.readouterr().out) is is_tried
+    (folder / "model-settings.json").write_text(json.dumps(settings))
+    assert ("full, opencv" in run(folder, data=IMAGES, precisions=("fp32",), decodes=("full",))) is is_tried
 
 
 @pytest.mark.slow
-def test_openvino_is_compared_with_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = TuningOptions(decodes=("full",), batches=(1,), threads=(1,), seconds=0.02, max_drop=1.0)
-    tune(folder, data=IMAGES, options=options)
-    output = capsys.readouterr().out
+def test_openvino_is_compared_with_onnxruntime(folder: Path) -> None:
+    output = run(folder, data=IMAGES, runtimes=("onnxruntime", "openvino"), decodes=("full",), max_drop=1.0)
     assert "not tried" not in output
     for precision in ("fp32", "bf16", "int8"):
         assert re.search(rf"openvino │ +{precision} │ +full │ +[01]\.\d{{4}}", output)
 
 
 def test_missing_extra_is_reported_once_for_all_variants(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path / "a.jpg")
     # The import of this module raises ImportError now.
     monkeypatch.setitem(sys.modules, "onnx", None)
-    both: dict[str, Any] = {**FAST, "runtimes": ("onnxruntime", "openvino"), "decodes": ("full",), "resizes": ("own",)}
-    tune(MODELS / "classifier", data=tmp_path, options=TuningOptions(**both, precisions=("int8",)))
-    output = capsys.readouterr().out
+    options: dict[str, Any] = {"runtimes": ("onnxruntime", "openvino"), "decodes": ("full",), "resizes": ("own",)}
+    output = run(folder, data=tmp_path, precisions=("int8",), **options)
     assert output.count("needs the extra quantize") == 1
     assert "onnxruntime int8, openvino int8 were not tried: Quantisation needs the extra quantize" in output
