@@ -113,6 +113,8 @@ def assert_answers(client: httpx.Client, case: GoldenCase) -> None:
     for name, value in settings.get("response_headers", {}).items():
         assert response.headers[name] == value
     expected = {name: content for name, content in case.files.items() if name.startswith("response.")}
+    if settings["status"] >= 400 and "response.json" in expected:
+        assert response.headers["content-type"] == "application/json"
     assert (HEADER_LENGTH in response.headers) is (expected.keys() == {"response.json", "response.bin"})
     if expected.keys() == {"response.bin"}:
         assert response.content == expected["response.bin"]

@@ -9,8 +9,8 @@ A case is a folder ``fixtures/wire/<protocol>/<case>`` with
 - ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.servers.apps``), and optionally
   ``content_type``, ``headers`` and ``response_headers``.
 
-Or it is a table of ``fixtures/wire/<protocol>/errors.toml`` with these fields, ``request`` and ``response`` as text.
-The method is POST unless it is given.
+Or it is a line of ``fixtures/wire/<protocol>/cases.toml``: a name with the request, if any, and the response, as text.
+The group of the line has the settings. ``<image>`` stands for `IMAGE`. The method is POST unless it is given.
 """
 
 import tomllib
@@ -20,7 +20,10 @@ from typing import Any
 
 import msgspec
 
+from tests.support.data.images import encode_base64, encode_image, rectangle
+
 WIRE = Path(__file__).parents[3] / "fixtures" / "wire"
+IMAGE = encode_base64(encode_image(rectangle()))
 HEADER_LENGTH = "inference-header-content-length"
 _FIELDS = {"method", "path", "status", "models", "content_type", "headers", "response_headers"}
 
@@ -48,13 +51,13 @@ def _read_cases() -> Iterator[GoldenCase]:
     for path in sorted(WIRE.glob("*/*/case.toml")):
         files = {file.name: file.read_bytes() for file in path.parent.iterdir() if file != path}
         yield _case(path.parents[1].name, path.parent.name, tomllib.loads(path.read_text()), files)
-    for path in sorted(WIRE.glob("*/errors.toml")):
-        for name, settings in tomllib.loads(path.read_text()).items():
-            response = settings.pop("response").encode()
-            files = {"response.json" if response.startswith(b"{") else "response.bin": response}
-            if "request" in settings:
-                files["request.json"] = settings.pop("request").encode()
-            yield _case(path.parent.name, name, {"method": "POST", **settings}, files)
+    for path in sorted(WIRE.glob("*/cases.toml")):
+        for group in tomllib.loads(path.read_text())["group"]:
+            settings = {"method": "POST", **{name: value for name, value in group.items() if name in _FIELDS}}
+            for name in group.keys() - _FIELDS:
+                *request, response = (text.replace("<image>", IMAGE).encode() for text in group[name])
+                files = {"response.json" if response.startswith(b"{") else "response.bin": response}
+                yield _case(path.parent.name, name, settings, files | {"request.json": body for body in request})
 
 
 def _case(protocol: str, name: str, settings: Mapping[str, Any], files: Mapping[str, bytes]) -> GoldenCase:
@@ -62,4 +65,5 @@ def _case(protocol: str, name: str, settings: Mapping[str, Any], files: Mapping[
     return GoldenCase(protocol=protocol, name=name, settings=settings, files=files)
 
 
-CASES = list(_read_cases())
+CASES = sorted(_read_cases(), key=lambda case: (case.protocol, case.name))
+assert len({(case.protocol, case.name) for case in CASES}) == len(CASES), "Two cases have one name"
