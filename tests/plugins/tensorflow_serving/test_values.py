@@ -77,6 +77,37 @@ def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: obje
     assert failure.path.startswith("x")
 
 
+@pytest.mark.parametrize(
+    ("datatype", "value", "message"),
+    [
+        (Datatype.FP32, [1.0, "y"], "x[1]: Expected FP32 numbers, got 'y'"),
+        (Datatype.FP32, [False], "x[0]: Expected FP32 numbers, got False"),
+        (Datatype.FP32, [1.0, None], "x[1]: Expected FP32 numbers, got None"),
+        (Datatype.FP32, [{"a": 1}], "x[0]: Expected FP32 numbers, got {'a': 1}"),
+        (Datatype.FP32, [1.0, [2.0]], "x[1]: Expected FP32 numbers, got [2.0]"),
+        (Datatype.FP32, [[1.0], 2.0], "x[0]: Expected FP32 numbers, got [1.0]"),
+        (Datatype.FP32, [[[1.0, 2.0]], [[1.0], [2.0]]], "x[1]: Expected rows of one length, 1, got one of 2"),
+        (Datatype.INT32, [[True]], "x[0][0]: Expected INT32 numbers, got True"),
+        (Datatype.INT64, [[1.0]], "x[0][0]: Expected INT64 numbers, got 1.0"),
+        (Datatype.BOOL, [[1]], "x[0][0]: Expected BOOL numbers, got 1"),
+        (Datatype.INT8, [2**31], "x[0]: Expected INT8 numbers, got 2147483648"),
+        (Datatype.INT64, [2**63], "x[0]: Expected INT64 numbers, got 9223372036854775808"),
+        (Datatype.UINT32, [-1], "x[0]: Expected UINT32 numbers, got -1"),
+        (Datatype.UINT64, [-1], "x[0]: Expected UINT64 numbers, got -1"),
+        (Datatype.BF16, [1.0], "x: BF16 has no form in JSON; use gRPC"),
+        (Datatype.UINT16, [1], "x: UINT16 has no form in JSON; use gRPC"),
+        (Datatype.BYTES, {"b64": "***"}, "x: Expected base64, got '***'"),
+    ],
+)
+def test_invalid_value_error_names_its_place(datatype: Datatype, value: object, message: str) -> None:
+    assert error_of(lambda: read_tensor("x", datatype, value)) == message
+
+
+def test_narrow_integers_keep_the_lowest_bits() -> None:
+    assert values_of(read_tensor("x", Datatype.UINT8, [256, -1])) == [0, 255]
+    assert values_of(read_tensor("x", Datatype.UINT32, [2**32 - 1])) == [2**32 - 1]
+
+
 @given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
 def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
     nested = data.tolist()

@@ -55,9 +55,9 @@ def _read_cases() -> Iterator[GoldenCase]:
         for group in tomllib.loads(path.read_text())["group"]:
             settings = {"method": "POST", **{name: value for name, value in group.items() if name in _FIELDS}}
             for name in group.keys() - _FIELDS:
-                *request, response = (text.replace("<image>", IMAGE).encode() for text in group[name])
-                files = {"response.json" if response.startswith(b"{") else "response.bin": response}
-                yield _case(path.parent.name, name, settings, files | {"request.json": body for body in request})
+                bodies = [text.replace("<image>", IMAGE).encode() for text in group[name]]
+                names = ["request.json", "response.json" if bodies[-1].startswith(b"{") else "response.bin"]
+                yield _case(path.parent.name, name, settings, dict(zip(names[-len(bodies) :], bodies, strict=True)))
 
 
 def _case(protocol: str, name: str, settings: Mapping[str, Any], files: Mapping[str, bytes]) -> GoldenCase:
