@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.server.http.asgi import create_listener_app
-from app.core.settings.model import ModelSource
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from app.plugins.tensorflow_serving.signatures import signatures
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
@@ -34,9 +32,9 @@ def spec(name: str, *shape: int, datatype: Datatype = Datatype.FP32) -> TensorSp
 
 def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute, *labels: str) -> Servable:
     def model(batch: Sequence[TensorsInput]) -> Sequence[Tensors]:
-        outputs = [compute(**item.tensors) for item in batch]
         return [
-            Tensors([Tensor(name=output.name, datatype=output.datatype, data=output_data)]) for output_data in outputs
+            Tensors([Tensor(name=output.name, datatype=output.datatype, data=compute(**item.tensors))])
+            for item in batch
         ]
 
     return Servable(TensorInference(inputs, [output]), model, stand_in_metadata(TaskType.TENSOR, labels), {})
@@ -44,14 +42,8 @@ def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute,
 
 def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:
     """Send examples, and return the status and the results or the error."""
-
-    def load(_: ModelSource) -> Servable:
-        return fake_model
-
-    app: Litestar = create_listener_app(
-        build_engine_from_sources([model_source("made")], load), TensorFlowServing(), MAX_REQUEST_BYTES
-    )
-    with TestClient(app) as client:
+    engine = build_engine_from_sources([model_source("made")], lambda _: fake_model)
+    with TestClient(create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)) as client:
         answer = client.post(f"/v1/models/made:{verb}", content=json.dumps({"examples": examples, **body}))
     (result,) = answer.json().values()
     return answer.status_code, result
@@ -111,45 +103,43 @@ def test_features_become_rows_of_inputs_with_the_same_name() -> None:
     assert (status, results) == (200, [3124.0, 2031.0])
 
 
-def test_free_dimension_must_be_equal_in_all_examples() -> None:
-    def total(x: NDArray[Any]) -> NDArray[Any]:
-        return x.sum(axis=(1, 2))
-
-    fake_model = servable([spec("x", -1, -1, 2)], spec("y", -1), total)
-    assert post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0, 4.0]}, {"x": [0.0, 0.0, 0.0, 1.0]}) == (
-        200,
-        [10.0, 1.0],
-    )
-    status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0]}, {"x": [1.0, 2.0, 3.0, 4.0]})
-    assert (status, error) == (400, "examples[1].x: Expected 2 values, got 4")
-    status, error = post_examples(fake_model, "regress", {"x": [1.0, 2.0, 3.0]})
-    assert (status, error) == (400, "examples[0].x: Expected a multiple of 2 values, got 3")
+def total(x: NDArray[Any]) -> NDArray[Any]:
+    return x.reshape(len(x), -1).sum(axis=1)
 
 
-def test_single_output_column_is_one_number_per_example() -> None:
-    def mean(x: NDArray[Any]) -> NDArray[Any]:
-        return x.mean(axis=1, keepdims=True)
-
-    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 1), mean)
-    assert post_examples(fake_model, "regress", {"x": [1.0, 2.0]}) == (200, [1.5])
-    assert post_examples(fake_model, "classify", {"x": [1.0, 2.0]}) == (200, [[["", 1.5]]])
+def column(x: NDArray[Any]) -> NDArray[Any]:
+    return x.mean(axis=1, keepdims=True)
 
 
-def test_labels_are_used_only_if_there_is_one_for_each_score() -> None:
-    def identity(x: NDArray[Any]) -> NDArray[Any]:
-        return x
+def identity(x: NDArray[Any]) -> NDArray[Any]:
+    return x
 
-    example = {"x": [0.25, 0.75]}
-    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat", "dog")
-    assert post_examples(fake_model, "classify", example) == (200, [[["cat", 0.25], ["dog", 0.75]]])
-    fake_model = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat")
-    assert post_examples(fake_model, "classify", example) == (200, [[["", 0.25], ["", 0.75]]])
+
+FREE = servable([spec("x", -1, -1, 2)], spec("y", -1), total)
+COLUMN = servable([spec("x", -1, 2)], spec("y", -1, 1), column)
+LABELED = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat", "dog")
+FEW_LABELS = servable([spec("x", -1, 2)], spec("y", -1, 2), identity, "cat")
 
 
 @pytest.mark.parametrize(
-    ("sizes", "verb"),
-    [((3,), "regress"), ((1, 2), "regress"), ((1, 1, 1), "regress"), ((3, 1), "classify"), ((1, 1, 1), "classify")],
+    ("fake_model", "verb", "values", "expected"),
+    [
+        (FREE, "regress", [[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 1.0]], (200, [10.0, 1.0])),
+        (FREE, "regress", [[1.0, 2.0], [1.0] * 4], (400, "examples[1].x: Expected 2 values, got 4")),
+        (FREE, "regress", [[1.0, 2.0, 3.0]], (400, "examples[0].x: Expected a multiple of 2 values, got 3")),
+        (COLUMN, "regress", [[1.0, 2.0]], (200, [1.5])),
+        (COLUMN, "classify", [[1.0, 2.0]], (200, [[["", 1.5]]])),
+        (LABELED, "classify", [[0.25, 0.75]], (200, [[["cat", 0.25], ["dog", 0.75]]])),
+        (FEW_LABELS, "classify", [[0.25, 0.75]], (200, [[["", 0.25], ["", 0.75]]])),
+    ],
 )
+def test_rows_of_outputs_become_results(
+    fake_model: Servable, verb: str, values: list[list[float]], expected: tuple[int, Any]
+) -> None:
+    assert post_examples(fake_model, verb, *({"x": value} for value in values)) == expected
+
+
+@pytest.mark.parametrize(("sizes", "verb"), [((3,), "regress"), ((1, 2), "regress"), ((1, 1, 1), "classify")])
 def test_output_without_one_row_per_example_is_rejected(sizes: tuple[int, ...], verb: str) -> None:
     fake_model = servable([spec("x", -1)], spec("y", -1), zeros(*sizes))
     message = f"y: Expected a row of scores for each of the 1 examples, got the shape {list(sizes)}"

@@ -24,7 +24,7 @@ CLASSIFY = "tensorflow/serving/classify"
 FLOAT, INT64, STRING = "DT_FLOAT", "DT_INT64", "DT_STRING"
 HALVES = {"x": {"dtype": FLOAT, "tensor_shape": {"dim": [{"size": 2}]}, "float_val": [1, 5]}}
 IMAGE = {"dtype": STRING, "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [encode_image(rectangle())]}
-MODELS = ("half_plus_two", "half_plus_three", "echo-pair", "echo-bytes", "detector", "classifier", "vlm", "failing")
+MODELS = ("half_plus_two", "half_plus_three", "echo-pair", "detector", "classifier", "teller", "failing")
 
 RESPONSES = {
     "Predict": "PredictResponse",
@@ -66,6 +66,10 @@ def examples(*features: Mapping[str, Mapping[str, Any]], context: Mapping[str, A
     return {"example_list_with_context": {"examples": messages, "context": {"features": {"feature": context}}}}
 
 
+def half(inputs: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    return {"model_spec": spec("half_plus_two", **fields), "inputs": inputs}
+
+
 def floats(*values: float) -> dict[str, Any]:
     return {"float_list": {"value": values}}
 
@@ -81,43 +85,33 @@ def peer(recorder: EventRecorder) -> Iterator[GrpcTestClient]:
         yield peer
 
 
-def test_predict_returns_values_with_the_resolved_version(peer: GrpcTestClient) -> None:
-    response = call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
+@pytest.mark.parametrize("version", [{}, {"version": {"value": 0}}])
+def test_predict_returns_values_with_the_resolved_version(peer: GrpcTestClient, version: dict[str, Any]) -> None:
+    response = call(peer, "Predict", model_spec=spec("half_plus_two", **version), inputs=HALVES)
     assert list(response.outputs["y"].float_val) == [2.5, 4.5]
     assert [dimension.size for dimension in response.outputs["y"].tensor_shape.dim] == [2]
-    version = response.model_spec.version
-    assert (response.model_spec.name, response.model_spec.signature_name, version.value) == (
-        "half_plus_two",
-        "serving_default",
-        1,
-    )
+    resolved = response.model_spec
+    assert (resolved.name, resolved.signature_name, resolved.version.value) == ("half_plus_two", "serving_default", 1)
 
 
-def test_version_0_means_the_latest_version(peer: GrpcTestClient) -> None:
-    response = call(peer, "Predict", model_spec=spec("half_plus_two", version={"value": 0}), inputs=HALVES)
-    assert response.model_spec.version.value == 1
+PIXELS = {"dtype": "DT_UINT8", "tensor_shape": {"dim": [{"size": size} for size in (1, 8, 8, 3)]}}
+QUESTION = {**IMAGE, "string_val": [b"What is it?"]}
 
 
-def test_image_in_a_string_tensor_reaches_the_task(peer: GrpcTestClient) -> None:
-    for name in ("image", "image_bytes"):
-        outputs = call(peer, "Predict", model_spec=spec("detector"), inputs={name: IMAGE}).outputs
-        assert list(outputs["num_detections"].int_val) == [len(outputs["scores"].float_val)]
-
-
-def test_pixels_may_replace_an_encoded_image(peer: GrpcTestClient) -> None:
-    pixels = {
-        "dtype": "DT_UINT8",
-        "tensor_shape": {"dim": [{"size": size} for size in (1, 8, 8, 3)]},
-        "tensor_content": bytes(192),
-    }
-    outputs = call(peer, "Predict", model_spec=spec("detector"), inputs={"image": pixels}).outputs
-    assert "scores" in outputs
-
-
-def test_prompts_ask_about_each_image(peer: GrpcTestClient) -> None:
-    question = {"dtype": STRING, "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [b"What is it?"]}
-    outputs = call(peer, "Predict", model_spec=spec("vlm"), inputs={"image": IMAGE, "prompt": question}).outputs
-    assert all(tensor.string_val for tensor in outputs.values() if tensor.dtype == 7)
+@pytest.mark.parametrize(
+    ("model", "inputs", "count"),
+    [
+        ("detector", {"image_bytes": IMAGE}, "num_detections"),
+        ("detector", {"image": {**PIXELS, "tensor_content": bytes(192)}}, "num_detections"),
+        ("teller", {"image": IMAGE, "prompt": QUESTION}, "num_prompts"),
+    ],
+)
+def test_images_and_prompts_reach_the_task(
+    peer: GrpcTestClient, model: str, inputs: dict[str, Any], count: str
+) -> None:
+    outputs = call(peer, "Predict", model_spec=spec(model), inputs=inputs).outputs
+    assert count in outputs
+    assert "prompts" not in outputs or list(outputs["prompts"].string_val) == QUESTION["string_val"]
 
 
 def test_output_filter_selects_outputs(peer: GrpcTestClient) -> None:
@@ -142,40 +136,14 @@ def test_output_filter_selects_outputs(peer: GrpcTestClient) -> None:
     [
         ({}, "INVALID_ARGUMENT", "model_spec.name: Expected the name of a model"),
         ({"model_spec": spec("m")}, "NOT_FOUND", "Servable not found for request: Latest(m)"),
+        (half(version_label="canary"), "INVALID_ARGUMENT", "Unrecognized servable version label: canary"),
+        (half(signature_name="s"), "FAILED_PRECONDITION", "signature_name: Expected one of 'serving_default'"),
+        (half(inputs={**HALVES, "z": HALVES["x"]}), "INVALID_ARGUMENT", "inputs: Expected one of 'x', got 'z'"),
+        (half(), "INVALID_ARGUMENT", "inputs: Expected a value for the input 'x', got none"),
         (
-            {"model_spec": spec("half_plus_two", version={"value": 9})},
-            "NOT_FOUND",
-            "Servable not found for request: Specific(half_plus_two, 9)",
-        ),
-        (
-            {"model_spec": spec("half_plus_two", version_label="canary")},
-            "INVALID_ARGUMENT",
-            "Unrecognized servable version label: canary",
-        ),
-        (
-            {"model_spec": spec("half_plus_two", signature_name="s")},
-            "FAILED_PRECONDITION",
-            "signature_name: Expected one of 'serving_default'",
-        ),
-        (
-            {"model_spec": spec("half_plus_two"), "inputs": {**HALVES, "z": HALVES["x"]}},
-            "INVALID_ARGUMENT",
-            "inputs: Expected one of 'x', got 'z'",
-        ),
-        (
-            {"model_spec": spec("half_plus_two")},
-            "INVALID_ARGUMENT",
-            "inputs: Expected a value for the input 'x', got none",
-        ),
-        (
-            {"model_spec": spec("half_plus_two"), "inputs": {"x": {**HALVES["x"], "dtype": "DT_INT32"}}},
+            half(inputs={"x": {**HALVES["x"], "dtype": "DT_INT32"}}),
             "INVALID_ARGUMENT",
             "x: Expected FP32, got INT32",
-        ),
-        (
-            {"model_spec": spec("detector"), "inputs": {"image": {**IMAGE, "string_val": [b"no image"]}}},
-            "INVALID_ARGUMENT",
-            "image",
         ),
         ({"model_spec": spec("failing"), "inputs": {"image": IMAGE}}, "INTERNAL", ""),
     ],
@@ -196,7 +164,9 @@ def test_bytes_that_are_no_message_are_invalid(peer: GrpcTestClient) -> None:
 
 
 def test_regress_and_classify_return_a_result_for_each_example(peer: GrpcTestClient) -> None:
-    fields = {"model_spec": spec("half_plus_two"), "input": examples({"x": floats(1)}, {"x": floats(5)})}
+    # A feature of the context applies to examples without it.
+    inputs = examples({}, {"x": floats(5)}, context={"x": floats(1)})
+    fields = {"model_spec": spec("half_plus_two"), "input": inputs}
     regression = call(peer, "Regress", **fields)
     assert [item.value for item in regression.result.regressions] == [2.5, 4.5]
     assert regression.model_spec.signature_name == REGRESS
@@ -211,12 +181,6 @@ def test_image_feature_is_classified_best_first(peer: GrpcTestClient) -> None:
     (row,) = result.classifications
     assert [item.score for item in row.classes] == sorted((item.score for item in row.classes), reverse=True)
     assert all(item.label for item in row.classes)
-
-
-def test_features_of_the_context_apply_to_examples_without_them(peer: GrpcTestClient) -> None:
-    inputs = examples({}, {"x": floats(5)}, context={"x": floats(1)})
-    result = call(peer, "Regress", model_spec=spec("half_plus_two"), input=inputs).result
-    assert [item.value for item in result.regressions] == [2.5, 4.5]
 
 
 @pytest.mark.parametrize(
@@ -290,27 +254,16 @@ def test_metadata_has_the_signatures_of_the_model(peer: GrpcTestClient) -> None:
 
 
 def test_metadata_fields_other_than_signatures_are_rejected(peer: GrpcTestClient) -> None:
-    assert call_error(peer, "GetModelMetadata", model_spec=spec("half_plus_two")) == (
-        "INVALID_ARGUMENT",
-        "metadata_field: Expected 'signature_def', got none",
-    )
-    assert call_error(peer, "GetModelMetadata", model_spec=spec("half_plus_two"), metadata_field=["x"]) == (
-        "INVALID_ARGUMENT",
-        "metadata_field: Expected 'signature_def', got 'x'",
-    )
+    for fields, got in (([], "none"), (["x"], "'x'")):
+        error = call_error(peer, "GetModelMetadata", model_spec=spec("half_plus_two"), metadata_field=fields)
+        assert error == ("INVALID_ARGUMENT", f"metadata_field: Expected 'signature_def', got {got}")
 
 
 def test_status_lists_the_versions_of_a_model(peer: GrpcTestClient) -> None:
     (status,) = call(peer, "GetModelStatus", model_spec=spec("half_plus_two")).model_version_status
     assert (status.version, status.state, status.status.error_code) == (1, 30, 0)
-    assert call_error(peer, "GetModelStatus", model_spec=spec("m")) == (
-        "NOT_FOUND",
-        "Could not find any versions of model m",
-    )
-    assert call_error(peer, "GetModelStatus", model_spec=spec("half_plus_two", version={"value": 2})) == (
-        "NOT_FOUND",
-        "Could not find version 2 of model half_plus_two",
-    )
+    error = call_error(peer, "GetModelStatus", model_spec=spec("half_plus_two", version={"value": 2}))
+    assert error == ("NOT_FOUND", "Could not find version 2 of model half_plus_two")
 
 
 def test_configuration_of_models_cannot_be_replaced(peer: GrpcTestClient) -> None:

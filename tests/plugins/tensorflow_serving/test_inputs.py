@@ -15,8 +15,9 @@ from tests.support.servers.grpc_server import build_engine_from_sources
 
 Client = TestClient[Litestar]
 
-TEXT_MODELS = ("sorter", "tagger", "continuer")
-MODELS = ("classifier", "detector", "teller", *TEXT_MODELS, "half_plus_two", "echo-pair", "echo-int64", "greeter")
+MODELS = ("classifier", "detector", "teller", "sorter", "tagger", "half_plus_two", "echo-pair", "echo-int64", "greeter")
+DETECT, TELL = "/v1/models/detector:predict", "/v1/models/teller:predict"
+IMAGE = {"b64": encode_base64(encode_image(rectangle()))}
 
 
 @pytest.fixture(scope="module")
@@ -26,72 +27,76 @@ def client() -> Iterator[Client]:
         yield client
 
 
-def test_too_many_images_are_rejected(client: Client) -> None:
-    image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
-    message = error_message(client, "/v1/models/detector:predict", {"instances": [image] * 9}, 413)
-    assert "at most 8 images" in message
-
-
 def test_bad_image_error_names_input_and_row(client: Client) -> None:
-    image, broken = {"b64": encode_base64(encode_image(rectangle()))}, {"b64": "aGVsbG8="}
-    for body in ({"instances": [image, broken]}, {"inputs": {"image": [image, broken]}}):
-        assert error_message(client, "/v1/models/detector:predict", body, 400).startswith("image[1]: ")
-    body = {"examples": [{"image": image}, {"image": broken}]}
+    broken = {"b64": "aGVsbG8="}
+    for body in ({"instances": [IMAGE, broken]}, {"inputs": {"image": [IMAGE, broken]}}):
+        assert error_message(client, DETECT, body, 400).startswith("image[1]: ")
+    body = {"examples": [{"image": IMAGE}, {"image": broken}]}
     assert error_message(client, "/v1/models/classifier:classify", body, 400).startswith("image[1]: ")
 
 
-def test_input_under_two_names_is_rejected(client: Client) -> None:
-    image = {"b64": encode_base64(encode_image(rectangle()))}
-    body = {"instances": [{"image": image, "image_bytes": image}]}
-    assert error_message(client, "/v1/models/detector:predict", body, 400) == (
-        "instances[0]: Expected one of 'image', got 'image_bytes'"
-    )
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("image", "image_bytes"), "Expected one of 'image', got 'image_bytes'"),
+        (("image_bytes", "data"), "Expected a value for the input 'image', got none"),
+    ],
+)
+def test_input_under_two_names_is_rejected(client: Client, names: tuple[str, str], message: str) -> None:
+    row = dict.fromkeys(names, IMAGE)
+    assert error_message(client, DETECT, {"instances": [row]}, 400) == f"instances[0]: {message}"
 
 
-def test_prompts_must_match_the_images(client: Client) -> None:
-    image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
-    path = "/v1/models/teller:predict"
-    message = error_message(client, path, {"instances": [{"image": image, "prompt": "a"}, {"image": image}]}, 400)
-    assert message == "instances[1]: Expected a value for the input 'prompts', got none"
-    message = error_message(client, path, {"inputs": {"image": [image] * 2, "prompts": ["a"]}}, 400)
-    assert message == "prompts: Expected prompts for each of the 2 images, got 1 rows of them"
-    message = error_message(client, path, {"inputs": {"image": image, "prompts": [[["a"]]]}}, 400)
-    assert message == "prompts: Expected texts, or a list of texts for each image"
-    message = error_message(client, path, {"inputs": {"image": [image], "prompts": [{"b64": "/w=="}]}}, 400)
-    assert message == "prompts[0]: Expected text in UTF-8, got other bytes"
-    message = error_message(client, path, {"instances": [{"image": [image, image]}]}, 400)
-    assert message == "image: Expected one image or text in each of 1 rows, got 2"
-    pixels = [[[[9, 9, 9]] * 4] * 3] * 2
-    answer = client.post(path, json={"inputs": {"image": pixels, "prompts": ["a", "b"]}})
-    assert answer.json()["outputs"]["answers"] == [["4x3"], ["4x3"]]
-    single = client.post(path, json={"inputs": {"image": pixels[0], "prompts": "a"}})
-    assert single.json()["outputs"]["answers"] == [["4x3"]]
-    default = client.post(path, json={"instances": [image]})
-    assert default.json()["predictions"][0]["num_prompts"] == 1
+PIXELS = [[[[9, 9, 9]] * 4] * 3] * 2
 
 
-@pytest.mark.parametrize("prompts", ["prompt", "prompts", "question", "text"])
-@pytest.mark.parametrize("image", ["image", "image_bytes", "data"])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"instances": [{"image": IMAGE, "prompt": "a"}, {"image": IMAGE}]},
+            "instances[1]: Expected a value for the input 'prompts', got none",
+        ),
+        (
+            {"inputs": {"image": [IMAGE] * 2, "prompts": ["a"]}},
+            "prompts: Expected prompts for each of the 2 images, got 1 rows of them",
+        ),
+        (
+            {"inputs": {"image": IMAGE, "prompts": [[["a"]]]}},
+            "prompts: Expected texts, or a list of texts for each image",
+        ),
+        (
+            {"inputs": {"image": [IMAGE], "prompts": [{"b64": "/w=="}]}},
+            "prompts[0]: Expected text in UTF-8, got other bytes",
+        ),
+        ({"instances": [{"image": [IMAGE] * 2}]}, "image: Expected one image or text in each of 1 rows, got 2"),
+    ],
+)
+def test_prompts_that_do_not_match_the_images_are_rejected(client: Client, body: object, message: str) -> None:
+    assert error_message(client, TELL, body, 400) == message
+
+
+@pytest.mark.parametrize(
+    ("image", "prompts", "answers"), [(PIXELS, ["a", "b"], [["4x3"]] * 2), (PIXELS[0], "a", [["4x3"]])]
+)
+def test_each_image_has_its_prompts(client: Client, image: object, prompts: object, answers: object) -> None:
+    response = client.post(TELL, json={"inputs": {"image": image, "prompts": prompts}})
+    assert response.json()["outputs"]["answers"] == answers
+
+
+@pytest.mark.parametrize(
+    ("image", "prompts"), [("image", "prompt"), ("image_bytes", "prompts"), ("data", "question"), ("image", "text")]
+)
 def test_inputs_are_accepted_under_alternative_names(client: Client, image: str, prompts: str) -> None:
-    row = {image: {"b64": encode_base64(encode_image(rectangle(8, 4)))}, prompts: "How large?"}
-    rows = client.post("/v1/models/teller:predict", json={"instances": [row]})
-    assert rows.json()["predictions"] == [{"num_prompts": 1, "prompts": ["How large?"], "answers": ["8x4"]}]
-    columns = client.post("/v1/models/teller:predict", json={"inputs": {name: [row[name]] for name in row}})
-    assert columns.json()["outputs"]["answers"] == [["8x4"]]
+    row = {image: IMAGE, prompts: "How large?"}
+    rows = client.post(TELL, json={"instances": [row]})
+    assert rows.json()["predictions"] == [{"num_prompts": 1, "prompts": ["How large?"], "answers": ["64x48"]}]
+    columns = client.post(TELL, json={"inputs": {name: [row[name]] for name in row}})
+    assert columns.json()["outputs"]["answers"] == [["64x48"]]
 
 
-def test_two_alternative_names_of_one_input_are_rejected(client: Client) -> None:
-    image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
-    row = {"image_bytes": image, "data": image}
-    message = error_message(client, "/v1/models/detector:predict", {"instances": [row]}, 400)
-    assert message == "instances[0]: Expected a value for the input 'image', got none"
-    message = error_message(client, "/v1/models/detector:predict", {"inputs": row}, 400)
-    assert message == "inputs: Expected a value for the input 'image', got none"
-
-
-@pytest.mark.parametrize("model", TEXT_MODELS)
-def test_each_row_must_have_one_text(client: Client, model: str) -> None:
-    path = f"/v1/models/{model}:predict"
+def test_each_row_must_have_one_text(client: Client) -> None:
+    path = "/v1/models/sorter:predict"
     for body in ({"instances": [["red", "blue"]] * 2}, {"inputs": [["red", "blue"]] * 2}):
         message = error_message(client, path, body, 400)
         assert message == "args: Expected one image or text in each of 2 rows, got 4"
@@ -134,30 +139,17 @@ def test_detections_of_several_images_are_padded_to_one_tensor(client: Client) -
 def test_rows_of_grey_pixels_are_separate_images(client: Client) -> None:
     dark = [[0, 0, 0], [0, 0, 0]]
     bright = [[0, 255, 255], [0, 0, 0]]
-    predictions = client.post("/v1/models/detector:predict", json={"instances": [dark, bright, bright]}).json()[
-        "predictions"
-    ]
+    predictions = client.post(DETECT, json={"instances": [dark, bright, bright]}).json()["predictions"]
     assert [prediction["num_detections"] for prediction in predictions] == [0, 1, 1]
     assert predictions[2]["boxes"] == [[1.0, 0.0, 3.0, 1.0]]
     normalized = [[[0.0, 1, 1.0], [0.0, 0.0, 0.0]]]
-    normalized_predictions = client.post("/v1/models/detector:predict", json={"instances": normalized}).json()[
-        "predictions"
-    ]
-    assert normalized_predictions == predictions[2:]
+    assert client.post(DETECT, json={"instances": normalized}).json()["predictions"] == predictions[2:]
 
 
 ATTACKS: list[tuple[str, bytes]] = [
-    ("empty", b""),
-    ("nul", b"\x00"),
-    ("truncated", b'{"instances": [{"b64": "'),
-    ("number", b"1"),
-    ("deep list", b'{"instances": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
     ("deep object", b'{"instances": [' + b'{"x":' * 100_000 + b"1" + b"}" * 100_000 + b"]}"),
     ("deep and legal", b'{"instances": ' + b"[" * 400 + b"]" * 400 + b"}"),
     ("huge integer", b'{"instances": [' + b"9" * 10_000 + b"]}"),
-    ("huge exponent", b'{"instances": [1e99999999]}'),
-    ("surrogate", b'{"instances": ["\\ud800"]}'),
-    ("no utf-8", b'{"instances": ["\xff\xfe"]}'),
     ("objects", b'{"instances": [{}, {}]}'),
     ("mixed", b'{"instances": [1, "a", null, true, {"b64": "YQ=="}, [], {}]}'),
     ("inputs null", b'{"inputs": null}'),

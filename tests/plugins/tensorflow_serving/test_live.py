@@ -49,26 +49,6 @@ def test_session_output_has_the_content_of_the_real_server(address: str, script:
     assert json.loads(run(script, address)) == json.loads(expected_output)
 
 
-def test_error_has_status_headers_and_json_body(address: str) -> None:
-    answer = run(
-        "curl -si -d '{\"instances\": [1.0,5.0]}' -X POST http://localhost:8501/v1/models/half:predict", address
-    )
-    head, _, body = answer.replace("\r\n", "\n").partition("\n\n")
-    lines = head.split("\n")
-    assert lines[0] == "HTTP/1.1 404 Not Found"
-    assert "content-type: application/json" in lines
-    assert f"content-length: {len(body)}" in lines
-    assert "access-control-allow-origin: *" in lines
-    assert json.loads(body) == {"error": "Servable not found for request: Latest(half)"}
-
-
-def test_percent_encoded_path_is_decoded(address: str) -> None:
-    encoded = "http://localhost:8501/V1/models/saved%5Fmodel%5Fhalf_plus_three/labels/st%61ble:predict"
-    assert json.loads(run(f"curl -s -d '{{\"inputs\": [1]}}' {encoded}", address)) == {"outputs": [3.5]}
-    query = run("curl -s -d '{}' 'http://localhost:8501/v1/models/m:predict?x=%31'", address)
-    assert json.loads(query) == {"error": "Malformed request: POST /v1/models/m:predict?x=%31"}
-
-
 def test_image_example_of_the_page_is_answered_in_rows_and_columns(address: str) -> None:
     (script,) = re.findall(r"```sh\n(printf .*?)```", PAGE, re.DOTALL)
     (row,) = json.loads(run(script, address))["predictions"]

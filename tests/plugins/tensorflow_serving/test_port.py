@@ -1,6 +1,7 @@
 """Rules of the server on the port of TensorFlow Serving: methods, keys, and pages of other sites."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,11 @@ def test_port_requires_keys(tmp_path: Path) -> None:
 
 
 PREDICT = "/v1/models/half_plus_two:predict"
+LISTED = "https://app.example, https://other.example"
 APP_PAGE = {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}
 
 
+@cache
 def page_client(origins: str) -> TestClient[ASGIApp]:
     """Return a client of the port; its models are not loaded, so a request that is let through gets 404."""
     settings = registry().settings(grpc=False, page=False, tensorflow_serving=True, tensorflow_serving_cors=origins)
@@ -87,15 +90,7 @@ def page_client(origins: str) -> TestClient[ASGIApp]:
 
 @pytest.mark.parametrize(
     ("origins", "headers", "status"),
-    [
-        ("", APP_PAGE, 403),
-        ("", {"Origin": "https://app.example", "Content-Type": "text/plain"}, 403),
-        ("", {}, 404),
-        ("", {"Origin": "http://127.0.0.1:8080"}, 404),
-        ("https://app.example", APP_PAGE, 404),
-        ("https://other.example", APP_PAGE, 403),
-        ("*", APP_PAGE, 404),
-    ],
+    [("", APP_PAGE, 403), ("", {}, 404), (LISTED, APP_PAGE, 404), ("*", APP_PAGE, 404)],
 )
 def test_posts_from_pages_without_permission_are_rejected(origins: str, headers: dict[str, str], status: int) -> None:
     response = page_client(origins).post(PREDICT, content='{"instances": [1.0]}', headers=headers)
@@ -104,7 +99,7 @@ def test_posts_from_pages_without_permission_are_rejected(origins: str, headers:
 
 
 def test_listed_origin_passes_preflight_and_reads_responses() -> None:
-    client = page_client("https://app.example, https://other.example")
+    client = page_client(LISTED)
     preflight = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,content-type",
@@ -118,9 +113,8 @@ def test_listed_origin_passes_preflight_and_reads_responses() -> None:
     assert (response.status_code, "access-control-allow-origin" in response.headers) == (400, False)
 
 
-@pytest.mark.parametrize("origins", ["https://app.example", "*"])
-def test_allowed_page_cannot_use_a_stored_password(origins: str) -> None:
-    client = page_client(origins)
+def test_allowed_page_cannot_use_a_stored_password() -> None:
+    client = page_client("*")
     body, password = '{"instances": [1.0]}', ("", "key")
     assert client.post(PREDICT, content=body, headers=APP_PAGE, auth=password).status_code == 403
     assert client.post(PREDICT, content=body, auth=password).status_code == 404

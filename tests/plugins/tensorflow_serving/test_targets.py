@@ -1,41 +1,43 @@
 """Test which paths are accepted: the cases of TensorFlow Serving's own tests, and more."""
 
+from typing import Any
+
 import pytest
 
-from app.plugins.tensorflow_serving.targets import ModelTarget, is_api_path, parse_target
+from app.plugins.tensorflow_serving.targets import ModelTarget, Verb, is_api_path, parse_target
 from tasks.inference.error import InferenceError
+
+
+def target(model: str, verb: Verb, **fields: Any) -> ModelTarget:
+    return ModelTarget(model=model, verb=verb, **fields)
 
 
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("GET", "/v1/models/m", ModelTarget(model="m", verb="status")),
-        ("GET", "/v1/models/m/versions/7", ModelTarget(model="m", version=7, verb="status")),
-        ("GET", "/v1/models/m/versions/007", ModelTarget(model="m", version=7, verb="status")),
-        ("GET", f"/v1/models/m/versions/{'0' * 5000}7", ModelTarget(model="m", version=7, verb="status")),
-        ("GET", "/v1/models/m/labels/stable", ModelTarget(model="m", label="stable", verb="status")),
-        ("GET", "/v1/models/m/metadata", ModelTarget(model="m", verb="metadata")),
-        ("GET", "/v1/models/m/versions/7/metadata", ModelTarget(model="m", version=7, verb="metadata")),
-        ("GET", "/v1/models/metadata", ModelTarget(model="metadata", verb="status")),
-        ("GET", "/v1/models/versions", ModelTarget(model="versions", verb="status")),
+        ("GET", "/v1/models/m", target("m", "status")),
+        ("GET", "/v1/models/m/versions/7", target("m", "status", version=7)),
+        ("GET", "/v1/models/m/versions/007", target("m", "status", version=7)),
+        ("GET", f"/v1/models/m/versions/{'0' * 5000}7", target("m", "status", version=7)),
+        ("GET", "/v1/models/m/labels/stable", target("m", "status", label="stable")),
+        ("GET", "/v1/models/m/metadata", target("m", "metadata")),
+        ("GET", "/v1/models/m/versions/7/metadata", target("m", "metadata", version=7)),
+        ("GET", "/v1/models/metadata", target("metadata", "status")),
+        ("GET", "/v1/models/versions", target("versions", "status")),
         # The path pattern ignores case, but the comparison with `metadata` does not.
-        ("GET", "/V1/MODELS/m/METADATA", ModelTarget(model="m", verb="status")),
-        ("GET", "/v1/models/m?x=1", ModelTarget(model="m?x=1", verb="status")),
-        ("POST", "/v1/models/m:predict", ModelTarget(model="m", verb="predict")),
-        ("POST", "/v1/models/m:classify", ModelTarget(model="m", verb="classify")),
-        ("POST", "/v1/models/m:regress", ModelTarget(model="m", verb="regress")),
-        ("POST", "/V1/models/M/VERSIONS/3:predict", ModelTarget(model="M", version=3, verb="predict")),
-        ("POST", "/v1/models/m/labels/a%20b:predict", ModelTarget(model="m", label="a b", verb="predict")),
-        ("POST", "/v1/models/a%2Fb%3Ac:predict", ModelTarget(model="a/b:c", verb="predict")),
-        ("POST", "/v1/models/Zo%C3%AB:predict", ModelTarget(model="Zoë", verb="predict")),
-        ("POST", "/v1/models/100%:predict", ModelTarget(model="100%", verb="predict")),
-        ("POST", "/v1/models/a+b:predict", ModelTarget(model="a+b", verb="predict")),
-        ("POST", "/v1/models/%FF:predict", ModelTarget(model="\ufffd", verb="predict")),
-        (
-            "POST",
-            "/v1/models/m/versions/9223372036854775807:predict",
-            ModelTarget(model="m", version=2**63 - 1, verb="predict"),
-        ),
+        ("GET", "/V1/MODELS/m/METADATA", target("m", "status")),
+        ("GET", "/v1/models/m?x=1", target("m?x=1", "status")),
+        ("POST", "/v1/models/m:predict", target("m", "predict")),
+        ("POST", "/v1/models/m:classify", target("m", "classify")),
+        ("POST", "/v1/models/m:regress", target("m", "regress")),
+        ("POST", "/V1/models/M/VERSIONS/3:predict", target("M", "predict", version=3)),
+        ("POST", "/v1/models/m/labels/a%20b:predict", target("m", "predict", label="a b")),
+        ("POST", "/v1/models/a%2Fb%3Ac:predict", target("a/b:c", "predict")),
+        ("POST", "/v1/models/Zo%C3%AB:predict", target("Zoë", "predict")),
+        ("POST", "/v1/models/100%:predict", target("100%", "predict")),
+        ("POST", "/v1/models/a+b:predict", target("a+b", "predict")),
+        ("POST", "/v1/models/%FF:predict", target("\ufffd", "predict")),
+        ("POST", f"/v1/models/m/versions/{2**63 - 1}:predict", target("m", "predict", version=2**63 - 1)),
     ],
 )
 def test_valid_path_is_parsed(method: str, path: str, expected: ModelTarget) -> None:

@@ -2,14 +2,13 @@
 
 import base64
 import contextlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -37,7 +36,7 @@ LEAVES: Any = st.one_of(
     st.just({"b64": "?"}),
     st.just({"a": 1}),
 )
-NESTED: Any = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=8)
+NESTED: Any = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
 
 
 def fail_if_called(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
@@ -64,6 +63,7 @@ def error_of(work: Callable[[], object]) -> str | None:
     return None
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(READABLE), NESTED)
 def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: object) -> None:
     try:
@@ -94,6 +94,7 @@ def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: obje
         (Datatype.INT64, [2**63], "x[0]: Expected INT64 numbers, got 9223372036854775808"),
         (Datatype.UINT32, [-1], "x[0]: Expected UINT32 numbers, got -1"),
         (Datatype.UINT64, [-1], "x[0]: Expected UINT64 numbers, got -1"),
+        (Datatype.FP32, [10**400], "x: Expected FP32 numbers, got one out of range"),
         (Datatype.BF16, [1.0], "x: BF16 has no form in JSON; use gRPC"),
         (Datatype.UINT16, [1], "x: UINT16 has no form in JSON; use gRPC"),
         (Datatype.BYTES, {"b64": "***"}, "x: Expected base64, got '***'"),
@@ -119,12 +120,7 @@ def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
         {"inputs": {"x": nested}},
     ]
     results = [read_tensors(body, model_signature) for body in bodies]
-    assert [form for _, form in results] == [
-        TensorFormat.ROW,
-        TensorFormat.ROW,
-        TensorFormat.COLUMN,
-        TensorFormat.COLUMN,
-    ]
+    assert [form for _, form in results] == [TensorFormat.ROW] * 2 + [TensorFormat.COLUMN] * 2
     for tensors, _ in results:
         assert tensors["x"].shape == data.shape
         assert values_of(tensors["x"]) == nested
@@ -146,13 +142,6 @@ def test_rows_and_columns_of_several_inputs_agree(rows: list[tuple[int, bytes]])
             "number": columns["number"],
             "data": [data for _, data in rows],
         }
-
-
-@given(st.lists(NESTED, min_size=1, max_size=4))
-def test_plain_rows_are_read_or_rejected(instances: list[object]) -> None:
-    with contextlib.suppress(InferenceError):
-        tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32))
-        assert tensors["x"].shape[0] == len(instances)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["x", "y", "z"]), NESTED), min_size=1, max_size=4))
@@ -177,35 +166,10 @@ def test_more_than_32_dimensions_are_rejected() -> None:
         assert "Expected at most 32 dimensions, got 33" in error
 
 
-def test_integer_too_large_for_a_double_is_rejected() -> None:
-    error = error_of(lambda: read_tensors({"inputs": [10**400]}, signature(x=Datatype.FP32)))
-    assert error == "x: Expected FP32 numbers, got one out of range"
-
-
-def test_large_tensor_is_read() -> None:
-    values = np.arange(1_000_000, dtype=np.float32).reshape(100, 100, 100)
-    document = json.loads(json.dumps({"inputs": values.tolist()}))
-    tensors, _ = read_tensors(document, signature(x=Datatype.FP32))
-    assert isinstance(tensors["x"], Tensor)
-    assert np.array_equal(tensors["x"].data, values)
-
-
 def test_a_string_is_text_and_base64_is_bytes() -> None:
     tensor = read_tensor("x", Datatype.BYTES, ["YWJj", {"b64": "YWJj"}])
     assert isinstance(tensor, BytesTensor)
     assert [element.text() for element in tensor.elements] == ["YWJj", "abc"]
-
-
-VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(st.dictionaries(st.text(), VALUES, max_size=4))
-def test_json_of_the_standard_library_is_read(document: dict[str, object]) -> None:
-    assert read_object(json.dumps(document).encode()) == document
 
 
 def test_nan_and_infinity_are_read() -> None:
