@@ -12,7 +12,8 @@ from app.plugins.grps.proto import message_class
 from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
+from tests.support.servers.low_limits import engine_with_low_limits
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 IMAGE = encode_image(rectangle())
@@ -150,11 +151,6 @@ def test_invalid_protobuf_bytes_are_an_invalid_request(peer: GrpcTestClient, see
     assert seen.events[-1].outcome is ErrorKind.INVALID_REQUEST
 
 
-def test_metadata_of_missing_or_unknown_model_is_an_error(peer: GrpcTestClient) -> None:
-    assert error_status(call(peer, "ModelMetadata"))[0] == 400
-    assert error_status(call(peer, "ModelMetadata", str_data="detector-1"))[0] == 404
-
-
 def test_text_is_streamed_while_it_is_generated() -> None:
     gate = Gate()
     with run_grpc_server(scripted_engine(ScriptedModel("a", " circle", gate=gate))) as peer:
@@ -214,6 +210,9 @@ def test_stream_sends_one_message_per_image(peer: GrpcTestClient) -> None:
     assert [list(assert_success(message).gtensors.tensors[0].flat_int32) for message in messages] == [[1]] * 4
 
 
-def test_message_over_the_limit_is_rejected_by_grpc(peer: GrpcTestClient) -> None:
-    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED"):
-        call(peer, "Predict", model="detector", bin_data=b"\0" * (MAX_REQUEST_BYTES + 1))
+def test_message_limits_are_enforced() -> None:
+    with run_grpc_server(engine_with_low_limits()) as peer:
+        for count, code in ((598, 200), (599, 413)):
+            tensor = {"name": "x", "dtype": 7, "shape": [1, count], "flat_float32": [0.5] * count}
+            answer = call(peer, "Predict", model="echo-fp32", gtensors={"tensors": [tensor]})
+            assert answer.status.code == code, answer.status.msg

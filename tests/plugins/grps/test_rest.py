@@ -1,7 +1,6 @@
 """Test GRPS over REST beyond the golden cases: streams, the online flag and errors."""
 
 import asyncio
-import gzip
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from app.plugins.grps.routes import Grps
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.models.scripted_model import EventRecorder, ScriptedModel, scripted_engine
 from tests.support.servers.apps import load_test_model, model_source
 from tests.support.servers.grpc_server import build_engine, run_grpc_server
 
@@ -45,9 +44,7 @@ def seen() -> EventRecorder:
 
 @pytest.fixture(scope="module")
 def client(seen: EventRecorder) -> Iterator[Client]:
-    with TestClient(
-        build_app(build_engine(("detector", "failing", "teller", "echo-fp32"), observers=[seen]))
-    ) as client:
+    with TestClient(build_app(build_engine(("detector", "failing", "echo-fp32"), observers=[seen]))) as client:
         yield client
 
 
@@ -69,9 +66,7 @@ def test_readiness_follows_online_and_offline_and_gives_a_reason() -> None:
                 response = client.request(method, "/grps/v1/health/ready")
                 status_fields = response.json()["status"]
                 assert (response.status_code, status_fields["code"], status_fields["status"]) == (status, status, state)
-                assert status_fields["msg"] == (
-                    "OK" if status == 200 else "The server was taken offline by its operator"
-                )
+                assert status_fields["msg"] == {200: "OK", 503: "The server was taken offline by its operator"}[status]
 
 
 def test_online_server_without_loaded_models_is_not_ready() -> None:
@@ -90,7 +85,7 @@ def test_metadata_describes_server_and_models_as_yaml(client: Client) -> None:
     assert metadata["server"] == {"name": "charioteer", "version": __version__, "online": True}
     assert metadata["default_model"] is None
     assert metadata["limits"]["max_inputs"] == 8
-    assert [model["name"] for model in metadata["models"]] == ["detector", "echo-fp32", "failing", "teller"]
+    assert [model["name"] for model in metadata["models"]] == ["detector", "echo-fp32", "failing"]
     model_yaml = client.post("/grps/v1/metadata/model", json={"str_data": "detector"}).json()["str_data"]
     assert yaml.safe_load(model_yaml) == metadata["models"][0]
     assert metadata["models"][0]["task_type"] == "OBJECT_DETECTION"
@@ -140,42 +135,16 @@ def test_errors_are_observed_with_the_requested_model(client: Client, seen: Even
     assert (seen.events[-1].model_name, seen.events[-1].outcome) == ("detector", ErrorKind.INVALID_REQUEST)
 
 
-def test_gzip_body_is_read_and_truncated_gzip_is_rejected(client: Client) -> None:
-    body = gzip.compress(json.dumps({"model": "detector", "str_data": encode_base64(IMAGE)}).encode())
-    headers = {"content-type": "application/json", "content-encoding": "gzip"}
-    assert client.post(PREDICT, content=body, headers=headers).status_code == 200
-    assert client.post(PREDICT, content=body[:20], headers=headers).json()["status"]["code"] == 400
-
-
 def test_errors_below_the_prefix_have_the_grps_format(client: Client) -> None:
     for method, path, code in (
         ("GET", "/grps/v1", 404),
-        ("GET", "/grps/v1/nothing", 404),
         ("GET", PREDICT, 405),
         ("DELETE", "/grps/v1/health/live", 405),
     ):
         response = client.request(method, path)
         assert response.status_code == response.json()["status"]["code"] == code
         assert response.headers["content-type"] == "application/json"
-    too_large = client.post(f"{PREDICT}?model=detector", content=b"x" * 2_000_001, headers=BINARY)
-    assert too_large.status_code == too_large.json()["status"]["code"] == 413
     assert "error" in client.get("/grps/v10").json()
-
-
-def test_too_many_images_are_rejected(client: Client) -> None:
-    images = {str(number): encode_base64(IMAGE) for number in range(9)}
-    response = client.post(PREDICT, json={"model": "detector", "gmap": {"s_b": images}})
-    assert response.json()["status"]["code"] == 413
-    assert response.json()["status"]["msg"].startswith("gmap.s_b: Expected at most 8")
-
-
-def test_stream_is_not_compressed(client: Client) -> None:
-    response = client.post(
-        f"{PREDICT}?model=teller&streaming=true", content=IMAGE, headers={**BINARY, "accept-encoding": "gzip"}
-    )
-    assert "content-encoding" not in response.headers
-    assert response.headers["content-type"] == "application/octet-stream"
-    assert [message["str_data"] for message in parse_messages(response.text)] == ["64x48"]
 
 
 def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
@@ -192,9 +161,8 @@ def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
 def test_empty_answer_is_one_message() -> None:
     with TestClient(build_app(scripted_engine(ScriptedModel("", "")))) as client:
         response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
-        assert parse_messages(response.text) == [
-            {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": ""}
-        ]
+        (message,) = parse_messages(response.text)
+        assert (message["status"]["code"], message["str_data"]) == (200, "")
 
 
 @pytest.mark.parametrize(
@@ -247,98 +215,3 @@ def test_failure_during_a_stream_is_the_last_message() -> None:
     first, last = parse_messages(response.text)
     assert first["str_data"] == "a"
     assert last == {"status": {"code": 500, "msg": "The model failed: no more", "status": "FAILURE"}}
-
-
-class Connection:
-    """Send one streamed request to the application directly, to see each message when it is sent."""
-
-    def __init__(self, app: Litestar, model: str) -> None:
-        self._app = app
-        self._model = model
-        self._received = False
-        self.disconnected = asyncio.Event()
-        self.sent: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def receive(self) -> Any:
-        if not self._received:
-            self._received = True
-            return {"type": "http.request", "body": IMAGE, "more_body": False}
-        await self.disconnected.wait()
-        return {"type": "http.disconnect"}
-
-    async def run(self) -> None:
-        scope: Any = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": PREDICT,
-            "raw_path": PREDICT.encode(),
-            "query_string": f"streaming=true&model={self._model}".encode(),
-            "root_path": "",
-            "headers": [
-                (b"host", b"127.0.0.1"),
-                (b"content-type", b"application/octet-stream"),
-                (b"content-length", b"%d" % len(IMAGE)),
-            ],
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 80),
-            "state": {},
-        }
-        await self._app(scope, self.receive, self.send)
-
-    async def send(self, message: Any) -> None:
-        await self.sent.put(message)
-        if message["type"] == "http.response.body" and not message["more_body"]:
-            self.disconnected.set()
-
-    async def text(self) -> str:
-        """Return the text of the next message."""
-        message = await self.sent.get()
-        assert message["more_body"]
-        return json.loads(message["body"])["str_data"]
-
-
-def test_message_is_sent_before_the_next_is_generated() -> None:
-    gate = Gate()
-    app = build_app(scripted_engine(ScriptedModel("a", "b", "c", gate=gate)))
-
-    async def run() -> None:
-        connection = Connection(app, "speaker")
-        running = asyncio.create_task(connection.run())
-        for index, expected in enumerate("abc"):
-            gate.open()
-            if index == 0:
-                assert (await connection.sent.get())["type"] == "http.response.start"
-            assert await connection.text() == expected
-        assert not (await connection.sent.get())["more_body"]
-        await running
-
-    asyncio.run(run())
-
-
-def test_disconnect_during_a_stream_frees_the_worker() -> None:
-    seen, gate = EventRecorder(), Gate(initial_passes=1)
-    speaker = ScriptedModel(*"abcdef", gate=gate)
-    engine = scripted_engine(speaker, seen, workers=1)
-    app = build_app(engine)
-
-    async def run() -> None:
-        connection = Connection(app, "speaker")
-        running = asyncio.create_task(connection.run())
-        assert (await connection.sent.get())["type"] == "http.response.start"
-        assert await connection.text() == "a"
-        for _ in "ab":
-            await asyncio.to_thread(gate.wait_for_arrival)
-        connection.disconnected.set()
-        await running
-        gate.open()
-        assert await asyncio.to_thread(speaker.closed.wait, 60)
-        await Connection(app, "teller").run()
-
-    asyncio.run(run())
-    assert speaker.chunk_count == 2
-    assert not engine.busy
-    event = seen.events[0]
-    assert (event.model_name, event.outcome) == ("speaker", None)

@@ -4,28 +4,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.plugins.grps.proto import message_class
-from app.plugins.grps.tensors import ELEMENTS, dtype_name, read_tensor, write_tensor
+from app.plugins.grps.tensors import ELEMENTS, read_tensor, write_tensor
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
 TENSOR: Any = message_class("grps.protos.v1.GenericTensor")
 NUMERIC = [datatype for datatype in Datatype if datatype is not Datatype.BYTES]
-WIRE_NAMES = {
-    "BOOL": "DT_UINT8",
-    "UINT16": "DT_INT32",
-    "UINT32": "DT_INT64",
-    "UINT64": "DT_INT64",
-    "FP16": "DT_FLOAT16",
-    "FP32": "DT_FLOAT32",
-    "FP64": "DT_FLOAT64",
-    "BF16": "DT_FLOAT32",
-    "BYTES": "DT_STRING",
-}
 
 
 def generic(dtype: int = 7, shape: tuple[int, ...] = (1,), **fields: Any) -> Any:
@@ -50,19 +39,11 @@ def arrays(datatype: Datatype) -> st.SearchStrategy[NDArray[Any]]:
     number = st.booleans() if datatype is Datatype.BOOL else st.integers(0, max_value)
     flat = st.lists(number, min_size=6, max_size=6).map(lambda values: np.array(values, bits).view(datatype.dtype))
     shapes = st.sampled_from([(6,), (2, 3), (6, 1), (1, 2, 3)])
-    return st.builds(_reshape, flat, shapes)
-
-
-def _reshape(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    return array.reshape(shape)
-
-
-def test_every_datatype_has_a_wire_type() -> None:
-    for datatype in Datatype:
-        assert dtype_name(datatype) == WIRE_NAMES.get(datatype, f"DT_{datatype}")
+    return st.builds(np.reshape, flat, shapes)
 
 
 @pytest.mark.parametrize("datatype", NUMERIC)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_numbers_round_trip(datatype: Datatype, data: st.DataObject) -> None:
     array = data.draw(arrays(datatype))
@@ -86,11 +67,8 @@ def test_texts_round_trip() -> None:
     write_tensor(Tensor(name="words", datatype=Datatype.BYTES, data=data), message)
     tensor = read_tensor(message, None, "t")
     assert isinstance(tensor, BytesTensor)
-    assert (tensor.name, tensor.shape, [element.text() for element in tensor.elements]) == (
-        "words",
-        (1, 2),
-        ["Åsa", ""],
-    )
+    texts = [element.text() for element in tensor.elements]
+    assert (tensor.name, tensor.shape, texts) == ("words", (1, 2), ["Åsa", ""])
 
 
 @pytest.mark.parametrize(
@@ -178,16 +156,12 @@ def test_texts_for_a_numeric_input_are_not_converted() -> None:
         (generic(7, (4294967295, 4294967295, 4294967295), flat_float32=[]), "t.shape"),
         (generic(7, (1,), flat_float32=[1.0], flat_int8=[1]), "t.flat_int8"),
         (generic(7, (1,) * 33, flat_float32=[1.0]), "t.shape"),
+        (generic(7, (0, *(4294967295,) * 4)), "t.shape"),
         (generic(9, (2,), flat_string=["a"]), "t.flat_string"),
     ],
 )
 def test_inconsistent_tensor_error_names_its_field(message: Any, path: str) -> None:
     assert error_for(message).path == path
-
-
-def test_overflowing_shape_is_rejected() -> None:
-    huge = (0, *(4294967295,) * 4)
-    assert error_for(generic(7, huge)).path == "t.shape"
 
 
 @pytest.mark.parametrize(
