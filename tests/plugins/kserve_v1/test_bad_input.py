@@ -1,6 +1,5 @@
 """Test that V1 rejects bad input with an error in the client's terms and keeps serving."""
 
-import gzip
 import json
 from collections.abc import Iterator
 from typing import Any, cast
@@ -14,13 +13,11 @@ from litestar.testing import TestClient
 
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
+from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 Client = TestClient[Litestar]
 
-TEXT_MODELS = ("sorter", "tagger", "continuer")
-MODELS = ("classifier", "detector", "teller", *TEXT_MODELS, *ECHO_MODELS, *TENSOR_FIXTURES)
-DEEP = b"[" * 100_000 + b"]" * 100_000
+MODELS = ("classifier", "detector", "teller", "sorter", "tagger", *ECHO_MODELS, *TENSOR_FIXTURES)
 
 
 @pytest.fixture(scope="module")
@@ -42,37 +39,22 @@ def assert_rejected(response: httpx.Response, message: str, status: int = 400) -
     assert len(response.content) < 1000
 
 
-def assert_still_serving(client: Client) -> None:
-    assert post(client, "half_plus_two", {"instances": [1]}).json() == {"predictions": [2.5]}
-
-
 BODIES: list[tuple[str, object, str]] = [
     ("empty", b"", "Unrecognized request format: Expected a JSON object, got an empty body"),
-    ("only whitespace", b" \n\t ", "Unrecognized request format: "),
     ("truncated", b'{"instances": [1, 2', "Unrecognized request format: The body is not valid JSON"),
-    ("trailing data", b'{"instances": [1]} {}', "Unrecognized request format: The body is not valid JSON"),
-    ("trailing comma", b'{"instances": [1,]}', "Unrecognized request format: The body is not valid JSON"),
     ("a list", b"[]", "Unrecognized request format: Expected `object`, got `array`"),
-    ("a text", b'"a"', "Unrecognized request format: Expected `object`, got `str`"),
-    ("null", b"null", "Unrecognized request format: Expected `object`, got `null`"),
     ("not UTF-8", b'{"instances": ["\xff"], "parameters": {"a": "\xff"}}', "UTF-8"),
-    ("not UTF-8 at all", b"\xff\xfe\x00", "Unrecognized request format: "),
     ("UTF-16", '{"instances": [1]}'.encode("utf-16"), "Unrecognized request format: "),
     ("neither key", {}, 'Expected either "instances" or "inputs", got neither'),
-    ("misspelt", {"instance": [1]}, "got neither"),
     ("both keys", {"instances": [1], "inputs": [1]}, "got both"),
-    ("both keys, one empty", {"instances": [1], "inputs": []}, "got both"),
     ("null for a list", {"instances": None}, "instances: Expected `array`, got `null`"),
     ("a number for a list", {"inputs": 5}, "inputs: Expected `array`, got `int`"),
-    ("a text for a list", {"inputs": "5"}, "inputs: Expected `array`, got `str`"),
     ("an empty list", {"inputs": []}, "inputs: Expected at least one instance"),
     ("parameters of wrong type", {"inputs": [1], "parameters": []}, "parameters: Expected `object | null`"),
     ("NaN", b'{"instances": [1, NaN]}', "instances[1]: Expected a finite number, got nan"),
-    ("infinity", b'{"inputs": [-Infinity]}', "inputs[0]: Expected a finite number, got -inf"),
     ("overflow", b'{"inputs": [1e999]}', "inputs[0]: Number out of range"),
     ("a huge number", b'{"inputs": [%s]}' % (b"9" * 5000), "inputs"),
     ("lone surrogate", b'{"instances": ["\\ud800"]}', "instances[0]: Expected Unicode text, got half of a"),
-    ("deeply nested", b'{"instances": ' + DEEP + b"}", "Unrecognized request format: "),
     ("above the depth limit", b'{"instances": %s1%s}' % (b"[" * 500, b"]" * 500), "100 deep"),
     ("an image", encode_image(rectangle()), "Unrecognized request format: "),
 ]  # fmt: skip
@@ -81,7 +63,7 @@ BODIES: list[tuple[str, object, str]] = [
 @pytest.mark.parametrize(("body", "message"), [case[1:] for case in BODIES], ids=[case[0] for case in BODIES])
 def test_bad_body_is_rejected(client: Client, body: object, message: str) -> None:
     assert_rejected(post(client, "half_plus_two", body), message)
-    assert_still_serving(client)
+    assert post(client, "half_plus_two", {"instances": [1]}).json() == {"predictions": [2.5]}
 
 
 def test_image_without_its_content_type_is_rejected_with_advice(client: Client) -> None:
@@ -92,40 +74,27 @@ def test_image_without_its_content_type_is_rejected_with_advice(client: Client) 
 
 ROWS: list[tuple[str, str, list[object], str]] = [
     ("text for a number", "half_plus_two", [1, "1"], "instances[1]: Expected FP32 numbers, got str"),
-    ("true for a number", "half_plus_two", [True], "instances[0]: Expected FP32 numbers, got bool"),
-    ("null for a number", "half_plus_two", [1, None], "instances[1]: Expected FP32 numbers, got null"),
-    ("an object for a number", "half_plus_two", [1, {"x": 1}], "instances[1]: Expected FP32 numbers, got dict"),
     ("an unknown name", "half_plus_two", [{"z": 1}], "instances[0]: Expected a value for the input 'x'"),
-    ("b64 for a number", "half_plus_two", [{"b64": "AA=="}], "instances[0]: Expected FP32 numbers, got dict"),
     ("one dimension too many", "half_plus_two", [[1]], "instances: Expected the shape [-1] for 'x', got [1, 1]"),
-    ("one dimension too few", "echo-fp32", [1, 2], "instances: Expected the shape [-1, -1] for 'x', got [2]"),
-    ("wrong size", "echo-fixed", [[[1, 2, 3]]], "instances: Expected the shape [-1, 2, 3] for 'x', got [1, 1, 3]"),
     ("a ragged row", "echo-fp32", [[1, 2], [3]], "instances[1]: Expected rows of one length, 2, got one of 1"),
-    ("ragged inside", "echo-fixed", [[[1, 2, 3], [4, 5]]], "instances[0][1]: Expected rows of one length"),
     ("mixed depth", "echo-fp32", [[1], 2], "instances: Expected a flat array, or nested rows"),
     ("a fraction", "echo-int64", [[1.5]], "instances[0][0]: Expected INT64 numbers, got float"),
     ("out of range", "echo-int8", [[128]], "instances: Expected INT8 numbers, got one out of range"),
-    ("2 for a boolean", "echo-bool", [[2]], "instances: Expected true, false, 0 or 1"),
     ("batch for a scalar input", "echo-scalar", [1], "instances: Expected the shape [] for 'x', got [1]"),
     ("more dimensions than NumPy has", "echo-deep", [json.loads("[" * 69 + "1" + "]" * 69)], "instances"),
-    ("ragged deep rows", "echo-int8", [json.loads("[" * 70 + "[1], [1, 2]" + "]" * 70)], "[0][1]: Expected rows"),
     ("number among deep texts", "greeter", [json.loads("[" * 70 + '"a", 1' + "]" * 70)], "[0][1]: Expected a text"),
     ("a number for a text", "greeter", ["a", 1], "instances[1]: Expected a text"),
     ("bytes that are not UTF-8", "greeter", ["a", {"b64": "/w=="}], "instances[1]: Expected text in UTF-8"),
     ("invalid base64", "greeter", [{"b64": "*"}], "instances[0]: Expected base64, got '*'"),
-    ("rows of texts", "greeter", [["a"]], "instances: Expected the shape [-1] for 'text', got [1, 1]"),
-    ("bytes in a row", "echo-bytes", [["a", "b"], ["c", {"b64": "/w=="}]], "instances[1][1]: Expected text in UTF-8"),
     ("one input missing", "echo-pair", [{"numbers": 1}], "instances[0]: Expected a value for the input 'words'"),
     ("a value for two inputs", "echo-pair", [1], "instances[0]: Expected `object`, got `int`"),
     ("one input too many", "echo-pair", [{"numbers": 1, "words": "a", "x": 1}], "instances[0]: Expected one of"),
-    ("one of two is wrong", "echo-pair", [{"numbers": "1", "words": "a"}], "instances[0].numbers: Expected INT64"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "instances", "message"), [case[1:] for case in ROWS], ids=[case[0] for case in ROWS])
 def test_bad_instance_is_rejected(client: Client, model: str, instances: list[object], message: str) -> None:
     assert_rejected(post(client, model, {"instances": instances}), message)
-    assert_still_serving(client)
 
 
 NOT_AN_IMAGE = encode_base64(b"abc")
@@ -133,36 +102,25 @@ NOT_AN_IMAGE = encode_base64(b"abc")
 IMAGES: list[tuple[str, Any, str]] = [
     ("a number", 5, "inputs[1]: Expected an image as base64"),
     ("null", None, "inputs[1]: Expected an image as base64"),
-    ("true", True, "inputs[1]: Expected an image as base64"),
     ("invalid base64", "*", "inputs[1]: Expected base64, got '*'"),
-    ("an empty text", "", "inputs[1]: Expected an encoded image"),
     ("not an image", NOT_AN_IMAGE, "inputs[1]: Expected an encoded image"),
     ("truncated image", encode_base64(encode_image(rectangle())[:60]), "inputs[1]: The image cannot be decoded"),
     ("a web address", "http://localhost/a.png", "inputs[1]: Expected base64"),
-    ("a data URI of text", "data:text/plain,abc", "inputs[1]: Expected a data URI"),
     ("an empty object", {}, 'inputs[1]: Expected the image under "image" or "b64", got []'),
-    ("other names", {"picture": IMAGE}, "inputs[1]: Expected the image under"),
     ("twice", {"b64": IMAGE, "image": IMAGE}, "got 'b64' and 'image'"),
     ("b64 is a number", {"b64": 5}, "inputs[1].b64: Expected `str`, got `int`"),
-    ("b64 is rows", {"b64": [[1]]}, "inputs[1].b64: Expected `str`, got `array`"),
     ("b64 is invalid base64", {"b64": "*"}, "inputs[1].b64: Expected base64, got '*'"),
     ("b64 is not an image", {"b64": NOT_AN_IMAGE}, "inputs[1].b64: Expected an encoded image"),
-    ("image is a number", {"image": 5}, "inputs[1].image: Expected an image as base64"),
     ("image is not an image", {"image": NOT_AN_IMAGE}, "inputs[1].image: Expected an encoded image"),
     ("image is another object", {"image": {"b": "a"}}, "inputs[1].image: Expected an image as base64"),
-    ("image has more than b64", {"image": {"b64": IMAGE, "c": 1}}, "inputs[1].image: Expected an image as base64"),
     ("bytes of a text", {"image_bytes": {"b64": NOT_AN_IMAGE}}, "inputs[1].image_bytes.b64: Expected an encoded image"),
     ("a parameter next to the image", {"b64": IMAGE, "top_k": 1}, "inputs[1]: Expected nothing but the image"),
-    ("metadata next to the image", {"b64": IMAGE, "metadata": "a"}, "got 'metadata' too"),
     ("parameters are a list", {"b64": IMAGE, "parameters": [1]}, "inputs[1].parameters: Expected `object | null`"),
     ("a parameter of wrong type", {"b64": IMAGE, "parameters": {"top_k": "1"}}, "inputs[1].parameters.top_k: "),
-    ("no pixels", [], "inputs[1]: Expected the rows of one image"),
     ("a row of pixels", [1, 2], "inputs[1]: Expected the rows of one image, [h, w] or [h, w, 3], got the shape [2]"),
     ("no columns", [[]], "inputs[1]: Expected an image of at least 1x1 pixels, got 0x1"),
     ("two channels", [[[1, 2]]], "inputs[1]: Expected raw pixels of shape"),
-    ("several images", [[[[1, 2, 3]]]], "inputs[1]: Expected the rows of one image"),
     ("a pixel above 255", [[256]], "inputs[1]: Expected UINT8 numbers, got one out of range"),
-    ("a negative pixel", [[-1]], "inputs[1]: Expected UINT8 numbers, got one out of range"),
     ("a fraction of a pixel", [[0.5]], "inputs[1][0][0]: Expected UINT8 numbers, got float"),
     ("a pixel of text", {"image": [[1, "2"]]}, "inputs[1].image[0][1]: Expected UINT8 numbers, got str"),
     ("ragged pixels", {"image": [[1, 2], [3]]}, "inputs[1].image[1]: Expected rows of one length, 2, got one of 1"),
@@ -173,12 +131,10 @@ IMAGES: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("instance", "message"), [case[1:] for case in IMAGES], ids=[case[0] for case in IMAGES])
 def test_bad_image_is_rejected(client: Client, instance: object, message: str) -> None:
     assert_rejected(post(client, "detector", {"inputs": [IMAGE, instance]}), message)
-    assert_still_serving(client)
 
 
 PROMPTS: list[tuple[str, dict[str, Any], str]] = [
     ("a number", {"prompt": 5}, "instances[0].prompt: Expected"),
-    ("a list of numbers", {"prompts": [5]}, "instances[0].prompts[0]: Expected `str`, got `int`"),
     ("twice", {"prompt": "a", "text": "b"}, "instances[0]: Expected prompts in one place, got 'prompt' and 'text'"),
     ("in two places", {"prompt": "a", "parameters": {"prompts": ["b"]}}, "'prompt' and parameters.prompts"),
     ("among the parameters", {"parameters": {"prompts": 5}}, "instances[0].parameters.prompts: Expected"),
@@ -198,33 +154,12 @@ def test_prompt_without_an_image_is_rejected(client: Client) -> None:
 
 def test_bad_request_parameter_error_names_its_path(client: Client) -> None:
     body = {"instances": [IMAGE, {"b64": IMAGE, "parameters": {"score_threshold": 1}}]}
-    for value, message in ((2, "parameters.score_threshold: "), ("a", "parameters.score_threshold: ")):
-        response = post(client, "detector", {**body, "parameters": {"score_threshold": value}})
-        assert_rejected(response, message)
-        assert response.json()["error"].startswith(message)
+    response = post(client, "detector", {**body, "parameters": {"score_threshold": 2}})
+    assert_rejected(response, "parameters.score_threshold: ")
+    assert response.json()["error"].startswith("parameters.")
 
 
-def test_too_many_images_are_rejected(client: Client) -> None:
-    assert_rejected(post(client, "detector", {"inputs": [IMAGE] * 65}), "inputs: Expected at most 64 images", 413)
-
-
-def test_body_over_the_limit_is_rejected(client: Client) -> None:
-    assert_rejected(post(client, "detector", b" " * (MAX_REQUEST_BYTES + 1)), "larger than this server accepts", 413)
-
-
-def test_decompressed_body_over_the_limit_is_rejected(client: Client) -> None:
-    bomb = gzip.compress(b" " * 100_000_000)
-    assert_rejected(post(client, "detector", bomb, **{"content-encoding": "gzip"}), "after decompression", 413)
-
-
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip"])
-def test_wrong_or_unknown_content_encoding_is_rejected(client: Client, encoding: str) -> None:
-    assert_rejected(post(client, "detector", {"inputs": [IMAGE]}, **{"content-encoding": encoding}), "ontent-Encoding")
-
-
-@pytest.mark.parametrize(
-    "media_type", ["application/xml", "multipart/form-data; boundary=a", "video/mp4", "application/pdf", "a", "image"]
-)
+@pytest.mark.parametrize("media_type", ["application/xml", "multipart/form-data; boundary=a", "a", "image"])
 @pytest.mark.parametrize("model", ["detector", "half_plus_two"])
 def test_unsupported_content_type_is_rejected(client: Client, model: str, media_type: str) -> None:
     message = f"Content-Type: Expected JSON{', or an image as image/*' if model == 'detector' else ''}, got '"
@@ -236,22 +171,10 @@ def test_invalid_raw_image_body_is_rejected(client: Client, content: bytes) -> N
     assert_rejected(post(client, "detector", content, **{"content-type": "image/png"}), "")
 
 
-def test_raw_image_for_a_tensor_model_is_rejected(client: Client) -> None:
-    response = post(client, "half_plus_two", encode_image(rectangle()), **{"content-type": "image/png"})
+@pytest.mark.parametrize(("model", "content"), [("half_plus_two", encode_image(rectangle())), ("sorter", b"red")])
+def test_raw_image_for_another_model_is_rejected(client: Client, model: str, content: bytes) -> None:
+    response = post(client, model, content, **{"content-type": "image/png"})
     assert_rejected(response, "Content-Type: Expected JSON, got 'image/png'")
-
-
-@pytest.mark.parametrize("model", TEXT_MODELS)
-def test_raw_image_for_a_text_model_is_rejected(client: Client, model: str) -> None:
-    # The body is valid text, so only the content type is wrong.
-    response = post(client, model, b"red", **{"content-type": "image/png"})
-    assert_rejected(response, "Content-Type: Expected JSON, got 'image/png'")
-
-
-@pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
-def test_prompt_for_a_detector_is_rejected(client: Client, name: str) -> None:
-    response = post(client, "detector", {"instances": [{"b64": IMAGE, name: "how many?"}]})
-    assert_rejected(response, f"instances[0]: Expected nothing but the image, and \"parameters\", got '{name}' too")
 
 
 def test_errors_quote_long_values_only_in_part(client: Client) -> None:
@@ -282,7 +205,7 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
 @given(
     st.sampled_from(("detector", "classifier", "teller", "half_plus_two", "greeter", "echo-pair", "echo-fixed")),
     st.sampled_from(("instances", "inputs")),

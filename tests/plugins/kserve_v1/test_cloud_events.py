@@ -124,16 +124,14 @@ def test_binary_event_with_an_image_is_answered(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("value", [None, ""])
-def test_binary_event_without_required_attribute_is_rejected(client: Client, name: str, value: str | None) -> None:
-    headers = {key: header for key, header in BINARY.items() if key != name}
-    if value is not None:
-        headers[name] = value
-    assert_rejected(post(client, DATA, headers), f"{name}: Expected all of")
+def test_binary_event_without_required_attribute_is_rejected(client: Client, name: str) -> None:
+    missing = {key: header for key, header in BINARY.items() if key != name}
+    for headers in (missing, {**missing, name: ""}):
+        assert_rejected(post(client, DATA, headers), f"{name}: Expected all of")
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-@pytest.mark.parametrize("value", [None, "", 5, "absent"])
+@pytest.mark.parametrize("value", ["", 5, "absent"])
 def test_structured_event_without_required_attribute_is_rejected(client: Client, name: str, value: object) -> None:
     event = {**STRUCTURED, name: value, "data": DATA}
     if value == "absent":
@@ -141,7 +139,7 @@ def test_structured_event_without_required_attribute_is_rejected(client: Client,
     assert_rejected(post(client, event, {"content-type": EVENT}), f"{name}: Expected")
 
 
-@pytest.mark.parametrize("version", ["0.3", "1", "2.0", "1.0.2"])
+@pytest.mark.parametrize("version", ["0.3", "1.0.2"])
 def test_unsupported_cloud_events_version_is_rejected(client: Client, version: str) -> None:
     assert_rejected(post(client, DATA, {**BINARY, "ce-specversion": version}), 'ce-specversion: Expected version "1.0"')
     event = {**STRUCTURED, "specversion": version, "data": DATA}
@@ -157,21 +155,15 @@ BAD_EVENTS: list[tuple[str, object, str]] = [
     ("data and data_base64", {**STRUCTURED, "data": DATA, "data_base64": "e30="}, "either data or data_base64"),
     ("data is text", {**STRUCTURED, "data": json.dumps(DATA)}, "data: Expected `object`, got `str`"),
     ("data is null", {**STRUCTURED, "data": None}, "data: Expected `object`, got `null`"),
-    ("invalid data_base64", {**STRUCTURED, "data_base64": "a*"}, "data_base64: Expected base64"),
     ("data_base64 is a number", {**STRUCTURED, "data_base64": 5}, "data_base64: Expected"),
     ("data_base64 is not JSON", {**STRUCTURED, "data_base64": "YQ=="}, "data_base64: The body is not valid JSON"),
     ("neither key in data", {**STRUCTURED, "data": {}}, 'data: Expected either "instances" or "inputs"'),
     ("bad instance", {**STRUCTURED, "data": {"instances": ["a"]}}, "data.instances[0]: Expected FP32"),
     ("bad parameter", {**STRUCTURED, "data": {"instances": [1], "parameters": 5}}, "data.parameters: Expected"),
     ("image for tensors", {**STRUCTURED, "datacontenttype": "image/png", "data_base64": "YQ=="}, "datacontenttype:"),
-    (
-        "data of unsupported type",
-        {**STRUCTURED, "datacontenttype": "text/csv", "data": "1,2"},
-        "datacontenttype: Expected JSON",
-    ),
+    ("data of unsupported type", {**STRUCTURED, "datacontenttype": "text/csv", "data": "1"}, "datacontenttype: Exp"),
     ("datacontenttype is a number", {**STRUCTURED, "datacontenttype": 5, "data": DATA}, "datacontenttype: Expected"),
     ("not an object", [STRUCTURED], "Unrecognized request format"),
-    ("empty", b"", "Unrecognized request format"),
 ]
 
 
@@ -182,11 +174,8 @@ def test_bad_event_is_rejected(client: Client, body: object, message: str) -> No
 
 def test_event_with_invalid_image_is_rejected(client: Client) -> None:
     event = {**STRUCTURED, "datacontenttype": "image/png"}
-    assert_rejected(
-        post(client, {**event, "data_base64": "YWJj"}, {"content-type": EVENT}, "detector"), "data_base64: "
-    )
-    assert_rejected(post(client, {**event, "data_base64": ""}, {"content-type": EVENT}, "detector"), "data_base64: ")
-    assert_rejected(post(client, {**event, "data": "YWJj"}, {"content-type": EVENT}, "detector"), "data: ")
+    for name, data in (("data_base64", "YWJj"), ("data_base64", ""), ("data", "YWJj")):
+        assert_rejected(post(client, {**event, name: data}, {"content-type": EVENT}, "detector"), f"{name}: ")
 
 
 def test_event_batch_is_rejected(client: Client) -> None:

@@ -80,7 +80,7 @@ def test_invalid_text_is_rejected_with_its_path(instance: object, path: str, mes
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
+@pytest.mark.parametrize("name", ["prompt", "text"])
 def test_prompt_for_a_model_without_prompts_is_rejected(name: str) -> None:
     assert read({"b64": "", name: "why?"}).tensor.parameters == {"prompts": ["why?"]}
     with pytest.raises(InferenceError) as caught:

@@ -1,9 +1,5 @@
 """Test KServe V1: model listing, model states and predictions."""
 
-import gzip
-import json
-import threading
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,13 +9,12 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.models.registry import ModelState
 from app.core.engine.models.servable import Servable
 from app.core.server.http.asgi import create_app
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.kserve_v1.routes import KServeV1
 from tests.support.data.chariot import IMAGE
-from tests.support.data.images import encode_base64, encode_image, rectangle
+from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
 from tests.support.servers.grpc_server import build_engine
@@ -54,17 +49,10 @@ def test_paths_may_end_in_a_slash(client: Client, path: str) -> None:
     assert client.get(f"{path}/").json() == client.get(path).json()
 
 
-def test_repeated_requests_return_the_same_prediction(client: Client) -> None:
-    for _ in range(3):
-        assert predictions(predict(client, "half_plus_two", 1)) == [2.5]
-
-
 def test_unknown_paths_and_methods_return_a_json_error(client: Client) -> None:
     for method, path, status in (
         ("GET", "/v1", 404),
         ("GET", "/v1/models/detector:predict", 405),
-        ("POST", "/v1/models", 405),
-        ("DELETE", "/v1/models/detector", 405),
         ("POST", "/v1/models/detector:fly", 404),
         ("POST", "/v1/models/detector/versions/1:predict", 404),
         ("GET", f"/v1/models/{'x' * 5000}", 404),
@@ -112,10 +100,8 @@ def test_a_model_that_is_unloaded_and_loaded_again() -> None:
     with TestClient(app_with_models(("half_plus_two",))) as client:
         for _ in range(2):
             assert client.post("/v2/repository/models/half_plus_two/unload").status_code == 200
-            assert (
-                not_ready_errors(client, "half_plus_two")
-                == ["Model with name half_plus_two is not ready. unloaded"] * 2
-            )
+            expected = ["Model with name half_plus_two is not ready. unloaded"] * 2
+            assert not_ready_errors(client, "half_plus_two") == expected
             assert client.get("/v1/models").json()["models"] == ["half_plus_two"]
             assert client.post("/v2/repository/models/half_plus_two/load").status_code == 200
             assert predictions(predict(client, "half_plus_two", 1)) == [2.5]
@@ -123,51 +109,19 @@ def test_a_model_that_is_unloaded_and_loaded_again() -> None:
 
 def test_offline_server_is_not_ready_but_still_answers() -> None:
     engine = build_engine(("detector",))
+    engine.online = False
     with TestClient(create_app(engine, [KServeV1()], CollectorRegistry(), 100_000)) as client:
-        engine.online = False
-        response = client.get("/v1/models/detector")
-        assert response.status_code == 503
-        assert response.json() == {
-            "error": "Model with name detector is not ready. The server was taken offline by its operator"
-        }
+        message = "Model with name detector is not ready. The server was taken offline by its operator"
+        assert client.get("/v1/models/detector").json() == {"error": message}
         assert len(predictions(predict(client, "detector", IMAGE))) == 1
-        engine.online = True
-        assert client.get("/v1/models/detector").status_code == 200
-
-
-def test_reloads_do_not_fail_concurrent_predictions() -> None:
-    """Answer every request while the model is loaded again several times."""
-    with TestClient(app_with_models(("half_plus_two",))) as client:
-        stop = threading.Event()
-        statuses: list[int] = []
-
-        def send_predictions() -> None:
-            while not stop.is_set() or len(statuses) < 20:
-                statuses.append(predict(client, "half_plus_two", 1).status_code)
-                if len(statuses) > 2000:
-                    return
-
-        thread = threading.Thread(target=send_predictions)
-        thread.start()
-        for _ in range(5):
-            assert client.post("/v2/repository/models/half_plus_two/load").status_code == 200
-        stop.set()
-        thread.join(60)
-        assert set(statuses) == {200}
 
 
 def test_every_request_is_observed_once() -> None:
     recorder = EventRecorder()
-    app = create_app(
-        build_engine(("detector", "failing"), observers=[recorder]), [KServeV1()], CollectorRegistry(), 100_000
-    )
-    with TestClient(app) as client:
-        predict(
-            client,
-            "detector",
-            IMAGE,
-            {"b64": IMAGE, "parameters": {"metadata": '[{"key":"a","type":"str","value":"b"}]'}},
-        )
+    engine = build_engine(("detector", "failing"), observers=[recorder])
+    with TestClient(create_app(engine, [KServeV1()], CollectorRegistry(), 100_000)) as client:
+        metadata = '[{"key":"a","type":"str","value":"b"}]'
+        predict(client, "detector", IMAGE, {"b64": IMAGE, "parameters": {"metadata": metadata}})
         predict(client, "detector")
         predict(client, "missing", IMAGE)
         predict(client, "failing", IMAGE)
@@ -180,12 +134,6 @@ def test_every_request_is_observed_once() -> None:
         ("kserve-v1", "failing", "model_failed", 0),
     ]
     assert [entry.key for entry in recorder.events[0].metadata[0].entries] == ["a"]
-
-
-def test_request_id_is_returned_or_generated(client: Client) -> None:
-    response = client.post("/v1/models/half_plus_two:predict", json={"instances": [1]}, headers={"x-request-id": "a1"})
-    assert response.headers["x-request-id"] == "a1"
-    assert predict(client, "half_plus_two", 1).headers["x-request-id"]
 
 
 # Images
@@ -207,10 +155,9 @@ IMAGE_FORMS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("key", ["instances", "inputs"])
 @pytest.mark.parametrize("form", [form for _, form in IMAGE_FORMS], ids=[name for name, _ in IMAGE_FORMS])
-def test_every_image_form_returns_the_same_prediction(client: Client, key: str, form: object) -> None:
-    response = client.post("/v1/models/detector:predict", json={key: [form]})
+def test_every_image_form_returns_the_same_prediction(client: Client, form: object) -> None:
+    response = client.post("/v1/models/detector:predict", json={"inputs": [form]})
     ((detection,),) = predictions(response)
     assert detection == {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
     assert list(response.json()) == ["predictions"]
@@ -222,8 +169,7 @@ def test_pixels_with_1_3_or_4_channels_are_accepted(client: Client, channels: in
     assert len(predictions(predict(client, "detector", pixels.tolist()))[0]) == 1
 
 
-@pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP"])
-@pytest.mark.parametrize("media_type", ["image/png", "image/jpeg", "IMAGE/X-ANY; quality=high"])
+@pytest.mark.parametrize(("file_format", "media_type"), [("PNG", "image/png"), ("JPEG", "IMAGE/X-ANY; quality=high")])
 def test_raw_image_body_is_accepted(client: Client, file_format: str, media_type: str) -> None:
     content = encode_image(rectangle(), file_format)
     response = client.post("/v1/models/detector:predict", content=content, headers={"content-type": media_type})
@@ -239,11 +185,7 @@ def test_instance_parameters_override_request_parameters(client: Client) -> None
 
 def test_metadata_is_returned_byte_for_byte(client: Client) -> None:
     text = b'{"extended_metadata" : [{"key":"\\u00e9","type":"float","value":1.50}],  "n": 1e400}'
-    body = b'{"instances":["%s",{"b64":"%s","parameters":{"metadata":%s}}]}' % (
-        IMAGE.encode(),
-        IMAGE.encode(),
-        text,
-    )
+    body = b'{"instances":["%s",{"b64":"%s","parameters":{"metadata":%s}}]}' % (*[IMAGE.encode()] * 2, text)
     response = client.post("/v1/models/detector:predict", content=body)
     assert response.status_code == 200, response.text
     assert response.content.endswith(b'"parameters":[{},{"metadata":' + text + b"}]}")
@@ -258,8 +200,9 @@ def test_metadata_of_an_image_text_model_is_returned(client: Client) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
-@pytest.mark.parametrize("value", ["why?", ["why?"], '["why?"]'])
+@pytest.mark.parametrize(
+    ("name", "value"), [("prompt", "why?"), ("prompts", ["why?"]), ("question", '["why?"]'), ("text", "why?")]
+)
 def test_prompts_are_accepted_under_every_name(client: Client, name: str, value: object) -> None:
     (answers,) = predictions(predict(client, "teller", {"b64": IMAGE, name: value}))
     assert [answer["prompt"] for answer in answers] == (value if isinstance(value, list) else [value])
@@ -275,22 +218,3 @@ def test_content_type_parameter_does_not_turn_an_image_into_text(client: Client)
     instances = [IMAGE, {"b64": IMAGE, "parameters": {"content_type": "str"}}]
     assert len(predictions(predict(client, "teller", *instances))) == 2
     assert len(predictions(predict(client, "teller", *instances, parameters={"content_type": "str"}))) == 2
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
-def test_compressed_bodies_are_accepted(client: Client, encoding: str) -> None:
-    plain = json.dumps({"instances": [1]}).encode()
-    compressed = {"gzip": gzip.compress(plain), "deflate": zlib.compress(plain), "identity": plain}[encoding]
-    headers = {"content-encoding": encoding}
-    response = client.post("/v1/models/half_plus_two:predict", content=compressed, headers=headers)
-    assert predictions(response) == [2.5]
-
-
-def test_registry_has_no_model_states_unknown_to_v1() -> None:
-    """Fail if a state is added, because V1 must map every state."""
-    assert set(ModelState) == {"LOADING", "READY", "UNAVAILABLE"}
-
-
-def test_maximum_number_of_images_is_accepted(client: Client) -> None:
-    response = predict(client, "detector", *[encode_base64(encode_image(rectangle()))] * 64)
-    assert len(predictions(response)) == 64

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
-from app.plugins.kserve_v1.rows import Column, nested_rows, nested_tensor, prediction_rows, read_rows
+from app.plugins.kserve_v1.rows import Column, nested_rows, prediction_rows, read_rows
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
@@ -55,7 +55,7 @@ def error_for(specs: list[TensorSpec], *instances: object) -> InferenceError:
 
 
 @pytest.mark.parametrize("datatype", NUMBERS)
-@pytest.mark.parametrize("row_shape", [(), (3,), (2, 2), (1, 1, 4), (0,)])
+@pytest.mark.parametrize("row_shape", [(), (2, 2), (0,)])
 def test_rows_keep_their_shape(datatype: Datatype, row_shape: tuple[int, ...]) -> None:
     array = (np.arange(2 * int(np.prod(row_shape))) % 2).reshape(2, *row_shape).astype(datatype.dtype)
     for instances in (array.tolist(), [{"x": row} for row in array.tolist()]):
@@ -105,28 +105,6 @@ def test_any_instances_are_read_or_rejected_with_a_path(instances: list[object],
     assert error is None or error.path.startswith("instances")
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=4))
-def test_rows_of_different_lengths_are_rejected(rows: list[list[int]]) -> None:
-    lengths = {len(row) for row in rows}
-    if len(lengths) == 1:
-        (column,) = read([spec(Datatype.INT8)], *rows)
-        assert column.tensor.shape == (len(rows), *lengths)
-        return
-    error = error_for([spec(Datatype.INT8)], *rows)
-    bad_index = next(index for index, row in enumerate(rows) if len(row) != len(rows[0]))
-    assert error.path == f"instances[{bad_index}]"
-    assert error.message == f"Expected rows of one length, {len(rows[0])}, got one of {len(rows[bad_index])}"
-
-
-@given(st.lists(st.floats(-(2.0**126), 2.0**126, width=32), min_size=1, max_size=20))
-def test_bf16_rounds_to_the_nearest_number(values: list[float]) -> None:
-    tensor = nested_tensor("x", Datatype.BF16, msgspec.Raw(json.dumps(values).encode()), "p")
-    assert tensor.data.dtype == np.uint16
-    (values_read,) = [(tensor.data.astype(np.uint32) << 16).view(np.float32)]
-    for value, rounded in zip(values, values_read.tolist(), strict=True):
-        assert abs(rounded - value) <= max(abs(value) * 2**-8, 1e-38) or rounded in (np.inf, -np.inf)
-
-
 @pytest.mark.parametrize(
     ("value", "bits"), [(1.0, 0x3F80), (-2.0, 0xC000), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (0, 0), (3, 0x4040)]
 )
@@ -158,13 +136,10 @@ BAD_PAIRS: list[tuple[list[object], str, str]] = [
     ([1], "instances[0]", "Expected `object`, got `int`"),
     ([{"numbers": 1, "words": "a"}, [2]], "instances[1]", "Expected `object`, got `array`"),
     ([{"numbers": 1}], "instances[0]", "'words', got none"),
-    ([{}], "instances[0]", "'numbers', got none"),
-    ([{"b64": "YQ=="}], "instances[0]", "'numbers', got none"),
     ([{"numbers": 1, "words": "a", "more": 1}], "instances[0]", "got 'more'"),
     ([{"numbers": 1, "words": "a"}, {"numbers": "2", "words": "a"}], "instances[1].numbers", "got str"),
     ([{"numbers": 1, "words": "a"}, {"numbers": 2, "words": 3}], "instances[1].words", "got 3"),
     ([{"numbers": [1, 2], "words": "a"}, {"numbers": [1, None], "words": "a"}], "instances[1].numbers[1]", "null"),
-    ([{"numbers": [1, 2], "words": "a"}, {"numbers": [1], "words": "a"}], "instances[1].numbers", "one length"),
     ([{"numbers": 2**63, "words": "a"}], "instances", "out of range"),
 ]
 
@@ -215,31 +190,19 @@ def test_invalid_text_is_rejected_with_its_path(instances: list[object], path: s
 
 
 @pytest.mark.parametrize(
-    ("instances", "field", "path"),
+    ("datatype", "instances", "field", "path"),
     [
-        ([[1, 2], [3, 4]], "shape", "inputs"),
-        ([[1, 2], [3, 4]], "datatype", "inputs"),
-        ([[1, 2], [3, 4]], "data[1][0]", "inputs[1][0]"),
-        ([{"x": [1, 2]}], "data[0][1]", "inputs[0].x[1]"),
-        ([{"x": [1, 2]}], "shape", "inputs"),
+        (Datatype.FP32, [[1, 2], [3, 4]], "shape", "inputs"),
+        (Datatype.FP32, [[1, 2], [3, 4]], "data[1][0]", "inputs[1][0]"),
+        (Datatype.FP32, [{"x": [1, 2]}], "data[0][1]", "inputs[0].x[1]"),
+        (Datatype.FP32, [{"x": [1, 2]}], "datatype", "inputs"),
+        (Datatype.BYTES, ["a", "b"], "data[1]", "inputs[1]"),
+        (Datatype.BYTES, [["a", "b"], ["c", "d"]], "data[3]", "inputs[1][1]"),
+        (Datatype.BYTES, [{"x": ["a", "b"]}, {"x": ["c", "d"]}], "data[2]", "inputs[1].x[0]"),
     ],
 )
-def test_field_returns_the_path_of_a_number(instances: list[object], field: str, path: str) -> None:
-    (column,) = read_rows(raw_instances(*instances), "inputs", [spec()])
-    assert column.body_path(field) == path
-
-
-@pytest.mark.parametrize(
-    ("instances", "field", "path"),
-    [
-        (["a", "b"], "data[1]", "inputs[1]"),
-        ([["a", "b"], ["c", "d"]], "data[3]", "inputs[1][1]"),
-        ([{"x": ["a", "b"]}, {"x": ["c", "d"]}], "data[2]", "inputs[1].x[0]"),
-        (["a"], "shape", "inputs"),
-    ],
-)
-def test_field_returns_the_path_of_a_text(instances: list[object], field: str, path: str) -> None:
-    (column,) = read_rows(raw_instances(*instances), "inputs", [spec(Datatype.BYTES)])
+def test_field_returns_the_path_of_a_value(datatype: Datatype, instances: list[object], field: str, path: str) -> None:
+    (column,) = read_rows(raw_instances(*instances), "inputs", [spec(datatype)])
     assert column.body_path(field) == path
 
 
@@ -275,15 +238,7 @@ def test_bf16_predictions_are_written_as_numbers() -> None:
     assert predictions(tensor([0x3F80, 0x7F80], Datatype.BF16)) == [1.0, float("inf")]
 
 
-@pytest.mark.parametrize(
-    "tensors",
-    [
-        [tensor(1)],
-        [tensor([1, 2]), tensor([1], name="z")],
-        [tensor([1, 2]), tensor(1, name="z")],
-        [tensor(1), tensor(1, name="z")],
-    ],
-)
+@pytest.mark.parametrize("tensors", [[tensor(1)], [tensor([1, 2]), tensor([1], name="z")], [tensor([1]), tensor(1)]])
 def test_outputs_without_a_common_first_dimension_are_rejected(tensors: list[Tensor]) -> None:
     with pytest.raises(InferenceError, match=r"'y'.*V2") as caught:
         predictions(*tensors)
