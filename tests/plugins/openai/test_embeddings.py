@@ -1,7 +1,7 @@
 """Test OpenAI's embeddings: inputs, encodings, and the models that give one vector for each input."""
 
 import base64
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -27,46 +27,35 @@ RED, BLUE = (
 DESCRIPTION = stand_in_metadata(TaskType.TENSOR)
 
 
-def mean_colours(inputs: Sequence[ImageTensorInput]) -> Sequence[ImageTensors]:
-    """Return the mean colour as the embedding, and a vector of another name."""
-    means = [item.image.pixels.mean(axis=(0, 1)) for item in inputs]
-    return [
-        ImageTensors(
-            [
-                Tensor(name="embedding", datatype=Datatype.FP64, data=mean[None]),
-                Tensor(name="logits", datatype=Datatype.FP32, data=np.zeros(7, np.float32)),
-            ]
-        )
-        for mean in means
-    ]
+def tensor_spec(name: str, datatype: Datatype, *shape: int) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatype, shape=shape)
 
 
 def colours() -> Servable:
-    outputs = [
-        TensorSpec(name="embedding", datatype=Datatype.FP64, shape=(-1, 1, 3)),
-        TensorSpec(name="logits", datatype=Datatype.FP32, shape=(-1, 7)),
-    ]
-    return Servable(ImageTensorInference(outputs), mean_colours, DESCRIPTION, {})
+    """Return a model whose embedding is the mean colour, with a vector of another name."""
+
+    def mean_colour(item: ImageTensorInput) -> ImageTensors:
+        embedding = Tensor(name="embedding", datatype=Datatype.FP64, data=item.image.pixels.mean(axis=(0, 1))[None])
+        return ImageTensors([embedding, Tensor(name="logits", datatype=Datatype.FP32, data=np.zeros(7, np.float32))])
+
+    outputs = [tensor_spec("embedding", Datatype.FP64, -1, 1, 3), tensor_spec("logits", Datatype.FP32, -1, 7)]
+    return Servable(ImageTensorInference(outputs), lambda items: list(map(mean_colour, items)), DESCRIPTION, {})
 
 
 def one_text(datatype: Datatype, vector: NDArray[Any], declared: tuple[int, ...]) -> Servable:
     """Return a model that takes one text, and returns `vector`."""
     tensors = Tensors([Tensor(name="vector", datatype=datatype, data=vector)])
-    inputs = [TensorSpec(name="text", datatype=Datatype.BYTES, shape=(1,))]
-    outputs = [TensorSpec(name="vector", datatype=datatype, shape=declared)]
-    return Servable(TensorInference(inputs, outputs), lambda _: [tensors], DESCRIPTION, {})
+    task = TensorInference([tensor_spec("text", Datatype.BYTES, 1)], [tensor_spec("vector", datatype, *declared)])
+    return Servable(task, lambda _: [tensors], DESCRIPTION, {})
 
 
 def counted() -> Servable:
     """Return a model that takes two texts, and returns their vectors and numbers of tokens."""
     vectors = Tensor(name="vector", datatype=Datatype.FP32, data=np.ones((2, 3), np.float32))
     counts = Tensor(name="prompt_tokens", datatype=Datatype.INT64, data=np.array([4, 5]))
-    inputs = [TensorSpec(name="text", datatype=Datatype.BYTES, shape=(-1,))]
-    outputs = [
-        TensorSpec(name="vector", datatype=Datatype.FP32, shape=(-1, 3)),
-        TensorSpec(name="prompt_tokens", datatype=Datatype.INT64, shape=(-1,)),
-    ]
-    return Servable(TensorInference(inputs, outputs), lambda _: [Tensors([vectors, counts])], DESCRIPTION, {})
+    outputs = [tensor_spec("vector", Datatype.FP32, -1, 3), tensor_spec("prompt_tokens", Datatype.INT64, -1)]
+    task = TensorInference([tensor_spec("text", Datatype.BYTES, -1)], outputs)
+    return Servable(task, lambda _: [Tensors([vectors, counts])], DESCRIPTION, {})
 
 
 MODELS = {

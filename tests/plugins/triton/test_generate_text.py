@@ -33,6 +33,11 @@ def test_generate_stream_sends_text_in_events(client: TestClient[Litestar]) -> N
     assert [event["text_output"] for event in events] == ["Prompt here", "Prompt"]
 
 
+def test_parameters_override_those_at_top_level(client: TestClient[Litestar]) -> None:
+    body = {"text_input": "Prompt here", "max_new_tokens": 1, "parameters": {"max_new_tokens": 2, "stream": True}}
+    assert client.post(f"{PATH}/generate", json={**body, "unknown": 1}).json()["text_output"] == "Pr"
+
+
 @pytest.mark.parametrize("call", ["generate", "generate_stream"])
 @pytest.mark.parametrize(
     ("model", "body", "status", "message"),

@@ -100,10 +100,6 @@ def test_batched_tensors_leave_out_the_first_dimension() -> None:
     assert [-1, *batched["input"][0]["dims"]] == config["input"][0]["dims"]
 
 
-def test_server_metadata_lists_the_extension(client: TestClient[Litestar]) -> None:
-    assert "model_configuration" in client.get("/v2").json()["extensions"]
-
-
 @pytest.mark.parametrize(
     ("method", "path", "sentence"),
     [

@@ -21,6 +21,8 @@ HALF_PLUS_THREE = (DEMO_MODELS / "half_plus_three" / "model.onnx").read_bytes()
 
 REQUEST = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
 
+ChangingRepository = tuple[TestClient[Litestar], Path]
+
 LOAD = "/v2/repository/models/{}/load"
 UNLOAD = "/v2/repository/models/{}/unload"
 
@@ -32,23 +34,28 @@ def write_model(root: Path, name: str, content: bytes) -> None:
     (root / name / "new").replace(root / name / "model.onnx")
 
 
+def write_models(root: Path) -> Path:
+    """Create a repository with two versions of one model, and a second model."""
+    write_model(root, "half/1", HALF_PLUS_TWO)
+    write_model(root, "half/2", HALF_PLUS_THREE)
+    write_model(root, "other", HALF_PLUS_TWO)
+    return root
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Create a repository with two versions of one model, and a second model."""
-    write_model(tmp_path, "half/1", HALF_PLUS_TWO)
-    write_model(tmp_path, "half/2", HALF_PLUS_THREE)
-    write_model(tmp_path, "other", HALF_PLUS_TWO)
-    return tmp_path
+    return write_models(tmp_path)
 
 
-@pytest.fixture
-def client(root: Path) -> Iterator[TestClient[Litestar]]:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Litestar]]:
+    root = write_models(tmp_path_factory.mktemp("models"))
     with TestClient(app_with_sources(discover(root), load)) as client:
         yield client
 
 
 @pytest.fixture
-def changing_repository(root: Path) -> Generator[tuple[TestClient[Litestar], Path]]:
+def changing_repository(root: Path) -> Generator[ChangingRepository]:
     """Serve a folder that is read again at every load, and return the folder too."""
     with TestClient(app_with_sources(discover(root), load, discover=lambda: discover(root))) as client:
         yield client, root
@@ -93,11 +100,8 @@ def test_unloaded_model_is_unavailable_until_it_is_loaded_again(client: Client) 
     assert list(response.json()) == ["error"]
     for path in ("/v2/models/half", "/v2/models/half/ready", "/v2/models/half/versions/1/ready"):
         assert client.get(path).status_code == 503
-    assert index(client) == {
-        ("half", "1"): ("UNAVAILABLE", "unloaded"),
-        ("half", "2"): ("UNAVAILABLE", "unloaded"),
-        ("other", "1"): ("READY", ""),
-    }
+    unloaded = dict.fromkeys((("half", "1"), ("half", "2")), ("UNAVAILABLE", "unloaded"))
+    assert index(client) == {**unloaded, ("other", "1"): ("READY", "")}
     assert list(index(client, ready=True)) == [("other", "1")]
     assert client.get("/v2/health/ready").json() == {"ready": True}, "a deliberate unload does not affect readiness"
     assert predict(client, "other") == 2.5
@@ -112,32 +116,20 @@ def test_unloaded_model_is_unavailable_until_it_is_loaded_again(client: Client) 
     [
         {"config": '{"uri": "/etc/passwd"}'},
         {"file:1/model.onnx": "AAAA"},
-        {"file:../../etc/cron.d/x": "AAAA"},
-        {"uri": "http://127.0.0.1:1/model.onnx"},
-        {"path": "/etc"},
         {"url": "file:///etc/passwd"},
         {"unload_dependents": False},
     ],
 )
-def test_a_load_takes_no_settings_files_or_addresses(root: Path, client: Client, parameters: Any) -> None:
-    before = sorted(root.rglob("*"))
+def test_a_load_takes_no_settings_files_or_addresses(client: Client, parameters: Any) -> None:
     response = client.post(LOAD.format("other"), json={"parameters": parameters})
     assert response.status_code == 400
     assert "Models are loaded from disk without parameters" in response.json()["error"]
-    assert sorted(root.rglob("*")) == before
     assert predict(client, "other") == 2.5
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b'{"parameters": 1}', b'{"parameters": "' + b"x" * 100 + b'"}'])
+@pytest.mark.parametrize("body", [b"{", b'{"parameters": 1}', b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200)])
 def test_invalid_load_body_is_rejected(client: Client, body: bytes) -> None:
     assert client.post(LOAD.format("other"), content=body).status_code == 400
-
-
-def test_load_body_limits_are_enforced(client: Client) -> None:
-    body = b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200)
-    response = client.post(LOAD.format("half"), content=body)
-    assert response.status_code == 400
-    assert "Expected JSON nested 100 deep at most" in response.json()["error"]
 
 
 @pytest.mark.parametrize("name", ["missing", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
@@ -148,7 +140,7 @@ def test_load_and_unload_of_unknown_model_are_rejected(client: Client, path: str
     assert list(response.json()) == ["error"]
 
 
-def test_changed_file_is_served_after_a_load(changing_repository: tuple[TestClient[Litestar], Path]) -> None:
+def test_changed_file_is_served_after_a_load(changing_repository: ChangingRepository) -> None:
     client, root = changing_repository
     assert predict(client, "other") == 2.5
     write_model(root, "other", HALF_PLUS_THREE)
@@ -158,7 +150,7 @@ def test_changed_file_is_served_after_a_load(changing_repository: tuple[TestClie
 
 
 def test_new_model_and_new_version_are_served_after_a_load(
-    changing_repository: tuple[TestClient[Litestar], Path],
+    changing_repository: ChangingRepository,
 ) -> None:
     client, root = changing_repository
     write_model(root, "new", HALF_PLUS_THREE)
@@ -173,7 +165,7 @@ def test_new_model_and_new_version_are_served_after_a_load(
 
 
 def test_load_of_a_broken_file_keeps_the_old_model_serving(
-    changing_repository: tuple[TestClient[Litestar], Path],
+    changing_repository: ChangingRepository,
 ) -> None:
     client, root = changing_repository
     write_model(root, "other", b"not a model")
@@ -186,7 +178,7 @@ def test_load_of_a_broken_file_keeps_the_old_model_serving(
     assert predict(client, "other") == 3.5
 
 
-def test_load_removes_a_deleted_version(changing_repository: tuple[TestClient[Litestar], Path]) -> None:
+def test_load_removes_a_deleted_version(changing_repository: ChangingRepository) -> None:
     client, root = changing_repository
     (root / "half" / "2" / "model.onnx").unlink()
     assert client.post(LOAD.format("half")).status_code == 200
@@ -194,7 +186,7 @@ def test_load_removes_a_deleted_version(changing_repository: tuple[TestClient[Li
     assert client.get("/v2/models/half/versions/2").status_code == 404
 
 
-def test_no_request_fails_in_fifty_reloads(root: Path) -> None:
+def test_no_request_fails_in_ten_reloads(root: Path) -> None:
     app = app_with_sources(discover(root), load, discover=lambda: discover(root))
     predictions: list[float] = []
 
@@ -206,7 +198,7 @@ def test_no_request_fails_in_fifty_reloads(root: Path) -> None:
 
     async def reload(client: httpx.AsyncClient, done: asyncio.Event) -> None:
         try:
-            for iteration in range(50):
+            for iteration in range(10):
                 write_model(root, "other", HALF_PLUS_TWO if iteration % 2 else HALF_PLUS_THREE)
                 assert (await client.post(LOAD.format("other"))).status_code == 200
                 reply = (await client.post("/v2/models/other/infer", json=REQUEST)).json()
@@ -221,7 +213,7 @@ def test_no_request_fails_in_fifty_reloads(root: Path) -> None:
             await asyncio.gather(reload(client, done), *(send_requests(client, done) for _ in range(4)))
 
     asyncio.run(run())
-    assert len(predictions) > 50
+    assert len(predictions) > 10
     assert set(predictions) == {2.5, 3.5}
 
 
@@ -236,30 +228,21 @@ def stats(client: Client, path: str = "") -> dict[str, Any]:
 def test_statistics_count_inferences_and_executions() -> None:
     with TestClient(app_with_models(("detector",))) as client:
         before = stats(client)
-        assert (before["name"], before["version"], before["last_inference"], before["inference_count"]) == (
-            "detector",
-            "1",
-            0,
-            0,
-        )
-        assert before["batch_stats"] == []
+        assert (before["name"], before["version"], before["batch_stats"]) == ("detector", "1", [])
+        assert (before["last_inference"], before["inference_count"]) == (0, 0)
         for images in ([IMAGE], [IMAGE] * 3, [IMAGE] * 3):
             assert client.post("/v2/models/detector/infer", json={"inputs": [image_input(images)]}).is_success
         assert client.post("/v2/models/detector/infer", json={"inputs": [image_input("aGk=")]}).status_code == 400
         for path in ("", "/detector", "/detector/versions/1"):
             after = stats(client, path)
             assert (after["inference_count"], after["execution_count"]) == (7, 3)
-            assert [(batch["batch_size"], batch["compute_infer"]["count"]) for batch in after["batch_stats"]] == [
-                (1, 1),
-                (3, 2),
-            ]
-            counts = {name: duration["count"] for name, duration in after["inference_stats"].items()}
-            assert counts == {
-                **dict.fromkeys(("success", "queue", "compute_input", "compute_infer", "compute_output"), 3),
-                "fail": 1,
-                "cache_hit": 0,
-                "cache_miss": 0,
+            assert {batch["batch_size"]: batch["compute_infer"]["count"] for batch in after["batch_stats"]} == {
+                1: 1,
+                3: 2,
             }
+            counts = {name: duration["count"] for name, duration in after["inference_stats"].items()}
+            steps = ("success", "queue", "compute_input", "compute_infer", "compute_output")
+            assert counts == {**dict.fromkeys(steps, 3), "fail": 1, "cache_hit": 0, "cache_miss": 0}
             assert after["last_inference"] > 1.6e12, "milliseconds"
         durations = after["inference_stats"]
         phases_ns = sum(durations[name]["ns"] for name in ("queue", "compute_input", "compute_infer", "compute_output"))
@@ -269,9 +252,10 @@ def test_statistics_count_inferences_and_executions() -> None:
 def test_statistics_are_counted_per_model_version(client: Client) -> None:
     entries = client.get("/v2/models/stats").json()["model_stats"]
     assert [(entry["name"], entry["version"]) for entry in entries] == [("half", "1"), ("half", "2"), ("other", "1")]
+    before = [stats(client, f"/half/versions/{version}")["inference_count"] for version in "12"]
     predict(client, "half/versions/1")
-    assert stats(client, "/half/versions/1")["inference_count"] == 1
-    assert stats(client, "/half/versions/2")["inference_count"] == 0
+    after = [stats(client, f"/half/versions/{version}")["inference_count"] for version in "12"]
+    assert after == [before[0] + 1, before[1]]
     assert len(client.get("/v2/models/half/stats").json()["model_stats"]) == 2
     for path in ("missing", "half/versions/3"):
         assert client.get(f"/v2/models/{path}/stats").status_code == 404
