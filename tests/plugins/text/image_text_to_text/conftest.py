@@ -6,7 +6,6 @@ value(p) is the number of the token, or the image feature in its place. The key 
 value cache the second. A wrong cache, position, mask length or feature therefore gives another token.
 """
 
-import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from tokenizers import models, pre_tokenizers
 from app.core.settings.model import ModelSettings, ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.vision.image import Image
+from tests.support.models.onnx_text import write_graph
 
 SPECIAL = ("<pad>", "<unk>", "<image>", "<end>", "<begin>")
 WORDS = ("user:", "assistant:", "what", "is", "this", "a", "red", "green", "blue", "square", "circle", "one", "two")
@@ -91,27 +91,10 @@ embed (int64[batch, length] input_ids) => (float[batch, length, WIDTH] inputs_em
 }"""
 
 
-_CACHE_PARTS = ("key", "value")
-
-
 def _write_graph(text: str, path: Path, tensors: Mapping[str, NDArray[np.float32]], *, half: bool = False) -> None:
     text = text.replace("REST", str(SIZE - 2)).replace("WIDTH", str(SIZE))
     text = text.replace("FLOAT", "float16" if half else "float").replace("ELEMENT", "10" if half else "1")
-    onnx: Any = importlib.import_module("onnx")
-    model = importlib.import_module("onnx.parser").parse_model(text)
-    # The text format of ONNX does not allow dots in names.
-    dotted = {
-        f"{cache}_0_{part}": f"{cache}.0.{part}" for cache in ("past_key_values", "present") for part in _CACHE_PARTS
-    }
-    for value in (*model.graph.input, *model.graph.output):
-        value.name = dotted.get(value.name, value.name)
-    for node in model.graph.node:
-        node.input[:] = [dotted.get(name, name) for name in node.input]
-        node.output[:] = [dotted.get(name, name) for name in node.output]
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in tensors.items())
-    onnx.checker.check_model(model)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, path)
+    write_graph(text, path, tensors)
 
 
 def _write_tokenizer(path: Path) -> None:

@@ -101,9 +101,7 @@ def test_prompt_rejected_by_template_is_invalid_request(tiny: Any, folder: Path)
     "template",
     [
         "{% if %}",
-        "{{ raise_exception('no thanks') }}",
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "<image> hello",
         "{{ messages[0]['content'][1]['text'] }}",
         "<image> <image> {{ messages[0]['content'][1]['text'] }}",
     ],

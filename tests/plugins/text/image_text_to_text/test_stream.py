@@ -8,7 +8,7 @@ import pytest
 from app.plugins.text.image_text_to_text.assembly import assemble
 from tasks.image_text_to_text import VisionLanguageModel
 from tasks.inference.error import InferenceError
-from tasks.task import StreamingModel
+from tasks.task import StreamingModel, TokenUsage
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def test_joined_chunks_of_each_answer_equal_call_answer(tiny: Any, model: Any) -
         assert [chunk.final for chunk in own] == [False] * (len(own) - 1) + [True]
     assert list(dict.fromkeys((chunk.item, chunk.prompt) for chunk in chunks)) == [position for position, _ in expected]
     assert len(chunks) > 2 * len(expected)
+    assert (chunks[-1].usage, chunks[-1].finish) == (TokenUsage(prompt=7, completion=5), "length")
 
 
 def test_unusable_prompt_is_rejected_before_streaming_starts(tiny: Any, model: Any) -> None:

@@ -1,6 +1,5 @@
 """Test models whose processor cuts images into tiles, as that of Idefics3 does."""
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from app.plugins.text.image_text_to_text.assembly import assemble
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.text.generation import Message, MessagePart
 from tasks.vision.image import Image
+from tests.support.models.onnx_text import write_graph
 
 SPECIAL = [
     "<|im_start|>",
@@ -88,13 +88,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(json.dumps(content))
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
     for name, text in (("vision_encoder", VISION), ("embed_tokens", EMBED), ("decoder_model_merged", DECODER)):
-        model = importlib.import_module("onnx.parser").parse_model(text)
-        for value in (*model.graph.input, *model.graph.output):
-            value.name = value.name.replace("_0_", ".0.")
-        for node in model.graph.node:
-            node.input[:] = [tensor_name.replace("_0_", ".0.") for tensor_name in node.input]
-            node.output[:] = [tensor_name.replace("_0_", ".0.") for tensor_name in node.output]
-        importlib.import_module("onnx").save(model, tmp_path / f"{name}.onnx")
+        write_graph(text, tmp_path / f"{name}.onnx")
     return tmp_path
 
 

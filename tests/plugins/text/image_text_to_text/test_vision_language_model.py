@@ -13,7 +13,7 @@ from app.plugins.text.image_text_to_text.assembly import assemble, load
 from app.plugins.text.image_text_to_text.files import find_component_graphs
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.task import TaskType, TokenUsage
+from tasks.task import TaskType
 from tasks.text.generation import Message, MessagePart
 
 
@@ -26,8 +26,8 @@ def answers(model: Any, *items: Any) -> list[list[str]]:
     return [list(prediction.answers) for prediction in model(items)]
 
 
-@pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (4, 3, 2, 1), (9, 0, 0, 200)])
-@pytest.mark.parametrize("words", ["what is this", "a", "w3 w4 w5 red"])
+@pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (9, 0, 0, 200)])
+@pytest.mark.parametrize("words", ["what is this", "w3 w4 w5 red"])
 def test_answers_equal_those_computed_without_cache(
     tiny: Any, model: Any, features: tuple[int, ...], words: str
 ) -> None:
@@ -36,11 +36,10 @@ def test_answers_equal_those_computed_without_cache(
 
 
 def test_every_prompt_of_every_image_is_answered(tiny: Any, model: Any) -> None:
-    prompts = ("what is this", "red green", "w1")
+    prompts = ("what is this", "red green")
     items = [tiny.prompted_image(tiny.image_with_features(n, 1, 2, 3), *prompts, max_new_tokens=5) for n in (1, 2)]
     expected = [[tiny.reference(words, (n, 1, 2, 3), 5) for words in prompts] for n in (1, 2)]
     assert answers(model, *items) == expected
-    assert [prediction.prompts for prediction in model(items)] == [prompts, prompts]
 
 
 def test_an_answer_ends_before_any_end_token(tiny: Any, folder: Path) -> None:
@@ -65,9 +64,7 @@ def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path, max_new_t
 
 def test_prompt_longer_than_context_is_rejected_with_its_index(tiny: Any, model: Any) -> None:
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "w1 " * 58)
-    with pytest.raises(
-        InferenceError, match="among the model's 64 tokens, got 64 tokens, 4 of them the image"
-    ) as caught:
+    with pytest.raises(InferenceError, match="model's 64 tokens, got 64 tokens, 4 of them the image") as caught:
         model([item])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
@@ -85,11 +82,6 @@ def test_unusable_prompt_is_rejected(tiny: Any, model: Any, prompt: str) -> None
     with pytest.raises(InferenceError) as caught:
         model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", prompt)])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
-
-
-def test_control_token_in_prompt_is_named_in_error(tiny: Any, model: Any) -> None:
-    with pytest.raises(InferenceError, match=r"without the model's control tokens, got <end>$"):
-        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "is <end> it")])
 
 
 @pytest.mark.parametrize("prompt", ["unheard of", "<unk>", "{{ 7 * 7 }}", "{% raw %}", "\x00", "😀 ﷽", "a" * 5000])
@@ -110,12 +102,8 @@ def test_image_is_encoded_once_if_all_prompts_are_usable(
 
 def test_sampling_is_repeatable_only_with_same_seed(tiny: Any, model: Any) -> None:
     def sample(**parameters: object) -> list[list[str]]:
-        return answers(
-            model,
-            tiny.prompted_image(
-                tiny.image_with_features(1, 2, 3, 4), "a", temperature=9.0, max_new_tokens=20, **parameters
-            ),
-        )
+        image = tiny.image_with_features(1, 2, 3, 4)
+        return answers(model, tiny.prompted_image(image, "a", temperature=9.0, max_new_tokens=20, **parameters))
 
     assert sample(seed=7) == sample(seed=7)
     assert len({str(sample(seed=seed)) for seed in range(4)}) > 1
@@ -146,14 +134,6 @@ def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path)
     model = assemble(tiny.source(tiny.write(tmp_path, subfolder="onnx", suffix="_fp16", half=True)))[0]
     item = tiny.prompted_image(tiny.image_with_features(1, 0, 1, 0), "what", max_new_tokens=3)
     assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
-
-
-def test_answer_is_streamed_in_chunks(tiny: Any, model: Any) -> None:
-    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)
-    *chunks, last = model.stream([item])
-    assert len(chunks) > 1
-    assert "".join(chunk.text for chunk in chunks) == tiny.reference("what is this", (1, 2, 3, 4), 9)
-    assert (last.usage, last.finish) == (TokenUsage(prompt=9, completion=9), "length")
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
@@ -195,23 +175,17 @@ def test_description_lists_detected_properties(tiny: Any, folder: Path) -> None:
     }
 
 
-def test_importing_the_package_imports_no_framework() -> None:
-    heavy = "{'onnxruntime', 'tokenizers', 'jinja2', 'transformers'}"
-    code = f"import sys, app.plugins.text.image_text_to_text.assembly; print(sorted({heavy} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-def test_model_runs_without_torch(folder: Path, tiny: Any) -> None:
+def test_package_imports_no_framework_and_runs_without_torch(folder: Path) -> None:
     code = f"""
 import sys; sys.modules['torch'] = None  # importing it raises ImportError
-from contextlib import nullcontext
 from pathlib import Path
 from app.core.settings.model import ModelSource
 from app.plugins.text.image_text_to_text.assembly import load
+print(sorted({{'onnxruntime', 'tokenizers', 'jinja2', 'transformers'}} & sys.modules.keys()))
 print(load(ModelSource(name='a', version='1', folder=Path({str(folder)!r}))).description.layout)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (found.stdout, found.stderr) == ("llava\n", "")
+    assert (found.stdout, found.stderr) == ("[]\nllava\n", "")
 
 
 def conversation(tiny: Any, *features: tuple[int, ...], **parameters: Any) -> PromptedImage:
