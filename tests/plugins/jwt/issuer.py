@@ -53,7 +53,7 @@ def token(
     return jwt.encode(token_claims or claims(), key, algorithm=algorithm, headers={"kid": "ec", **headers})
 
 
-def forged(header: dict[str, Any], payload: Any, signature: bytes = b"") -> str:
+def forged(header: dict[str, Any] | bytes, payload: Any, signature: bytes = b"") -> str:
     """Return a token with any header, payload and signature."""
     parts = [json.dumps(part).encode() if not isinstance(part, bytes) else part for part in (header, payload)]
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*parts, signature))

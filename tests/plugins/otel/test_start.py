@@ -13,7 +13,7 @@ def service(endpoint: str) -> Service:
     return Service(settings, lambda: discover(DEMO_MODELS / "detector"))
 
 
-@pytest.mark.parametrize("endpoint", ["collector", "collector:4318", "grpc://collector:4317", "http://[x"])
+@pytest.mark.parametrize("endpoint", ["collector:4318", "http://[x"])
 def test_endpoint_of_traces_that_is_no_url_is_rejected(endpoint: str) -> None:
     with pytest.raises(SettingsError, match="--otlp-endpoint: Expected a URL that begins with http:// or https://"):
         service(endpoint)
