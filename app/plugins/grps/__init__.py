@@ -8,9 +8,9 @@ plugin = Plugin(
     api=1,
     name="grps",
     summary="The GRPS protocol over HTTP and gRPC.",
-    protocols=Ref("app.plugins.grps.protocols:protocols"),
+    protocols=Ref("app.plugins.grps.routes:protocols"),
     extends={
-        "conformance.protocols": Ref("app.plugins.grps.conformance.protocols:PROTOCOLS"),
+        "conformance.protocols": Ref("app.plugins.grps.conformance.checks:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.grps.evaluation:CLIENTS"),
     },
     page=Page(folder=Path(__file__).parent / "static", requests={"grps": "request_grps.js"}),

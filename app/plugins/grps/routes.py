@@ -11,6 +11,7 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
+from app.core.hooks import Protocols
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead, Stream, media_type_of
 from app.core.protocols.protocol import (
@@ -22,10 +23,12 @@ from app.core.protocols.protocol import (
     infer_endpoint,
     json_response,
 )
+from app.core.settings.server import ServerSettings
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.plugins.grps.codec import PredictCodec
 from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
 from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRejection
+from app.plugins.grps.servicer import GrpsGrpc
 from metadata.request import METADATA_PARAMETER as METADATA
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
@@ -122,6 +125,11 @@ class Grps(HttpProtocol):
 
     def routing_error(self, status: int, message: str, /) -> bytes:
         return encode_json(failure_message(status, message))
+
+
+def protocols(_: ServerSettings) -> Protocols:
+    """Return the protocols of the main port and of gRPC."""
+    return Protocols(http=(Grps(),), grpc=(GrpsGrpc(),))
 
 
 async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -> Response[bytes]:

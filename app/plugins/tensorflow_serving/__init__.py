@@ -15,7 +15,7 @@ plugin = Plugin(
     start=Ref("app.plugins.tensorflow_serving.version_labels:start"),
     protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
     extends={
-        "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.protocols:PROTOCOLS"),
+        "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.rpc:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.tensorflow_serving.evaluation:CLIENTS"),
     },
     page=Page(folder=Path(__file__).parent / "static", requests={"tfs": "request_tensorflow_serving.js"}),

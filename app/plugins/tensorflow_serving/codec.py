@@ -28,8 +28,6 @@ from tasks.vision.request import IMAGE_INPUT
 
 _GREY_BATCH_RANK = 3
 
-_METHODS = {"predict": Method.PREDICT, "classify": Method.CLASSIFY, "regress": Method.REGRESS}
-
 
 class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     """The state of one request, for REST and gRPC.
@@ -48,7 +46,6 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def model_name(self) -> str:
-        """Return the name of the requested model."""
         return self.target.model
 
     def find_model(self) -> Registration:
@@ -81,8 +78,10 @@ def model_inputs(
     if signature.takes_tensors:
         return tuple(tensors.values())
     for name, tensor in tensors.items():
-        if name != PROMPTS and isinstance(tensor, BytesTensor):
-            _check_one_per_row(tensor)
+        rows = tensor.shape[0] if tensor.shape else 1
+        if name != PROMPTS and isinstance(tensor, BytesTensor) and len(tensor.elements) != rows:
+            message = f"Expected one image or text in each of {rows} rows, got {len(tensor.elements)}"
+            raise invalid(message, tensor.name)
     images = tensors.get(IMAGE_INPUT.name)
     if images is None:
         return tuple(tensors.values())
@@ -91,22 +90,15 @@ def model_inputs(
     prompts = tensors.get(PROMPTS)
     if prompts is None:
         return (images,)
-    rows = _text_rows(prompts)
+    prompt_rows = _text_rows(prompts)
     single_images = _split_images(images)
-    if len(rows) != len(single_images):
-        message = f"Expected prompts for each of the {len(single_images)} images, got {len(rows)} rows of them"
+    if len(prompt_rows) != len(single_images):
+        message = f"Expected prompts for each of the {len(single_images)} images, got {len(prompt_rows)} rows of them"
         raise invalid(message, PROMPTS)
     return tuple(
         msgspec.structs.replace(image, parameters={PROMPTS: row})
-        for image, row in zip(single_images, rows, strict=True)
+        for image, row in zip(single_images, prompt_rows, strict=True)
     )
-
-
-def _check_one_per_row(tensor: BytesTensor) -> None:
-    rows = tensor.shape[0] if tensor.shape else 1
-    if len(tensor.elements) != rows:
-        message = f"Expected one image or text in each of {rows} rows, got {len(tensor.elements)}"
-        raise invalid(message, tensor.name)
 
 
 def _split_images(images: InputTensor) -> Sequence[InputTensor]:
@@ -154,7 +146,7 @@ class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
         name = document.get(SIGNATURE_NAME, "")
         if not isinstance(name, str):
             raise invalid(f"Expected a text, got {quote_value(name)}", SIGNATURE_NAME)
-        method = _METHODS[self.target.verb]
+        method = Method(f"tensorflow/serving/{self.target.verb}")
         examples = () if method is Method.PREDICT else read_examples(document)
         registration = self.find_model()
         self.signature = signature = find_signature(registration.ready_servable(), name, method)

@@ -36,7 +36,7 @@ from app.plugins.tensorflow_serving.targets import (
     loading_error,
     model_status,
     parse_target,
-    path_target,
+    read_version,
     served_methods,
 )
 from app.plugins.tensorflow_serving.values import json_document
@@ -195,7 +195,7 @@ class TensorFlowServing(HttpListener):
         context.operation = verb
         return TensorFlowRequestCodec(
             engine=engine,
-            target=path_target(head.target, head.version, head.label, verb),
+            target=ModelTarget(model=head.target, version=read_version(head.version), label=head.label, verb=verb),
             loading_error=self._loading_error,
             body=body,
             headers=self._headers,

@@ -16,13 +16,14 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_valu
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
-_SHORT_NAMES = {datatype: datatype.lower() for datatype in Datatype} | {
+SHORT_NAMES = {datatype: datatype.lower() for datatype in Datatype} | {
     Datatype.FP16: "half",
     Datatype.FP32: "float",
     Datatype.FP64: "double",
     Datatype.BF16: "bfloat16",
     Datatype.BYTES: "string",
 }
+"""The datatypes' names in messages, such as ``float``."""
 
 DEFAULT_SIGNATURE = "serving_default"
 SIGNATURE_NAME = "signature_name"
@@ -35,14 +36,9 @@ _EXAMPLES: dict[str, Any] = {
 }
 
 
-def short_name(datatype: Datatype) -> str:
-    """Return the name in messages, such as ``float``."""
-    return _SHORT_NAMES[datatype]
-
-
 def enum_name(datatype: Datatype) -> str:
     """Return the name in metadata, such as ``DT_FLOAT`` (`types.proto`)."""
-    return f"DT_{_SHORT_NAMES[datatype].upper()}"
+    return f"DT_{SHORT_NAMES[datatype].upper()}"
 
 
 DATATYPES = {enum_name(datatype): datatype for datatype in Datatype}

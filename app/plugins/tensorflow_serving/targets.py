@@ -73,7 +73,7 @@ def parse_target(method: str, path: str) -> ModelTarget:
     malformed = invalid(f"Malformed request: {method} {path}")
     if match is None:
         raise malformed
-    version = None if match["version"] is None else _version(match["version"])
+    version = read_version(match["version"])
     verb = match["verb"] or "status"
     # Paths are case-insensitive, but the real server knows verbs only in lower case.
     if method == "POST" and verb != verb.lower():
@@ -88,15 +88,6 @@ def parse_target(method: str, path: str) -> ModelTarget:
     )
 
 
-def path_target(model: str, version: str | None, label: str | None, verb: Verb) -> ModelTarget:
-    """Return the target of the decoded segments of a path.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for a version that is too large.
-    """
-    return ModelTarget(model=model, version=None if version is None else _version(version), label=label, verb=verb)
-
-
 def served_methods(path: str) -> list[str]:
     """Return the methods that the API answers at `path`, sorted."""
     methods = ["OPTIONS"]
@@ -107,7 +98,14 @@ def served_methods(path: str) -> list[str]:
     return sorted(methods)
 
 
-def _version(digits: str) -> int:
+def read_version(digits: str | None) -> int | None:
+    """Return the version in a path, if any.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for a version that is too large.
+    """
+    if digits is None:
+        return None
     significant = digits.lstrip("0") or "0"
     if len(significant) > _MAX_DIGITS or int(significant) > _MAX_VERSION:
         raise invalid(f"Failed to convert version: {digits} to numeric.")

@@ -9,22 +9,12 @@ from app.plugins.tensorflow_serving.settings import LabelSettings
 
 
 def start(host: Host) -> Parts:
-    """Check the labels of all models.
-
-    Raises:
-        ModelError: as `check_labels`.
-    """
-    check_labels(host.engine.registry.registrations)
-    return Parts()
-
-
-def check_labels(models: Iterable[Registration]) -> None:
-    """Check that each label means one version that exists.
+    """Check that each label of a model means one version that exists.
 
     Raises:
         ModelError: naming the model and the label.
     """
-    sources = [model.source for model in models]
+    sources = [registration.source for registration in host.engine.registry.registrations]
     versions = {(source.name, source.version) for source in sources}
     versions_by_label: dict[tuple[str, str], str] = {}
     for source in sources:
@@ -34,6 +24,7 @@ def check_labels(models: Iterable[Registration]) -> None:
                 raise ModelError(f"{subject}: There is no version {version!r} to be called {label!r}")
             if versions_by_label.setdefault((source.name, label), version) != version:
                 raise ModelError(f"{subject}: Its versions disagree on {label!r}")
+    return Parts()
 
 
 def version_with_label(versions: Iterable[Registration], label: str) -> str | None:

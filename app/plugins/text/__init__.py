@@ -7,5 +7,5 @@ plugin = Plugin(
     name="text",
     summary="Vision-language models in ONNX, text generation and tokenizers.",
     requires=("hugging_face",),
-    runtimes=Ref("app.plugins.text.runtime:RUNTIMES"),
+    runtimes=Ref("app.plugins.text.image_text_to_text.files:RUNTIMES"),
 )

@@ -13,6 +13,7 @@ from app.core.protocols.kserve_v2.rendering import declared_outputs
 from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH, find_registration
 from app.core.protocols.protocol import Endpoint, HttpRequest, Method, read_endpoint
 from app.core.wire.json_body import read_json
+from app.plugins.triton.generate import generate_endpoints
 from app.plugins.triton.statistics import Duration, Statistics
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -70,8 +71,8 @@ class _IndexEntry(msgspec.Struct, frozen=True):
     reason: str
 
 
-def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
-    """Return the endpoints to configure, list, load and unload models, for their statistics, and of refusals."""
+def endpoints(engine: Engine) -> Sequence[Endpoint]:
+    """Return the endpoints to generate, to configure, list, load and unload models, for statistics, and of refusals."""
 
     async def index(request: HttpRequest) -> object:
         body = await read_body(request, engine)
@@ -104,6 +105,7 @@ def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
     describe = partial(read_endpoint, failures=(404, 503))
     change = partial(Endpoint, method="POST", failures=(400, 404, 413, 503), permission="admin")
     return [
+        *generate_endpoints(engine),
         Endpoint(
             "/v2/repository/index",
             "Every version of every model",

@@ -7,6 +7,7 @@ from copy import deepcopy
 import msgspec
 
 from app.core.engine.request_context import RequestContext
+from app.core.hooks import Host, Parts
 
 
 class Duration(msgspec.Struct):
@@ -88,3 +89,9 @@ class Statistics:
         """Return a copy of the statistics of a model version."""
         with self._lock:
             return deepcopy(self._models.get((name, version), ModelStatistics()))
+
+
+def start(_: Host) -> Parts:
+    """Count inferences, and name the plugin's extensions in the metadata of the server."""
+    extensions = ("statistics", "model_repository", "model_configuration")
+    return Parts(batched_observers=(Statistics(),), extensions=extensions)

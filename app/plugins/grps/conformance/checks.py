@@ -8,6 +8,7 @@ import numpy as np
 from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same, renamed
 from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, quote
 from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import is_object
 from app.plugins.grps.conformance import messages as grps
@@ -256,3 +257,5 @@ GRPC_CHECKS = (
     Check("GRPSG-015", MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,
           _failing_stream, requires=("GRPSG-S08", "GRPSG-014")),
 )  # fmt: skip
+
+PROTOCOLS = (Protocol("grps", HTTP_CHECKS), Protocol("grps-grpc", GRPC_CHECKS, rpc=True))

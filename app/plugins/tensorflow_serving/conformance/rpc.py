@@ -12,8 +12,10 @@ from app.plugins.conformance.client.calls import GrpcCall, call_method, expect_r
 from app.plugins.conformance.client.exchange import InconclusiveError, quote
 from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.tensors import UNKNOWN, expect_statuses
 from app.plugins.tensorflow_serving.conformance import messages as tfs
+from app.plugins.tensorflow_serving.conformance import rest
 from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE
 
 _METHOD = "tensorflow/serving/"
@@ -258,3 +260,5 @@ CHECKS = (
     Check("TFSG-026", MUST, "MultiInference returns the results of its tasks, in their order.",
           f"{_APIS}/inference.proto", _multi_inference, requires=("TFSG-022", "TFSG-023")),
 )  # fmt: skip
+
+PROTOCOLS = (Protocol("tensorflow-serving", rest.CHECKS), Protocol("tensorflow-serving-grpc", CHECKS, rpc=True))

@@ -15,12 +15,7 @@ from app.plugins.tensorflow_serving.grpc.messages import (
 )
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, with_canonical_names
 from app.plugins.tensorflow_serving.proto import message_class
-from app.plugins.tensorflow_serving.signatures import (
-    DEFAULT_SIGNATURE,
-    Method,
-    Signature,
-    find_signature,
-)
+from app.plugins.tensorflow_serving.signatures import DEFAULT_SIGNATURE, Method, Signature, find_signature
 from app.plugins.tensorflow_serving.targets import ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
@@ -31,12 +26,14 @@ from tasks.vision.request import IMAGE_INPUT
 
 _MAX_VERSION = 2**63 - 1
 _ModelSpec = message_class("tensorflow.serving.ModelSpec")
-_MultiInferenceResponse = message_class("tensorflow.serving.MultiInferenceResponse")
 _PredictResponse = message_class("tensorflow.serving.PredictResponse")
-_ENCODERS: Mapping[Method, Callable[[Sequence[Any]], Any]] = {
-    Method.CLASSIFY: encode_classifications,
-    Method.REGRESS: encode_regressions,
+_RESULTS: Mapping[Method, tuple[str, Callable[[Sequence[Any]], Any]]] = {
+    Method.CLASSIFY: ("classification_result", encode_classifications),
+    Method.REGRESS: ("regression_result", encode_regressions),
 }
+"""The field of a `MultiInferenceResponse` for the result of each method, and how the result is encoded."""
+
+MULTI_INFERENCE = "MultiInference"
 
 Task = tuple[str, Method]
 """The name of a signature, which may be empty, and the method."""
@@ -78,8 +75,8 @@ def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
         raise invalid(f"Expected tasks that all name one model, got {quote_value(names)}", "tasks")
     tasks: list[Task] = []
     for index, message in enumerate(messages):
-        if message.method_name not in set(_ENCODERS):
-            text = f"Expected one of {', '.join(_ENCODERS)}, got {quote_value(message.method_name)}"
+        if message.method_name not in set(_RESULTS):
+            text = f"Expected one of {', '.join(_RESULTS)}, got {quote_value(message.method_name)}"
             raise InferenceError(ErrorKind.UNSUPPORTED, text, f"tasks[{index}].method_name")
         method = Method(message.method_name)
         task = (message.model_spec.signature_name or method.value, method)
@@ -87,22 +84,6 @@ def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
             raise invalid(f"Expected each signature once, got {task[0]} again", f"tasks[{index}]")
         tasks.append(task)
     return tasks
-
-
-def encode_single_result(response_type: Any, results: Sequence[tuple[Any, Any]]) -> Any:
-    """Return a response of the class `response_type` with the `ModelSpec` and the result of the only task."""
-    ((spec, result),) = results
-    return response_type(model_spec=spec, result=result)
-
-
-def encode_multi_inference(results: Sequence[tuple[Any, Any]]) -> Any:
-    """Return a `MultiInferenceResponse` with the `ModelSpec` and the result of each task."""
-    response = _MultiInferenceResponse()
-    for spec, result in results:
-        entry = response.results.add(model_spec=spec)
-        is_classification = isinstance(result, message_class("tensorflow.serving.ClassificationResult"))
-        (entry.classification_result if is_classification else entry.regression_result).CopyFrom(result)
-    return response
 
 
 class PredictCodec(RequestCodec, kw_only=True, eq=False):
@@ -136,16 +117,16 @@ class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
     """Decodes a request with examples, and encodes a result for each task. The model runs once.
 
     Attributes:
+        operation: `MULTI_INFERENCE`, or the name of the response of a single task, without the suffix.
         examples: the `Input`.
         tasks: what to ask the model.
-        encode_response: returns the response for the `ModelSpec` and the result of each task.
         signatures: set by `decode`: the signature of each task.
         example_count: set by `decode`.
     """
 
+    operation: str
     examples: Any
     tasks: Sequence[Task]
-    encode_response: Callable[[Sequence[tuple[Any, Any]]], Any]
     signatures: Sequence[Signature] = ()
     example_count: int = 0
 
@@ -166,14 +147,16 @@ class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
         Raises:
             InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
         """
-        results = [
-            (
-                model_spec(response.model_name, response.model_version, signature.name),
-                _ENCODERS[signature.method](example_results(response, self.example_count, signature)),
-            )
-            for signature in self.signatures
-        ]
-        return self.encode_response(results).SerializeToString()
+        message = message_class(f"tensorflow.serving.{self.operation}Response")()
+        for signature in self.signatures:
+            field, encode = _RESULTS[signature.method]
+            result = encode(example_results(response, self.example_count, signature))
+            spec = model_spec(response.model_name, response.model_version, signature.name)
+            if self.operation == MULTI_INFERENCE:
+                message.results.add(model_spec=spec, **{field: result})
+            else:
+                message.MergeFrom(type(message)(model_spec=spec, result=result))
+        return message.SerializeToString()
 
 
 def _input_tensors(messages: Mapping[str, Any], signature: Signature, limits: Limits) -> Mapping[str, InputTensor]:

@@ -15,7 +15,7 @@ from app.core.wire.json_tensors import check_shape
 from app.core.wire.proto_tensors import ElementFields
 from app.plugins.tensorflow_serving.examples import Example, Feature, FeatureKind
 from app.plugins.tensorflow_serving.proto import message_class
-from app.plugins.tensorflow_serving.signatures import DATATYPES, enum_name, short_name
+from app.plugins.tensorflow_serving.signatures import DATATYPES, SHORT_NAMES, enum_name
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
@@ -27,7 +27,7 @@ _INT_DATATYPES = (Datatype.INT8, Datatype.INT16, Datatype.INT32, Datatype.UINT8,
 _ELEMENTS = ElementFields(
     _TensorProto,
     {
-        **{datatype: f"{short_name(datatype)}_val" for datatype in Datatype},
+        **{datatype: f"{name}_val" for datatype, name in SHORT_NAMES.items()},
         **dict.fromkeys(_INT_DATATYPES, "int_val"),
         Datatype.BF16: "half_val",
     },
@@ -74,10 +74,8 @@ def read_tensor_proto(name: str, message: Any, limits: Limits) -> InputTensor:
 
 def encode_tensor(tensor: Tensor) -> Any:
     """Return a tensor as a `TensorProto` with its values in the field of its datatype, as the real server does."""
-    message = _TensorProto(dtype=enum_name(tensor.datatype))
-    for size in tensor.shape:
-        message.tensor_shape.dim.add(size=size)
-    message.tensor_shape.SetInParent()
+    dimensions = [{"size": size} for size in tensor.shape]
+    message = _TensorProto(dtype=enum_name(tensor.datatype), tensor_shape={"dim": dimensions})
     flat = tensor.data.ravel()
     if tensor.datatype is Datatype.FP16:
         flat = flat.view(np.uint16)
@@ -127,20 +125,13 @@ def read_input(message: Any) -> Sequence[Example]:
 
 def encode_classifications(rows: Sequence[Any]) -> Any:
     """Return pairs of label and score, a row for each example, as a `ClassificationResult`."""
-    result = _ClassificationResult()
-    for row in rows:
-        classes = result.classifications.add().classes
-        for label, score in row:
-            classes.add(label=label, score=score)
-    return result
+    classes = [[{"label": label, "score": score} for label, score in row] for row in rows]
+    return _ClassificationResult(classifications=[{"classes": row} for row in classes])
 
 
 def encode_regressions(numbers: Sequence[float]) -> Any:
     """Return a number for each example as a `RegressionResult`."""
-    result = _RegressionResult()
-    for number in numbers:
-        result.regressions.add(value=number)
-    return result
+    return _RegressionResult(regressions=[{"value": number} for number in numbers])
 
 
 def _example(message: Any) -> Example:

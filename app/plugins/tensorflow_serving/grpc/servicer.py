@@ -13,10 +13,9 @@ from app.core.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handle
 from app.core.protocols.protocol import Permission, report_rejections
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.tensorflow_serving.grpc.codec import (
+    MULTI_INFERENCE,
     ExamplesCodec,
     PredictCodec,
-    encode_multi_inference,
-    encode_single_result,
     model_spec,
     read_tasks,
     target_of,
@@ -48,7 +47,7 @@ class TensorFlowPredictionService(GrpcProtocol):
     name = TENSORFLOW_SERVING_GRPC
     service = PREDICTION_SERVICE
     permissions: Mapping[str, Permission] = dict.fromkeys(PREDICTION_SERVICE.methods_by_name, "infer")
-    queued_methods = frozenset({"Predict", "Classify", "Regress", "MultiInference"})
+    queued_methods = frozenset({"Predict", "Classify", "Regress", MULTI_INFERENCE})
 
     def __init__(self, *, loading_status: LoadingStatus = 404) -> None:
         self._loading_error = loading_error(loading_status)
@@ -63,7 +62,7 @@ class TensorFlowPredictionService(GrpcProtocol):
                     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
                     codec = self._codec(engine, operation, _parse(f"{operation}Request", data, engine))
                 try:
-                    return await engine.handle(context, codec.model_name, codec.decode, codec.encode)
+                    return await engine.handle(context, codec.target.model, codec.decode, codec.encode)
                 except InferenceError as error:
                     raise codec.map_error_path(error) from None
 
@@ -73,28 +72,20 @@ class TensorFlowPredictionService(GrpcProtocol):
             "Predict": infer("Predict"),
             "Classify": infer("Classification"),
             "Regress": infer("Regression"),
-            "MultiInference": infer("MultiInference"),
+            MULTI_INFERENCE: infer(MULTI_INFERENCE),
             "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), grpc_code),
         }
 
     def _codec(self, engine: Engine, operation: str, message: Any) -> PredictCodec | ExamplesCodec:
+        create = partial(ExamplesCodec, engine=engine, loading_error=self._loading_error, operation=operation)
         if operation == "Predict":
             target = target_of(message)
             return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
-        if operation == "MultiInference":
-            tasks, target = read_tasks(message.tasks), target_of(message.tasks[0])
-            encode_response = encode_multi_inference
-        else:
-            tasks, target = [(message.model_spec.signature_name, _METHODS[operation])], target_of(message)
-            encode_response = partial(encode_single_result, message_class(f"{_PACKAGE}.{operation}Response"))
-        return ExamplesCodec(
-            engine=engine,
-            target=target,
-            loading_error=self._loading_error,
-            examples=message.input,
-            tasks=tasks,
-            encode_response=encode_response,
-        )
+        if operation == MULTI_INFERENCE:
+            tasks = read_tasks(message.tasks)
+            return create(target=target_of(message.tasks[0]), examples=message.input, tasks=tasks)
+        tasks = [(message.model_spec.signature_name, _METHODS[operation])]
+        return create(target=target_of(message), examples=message.input, tasks=tasks)
 
     async def _model_metadata(self, engine: Engine, data: bytes, _: RequestContext) -> bytes:
         request = _parse("GetModelMetadataRequest", data, engine)

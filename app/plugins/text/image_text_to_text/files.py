@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.core.runtimes.runtime import ONNXRUNTIME, ModuleRuntime
 from app.core.settings.model import ModelSource
 
 _SUFFIX = ".onnx"
@@ -31,3 +32,15 @@ def find_component_graphs(source: ModelSource) -> Sequence[Path]:
         paths = (parent / f"{name}{suffix}{_SUFFIX}" for parent in parents for suffix in suffixes)
         graphs += [path for path in paths if path.is_file()][:1]
     return graphs if len(graphs) == len(_COMPONENTS) else []
+
+
+RUNTIMES = (
+    ModuleRuntime(
+        ONNXRUNTIME.name,
+        # Before the runtime of single graphs.
+        ONNXRUNTIME.priority + 5,
+        "app.plugins.text.image_text_to_text.assembly",
+        lambda source: bool(find_component_graphs(source)),
+        ONNXRUNTIME.precisions,
+    ),
+)
