@@ -12,6 +12,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     is_map_or_features,
     takes_text_lines,
 )
+from app.core.runtimes.onnxruntime.layouts.yolo import are_candidates
 from app.plugins.layouts.pixel_maps import likely_mask, planes_first
 from tasks.task import TaskType
 
@@ -19,8 +20,7 @@ _FAR = 1000
 """Distance of a layout that does not say what ranks its outputs have."""
 _MAX_LAYOUTS = 3
 _MAX_OUTPUTS = 8
-_MIN_CANDIDATES = 100
-"""Rows of an output. Fewer rows than this are rarely the candidates of a detector."""
+
 _MAX_STRIDE = 8
 """Input pixels for each cell of the class scores of segmenters. Coarser maps are features."""
 _BOX_WIDTHS = range(4, 8)
@@ -153,8 +153,8 @@ def _task_of_rows(shape: tuple[int, ...], view: GraphView) -> TaskType:
     if takes_text_lines(view.inputs):
         return TaskType.IMAGE_TEXT_TO_TEXT
     rows, columns = max(shape[1:]), min(shape[1:])
-    is_candidates = rows >= _MIN_CANDIDATES and rows >= 4 * columns and columns > min(_BOX_WIDTHS)
-    return TaskType.OBJECT_DETECTION if is_candidates or shape[2] in _BOX_WIDTHS else TaskType.TENSOR
+    is_detector = columns > min(_BOX_WIDTHS) and are_candidates(rows, columns, view)
+    return TaskType.OBJECT_DETECTION if is_detector or shape[2] in _BOX_WIDTHS else TaskType.TENSOR
 
 
 EXPLANATIONS = (explain_rejection,)

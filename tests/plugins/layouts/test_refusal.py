@@ -42,6 +42,8 @@ def rejection(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence
         ({"last_hidden_state": (1, 401, 64)}, SQUARE, TENSOR),
         ({"last_hidden_state": (1, 197, 768)}, SQUARE, TENSOR),
         ({"output": (1, 160, 320)}, (1, 3, 160, 320), TENSOR),
+        ({"output": (1, 77, 512)}, SQUARE, TENSOR),
+        ({"output": (1, 77, 1280)}, SQUARE, TENSOR),
         ({"predicted_depth": (1, 160, 320)}, ("batch", 3, "height", "width"), TENSOR),
         ({"depth": (1, 1, 320, 320)}, SQUARE, TENSOR),
         ({"output": (1, 256, 256)}, SQUARE, TENSOR),

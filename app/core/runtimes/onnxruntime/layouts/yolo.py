@@ -59,6 +59,8 @@ STRIDES = ((8, 16, 32), (8, 16, 32, 64))
 """Pixels between the cells of each grid, for models with three or four grids."""
 _ANCHORS = 3
 """Candidates of each cell in YOLOv5 and YOLOv7; later YOLOs have one."""
+_MIN_RATIO = 32
+"""Candidates of grids with other strides for each of their values. Tokens of text encoders have more values."""
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -122,6 +124,11 @@ def candidate_counts(view: GraphView) -> tuple[set[int], set[int]]:
     return cells, {_ANCHORS * number for number in cells}
 
 
+def are_candidates(count: int, values: int, view: GraphView) -> bool:
+    """Return whether `count` rows or columns of `values` numbers can be the candidates of a detector."""
+    return any(count in counts for counts in candidate_counts(view)) or count >= _MIN_RATIO * values
+
+
 def _may_be_suppressed(view: GraphView) -> bool:
     """Return whether rows can be detections: the exporter says so, or neither their number nor values contradict it."""
     metadata, count = view.model_files.metadata, view.outputs[0].shape[1]
@@ -174,7 +181,11 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
         return _TRANSPOSED
     is_guess = view.declared_task is None and view.classes is None
     # Text recognisers, depth maps and hidden states have outputs of this rank, too.
-    if is_guess and (takes_text_lines(view.inputs) or is_map_or_features(view.outputs[0], view.inputs)):
+    if is_guess and (
+        takes_text_lines(view.inputs)
+        or is_map_or_features(view.outputs[0], view.inputs)
+        or not are_candidates(columns, rows, view)
+    ):
         return None
     return _RAW if BOX_VALUES + extra < rows < columns else None
 
