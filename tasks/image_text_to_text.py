@@ -103,11 +103,7 @@ class PromptedImage(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def image(self) -> Image:
-        """The first image.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for a conversation without images.
-        """
+        """The first image. Raise INVALID_REQUEST for a conversation without images."""
         if not self.images:
             raise invalid("Expected an image: this model answers no question without one", self.path)
         return self.images[0]

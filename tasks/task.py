@@ -61,8 +61,7 @@ class TaskType(StrEnum):
     ) -> "TaskType":
         """Add the task type of a plugin, and return it. A second call with the same values returns the same object.
 
-        Raises:
-            ValueError: if another task type has the name.
+        Raise ValueError if another task type has the name.
         """
         properties = takes, returns, explains, geometry
         if (existing := _added.get(name)) is not None:
@@ -167,8 +166,7 @@ class Task(Protocol[InputT, PredictionT]):
     ) -> Sequence[InputGroup[InputT]]:
         """Decode every input of `request`; `defaults` are the parameters of the model's settings.
 
-        Raises:
-            InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
+        Raise INVALID_REQUEST or TOO_LARGE, naming the field.
         """
         ...
 
@@ -223,10 +221,8 @@ class StreamingModel(Protocol):
     def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
         """Answer `inputs` in order, as a call of the model does. Mark the last chunk of each answer.
 
-        Called from several threads at once; each result is read from one thread at a time.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for a text that the model cannot use, before any input is processed.
+        Called from several threads at once; each result is read from one thread at a time. Raise INVALID_REQUEST for a
+        text that the model cannot use, before any input is processed.
         """
         ...
 
@@ -259,10 +255,8 @@ class ExplainableTask(Protocol[InputT]):
         """Return the K predictions to explain, with `labels` and `scores` by descending score.
 
         `prediction` is that of the model, and `filtered` the same after `postprocess`. With `label`, only this class is
-        explained; `max_objects` limits objects and entities.
-
-        Raises:
-            InferenceError: INVALID_REQUEST, with the path ``label``, if the model has no such class.
+        explained; `max_objects` limits objects and entities. Raise INVALID_REQUEST, with the path ``label``, if the
+        model has no such class.
         """
         ...
 

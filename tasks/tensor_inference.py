@@ -45,8 +45,7 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
         """Return the tensors of the only prediction.
 
-        Raises:
-            ValueError: for several predictions, because they have no common batch dimension.
+        Raise ValueError for several predictions, because they have no common batch dimension.
         """
         (prediction,) = predictions
         return prediction.tensors
@@ -59,8 +58,7 @@ class ImageTensors(Tensors, frozen=True, eq=False):
     def stack(cls, predictions: Sequence[Tensors], /) -> Sequence[Tensor]:
         """Return each output with the images as its first dimension.
 
-        Raises:
-            InferenceError: UNSUPPORTED if an output has another shape for another image.
+        Raise UNSUPPORTED if an output has another shape for another image.
         """
         return [_stacked(tensors) for tensors in zip(*(prediction.tensors for prediction in predictions), strict=True)]
 

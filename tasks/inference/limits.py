@@ -62,11 +62,7 @@ def too_large(max_count: int, unit: str, actual: int | None = None, path: str = 
 
 
 def check_unicode(text: str, path: str) -> None:
-    """Reject lone surrogates, which JSON can represent but UTF-8 cannot.
-
-    Raises:
-        InferenceError: INVALID_REQUEST, naming `path`.
-    """
+    """Reject lone surrogates, which JSON can represent but UTF-8 cannot. Raise INVALID_REQUEST, naming `path`."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -77,8 +73,7 @@ def check_unicode(text: str, path: str) -> None:
 def check_text(text: str, limits: Limits, path: str, kind: str = "text") -> None:
     """Reject a text, or another `kind` of it, that is not valid Unicode or is too long.
 
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.
+    Raise INVALID_REQUEST or TOO_LARGE, naming `path`.
     """
     if len(text) > limits.max_text_length:
         raise too_large(limits.max_text_length, f"characters in one {kind}", len(text), path)

@@ -37,8 +37,7 @@ def section(values: msgspec.Struct, kind: type[StructT]) -> StructT:
 def add_parameters(fields: Iterable[Field]) -> None:
     """Add the parameters of a plugin to those of every task. A second call with the same fields changes nothing.
 
-    Raises:
-        ValueError: if another plugin has added one of the names.
+    Raise ValueError if another plugin has added one of the names.
     """
     for field in fields:
         if _added.setdefault(field[0], field) != field:
@@ -50,8 +49,7 @@ def add_parameters(fields: Iterable[Field]) -> None:
 def extended(kind: Any) -> Any:
     """Return a type of parameters with those of plugins, if it is one of `InputParameters`.
 
-    Raises:
-        ValueError: if it has a parameter with the name of an added one.
+    Raise ValueError if it has a parameter with the name of an added one.
     """
     if not _added or kind in _extended or not issubclass(kind, InputParameters):
         return kind

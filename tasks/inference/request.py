@@ -87,11 +87,7 @@ def _is_null(value: object) -> bool:
 
 
 def check_request(request: InferenceRequest, limits: Limits) -> None:
-    """Reject names that are too long, and too many tensor elements.
-
-    Raises:
-        InferenceError: TOO_LARGE, naming the field.
-    """
+    """Reject names that are too long, and too many tensor elements. Raise TOO_LARGE, naming the field."""
     if request.parameters:
         _check_defaults(request, limits)
     max_length = limits.max_name_length
@@ -119,8 +115,7 @@ def check_request(request: InferenceRequest, limits: Limits) -> None:
 def convert(value: object, target_type: type[T], path: str = "") -> T:
     """Convert `value` to `target_type` strictly, without coercion between types.
 
-    Raises:
-        InferenceError: INVALID_REQUEST, naming the first invalid field.
+    Raise INVALID_REQUEST, naming the first invalid field.
     """
     try:
         return msgspec.convert(value, target_type)
@@ -140,11 +135,8 @@ def validation_error(error: msgspec.ValidationError, path: str = "") -> Inferenc
 def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], path: str = "parameters") -> T:
     """Merge `layers`, later ones over earlier ones, and read the fields that `parameters_type` or a plugin declares.
 
-    Unknown names are ignored, because clients add their own; null counts as absent.
-
-    Raises:
-        InferenceError: INVALID_REQUEST, naming ``<path>.<field>``, for a wrong type, a number that is not finite, or a
-            value out of range.
+    Unknown names are ignored, because clients add their own; null counts as absent. Raise INVALID_REQUEST, naming
+    ``<path>.<field>``, for a wrong type, a number that is not finite, or a value out of range.
     """
     values: dict[str, object] = {}
     parameters_type = extended(parameters_type)

@@ -78,17 +78,12 @@ class Element(Protocol):
     def binary(self) -> bytes:
         """Return the element as binary data, such as an encoded image.
 
-        Raises:
-            InferenceError: INVALID_REQUEST if it is not binary data.
+        Raise INVALID_REQUEST if it is not binary data.
         """
         ...
 
     def text(self) -> str:
-        """Return the element as text.
-
-        Raises:
-            InferenceError: INVALID_REQUEST if it is not text.
-        """
+        """Return the element as text. Raise INVALID_REQUEST if it is not text."""
         ...
 
 

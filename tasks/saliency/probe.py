@@ -87,11 +87,7 @@ class AnswersToExplain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def answers_to_explain(
     labels: Sequence[str], prediction: Prediction, filtered: Prediction, label: str | None
 ) -> AnswersToExplain:
-    """Return all answers of one input.
-
-    Raises:
-        InferenceError: INVALID_REQUEST, with the path ``label``, if one is requested.
-    """
+    """Return all answers of one input. Raise INVALID_REQUEST, with the path ``label``, if one is requested."""
     if label is not None:
         raise invalid("Expected none: the answers of this model are texts, not classes", "label")
     return AnswersToExplain(labels=labels, prediction=prediction, filtered=filtered, scores=np.zeros(len(labels)))

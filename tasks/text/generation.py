@@ -52,8 +52,7 @@ def image_count(messages: Sequence[Message]) -> int:
 def check_messages(messages: Sequence[Message], images: int, limits: Limits, path: str) -> None:
     """Check the messages of a request that has this number of images.
 
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.
+    Raise INVALID_REQUEST or TOO_LARGE, naming `path`.
     """
     if not messages or messages[-1].role != "user":
         raise invalid("Expected messages, the last one from the user", path)
@@ -69,8 +68,7 @@ def check_messages(messages: Sequence[Message], images: int, limits: Limits, pat
 def reject_conversation(messages: Sequence[Message] | None, path: str) -> None:
     """Reject a conversation of several messages, for a model that answers single questions only.
 
-    Raises:
-        InferenceError: INVALID_REQUEST, naming `path`.
+    Raise INVALID_REQUEST, naming `path`.
     """
     if messages is not None and (len(messages) > 1 or image_count(messages) > 1):
         raise invalid("Expected one question from the user: this model has no chat template for a conversation", path)
@@ -119,8 +117,7 @@ def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str
 def check_sampling(parameters: SamplingParameters, limits: Limits, path: str) -> None:
     """Reject more tokens than a request may generate, and too many or empty stop sequences.
 
-    Raises:
-        InferenceError: TOO_LARGE or INVALID_REQUEST, naming the parameter under `path`.
+    Raise TOO_LARGE or INVALID_REQUEST, naming the parameter under `path`.
     """
     if parameters.max_new_tokens > limits.max_new_tokens:
         message = f"Expected at most {limits.max_new_tokens}, got {parameters.max_new_tokens}"

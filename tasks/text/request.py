@@ -56,10 +56,8 @@ def text_groups(
 
     An input with the name of a parameter is an argument: it overrides the request's value of this parameter for all
     texts, and has no output. An input of numbers with ``content_type: raw`` is an argument too; it is ignored if no
-    parameter has its name. `check` gets the parameters of an input and their path, and returns those to use.
-
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
+    parameter has its name. `check` gets the parameters of an input and their path, and returns those to use. Raise
+    INVALID_REQUEST or TOO_LARGE, naming the field.
     """
     check_count(request.inputs, limits)
     parameters_type = extended(parameters_type)

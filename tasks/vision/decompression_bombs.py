@@ -28,10 +28,7 @@ _SLACK = 1 << 20
 def strip_text_chunks(data: bytes) -> bytes:
     """Return a PNG without its compressed texts and colour profile, which decoding does not need.
 
-    Other images are returned unchanged.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for a PNG with too many chunks.
+    Other images are returned unchanged. Raise INVALID_REQUEST for a PNG with too many chunks.
     """
     if not data.startswith(PNG_SIGNATURE) or not any(chunk_type in data for chunk_type in _TEXTS):
         return data
@@ -46,8 +43,7 @@ def strip_text_chunks(data: bytes) -> bytes:
 def check_chunks(data: bytes) -> None:
     """Reject a PNG with a chunk that ends after the file: decoders allocate its declared length, up to 4 GB.
 
-    Raises:
-        InferenceError: INVALID_REQUEST, also for too many chunks.
+    Raise INVALID_REQUEST, also for too many chunks.
     """
     if not data.startswith(PNG_SIGNATURE):
         return
@@ -66,8 +62,7 @@ def max_decompressed_bytes(data: bytes) -> int:
 def check_png(data: bytes) -> None:
     """Reject a PNG whose compressed data are much larger than its pixels.
 
-    Raises:
-        InferenceError: INVALID_REQUEST. The decoder reports other defects.
+    Raise INVALID_REQUEST. The decoder reports other defects.
     """
     if len(data) < 33:
         return
@@ -92,8 +87,7 @@ def check_png(data: bytes) -> None:
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the type, start and end of each chunk of a PNG. The end may be after the data.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for too many chunks.
+    Raise INVALID_REQUEST for too many chunks.
     """
     position = len(PNG_SIGNATURE)
     for _ in range(_MAX_CHUNKS):

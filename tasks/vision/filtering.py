@@ -55,8 +55,7 @@ ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 def reject_candidate_labels(parameters: ParametersT, path: str) -> ParametersT:
     """Return the parameters, whose path is `path`; reject `candidate_labels` for a model with fixed classes.
 
-    Raises:
-        InferenceError: INVALID_REQUEST if they are given.
+    Raise INVALID_REQUEST if they are given.
     """
     if parameters.candidate_labels is not None:
         message = "Expected none: the model has classes of its own; choose among them with labels"
@@ -67,9 +66,8 @@ def reject_candidate_labels(parameters: ParametersT, path: str) -> ParametersT:
 def check_candidate_labels(parameters: SelectionParameters, path: str) -> None:
     """Check the `candidate_labels` for an open-vocabulary model; `path` is that of the parameters.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for missing or empty labels, or labels that are not Unicode; TOO_LARGE for too
-            many or too long labels.
+    Raise INVALID_REQUEST for missing or empty labels, or labels that are not Unicode; TOO_LARGE for too many or too
+    long labels.
     """
     labels, path = parameters.candidate_labels, f"{path}.candidate_labels"
     if not labels or not all(label.strip() for label in labels):

@@ -54,10 +54,7 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
 
     JPEG, PNG and GIF are read here: JPEG and PNG are the most frequent formats, and Pillow reads all comments of a GIF.
     Pillow reads the headers of other formats, without decoding. Those of AVIF and JPEG 2000 do not bound the memory of
-    a decoder.
-
-    Raises:
-        InferenceError: INVALID_REQUEST if the bytes are not an image of an accepted format.
+    a decoder. Raise INVALID_REQUEST if the bytes are not an image of an accepted format.
     """
     if data.startswith(JPEG_START):
         return jpeg_size(data)
@@ -103,9 +100,7 @@ def jpeg_size(data: bytes, max_scans: int | None = None) -> tuple[int, int]:
     """Return width and height in the frame header of a JPEG.
 
     `max_scans` limits the progressive scans, because each may process the whole image; None stops at the frame header.
-
-    Raises:
-        InferenceError: INVALID_REQUEST without a frame header, or for too many segments; TOO_LARGE for too many scans.
+    Raise INVALID_REQUEST without a frame header, or for too many segments; TOO_LARGE for too many scans.
     """
     size: tuple[int, int] | None = None
     position, scans, frame, components = 2, 0, 0, 0
@@ -175,8 +170,7 @@ def tile_pixels(data: bytes) -> int:
 def check_tags(data: bytes) -> None:
     """Reject a TIFF whose tags declare far more bytes than the file has: decoders copy shared bytes for each tag.
 
-    Raises:
-        InferenceError: INVALID_REQUEST.
+    Raise INVALID_REQUEST.
     """
     declared = sum(_TIFF_SIZES.get(kind, 0) * count for _, kind, count, _ in _tiff_entries(data))
     if declared > 2 * len(data) + _TIFF_SLACK:

@@ -56,8 +56,7 @@ def image_of(item: object) -> Image | None:
 def check_size(width: int, height: int, max_pixels: int, max_side: int | None = None) -> None:
     """Reject an image that is empty or too large; `max_side` limits its width and height, None for no limit.
 
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE.
+    Raise INVALID_REQUEST or TOO_LARGE.
     """
     if width < 1 or height < 1:
         raise invalid(f"Expected an image of at least 1x1 pixels, got {width}x{height}")
@@ -75,14 +74,12 @@ def check_size(width: int, height: int, max_pixels: int, max_side: int | None = 
 def decode_image(data: bytes, shrink: int = 1) -> Image:
     """Decode the first frame of an image with OpenCV: 8 bits per channel, no alpha, EXIF orientation applied.
 
-    Callers check the size first (`tasks.vision.header.image_size`).
+    Callers check the size first (`tasks.vision.header.image_size`). Raise INVALID_REQUEST if the image is incomplete or
+    damaged.
 
     Args:
         data: the encoded file.
         shrink: 1, 2, 4 or 8: decode a JPEG at this fraction of its sides, which is faster.
-
-    Raises:
-        InferenceError: INVALID_REQUEST if the image is incomplete or damaged.
     """
     pixels: Any = None
     is_jpeg = data.startswith(JPEG_START)
@@ -122,8 +119,7 @@ def small_jpeg(pixels: NDArray[np.uint8], max_side: int, quality: int = 95) -> b
 def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
     """Return height, width, channels and number of the images in a tensor of raw pixels.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for another shape, or for no images.
+    Raise INVALID_REQUEST for another shape, or for no images.
     """
     if tensor.datatype is Datatype.BF16:
         raise invalid("Expected raw pixels as UINT8, FP16 or FP32, got BF16", "datatype")
@@ -140,10 +136,8 @@ def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
 def images_from_tensor(tensor: Tensor) -> list[Image]:
     """Read raw pixels: shape [h, w], [h, w, c] or [n, h, w, c] with 1, 3 or 4 channels in RGB order. Alpha is dropped.
 
-    UINT16 pixels are 0..65535, other integers 0..255, floating-point pixels 0..1.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for another shape or a value out of range.
+    UINT16 pixels are 0..65535, other integers 0..255, floating-point pixels 0..1. Raise INVALID_REQUEST for another
+    shape or a value out of range.
     """
     height, width, channels, count = raw_size(tensor)
     pixels = _as_uint8(tensor.data.reshape(count, height, width, channels))

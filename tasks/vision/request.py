@@ -45,10 +45,9 @@ class PixelBudget:
     def admit(self, data: bytes) -> tuple[int, int]:
         """Check an encoded image before it is decoded, and charge it. Return its width and height.
 
-        Raises:
-            InferenceError: INVALID_REQUEST for another format, a PNG of more data than pixels, or a TIFF whose tags are
-                larger than its file; TOO_LARGE as `charge`, for a JPEG with too many scans, or for an image whose
-                decoder needs too much memory.
+        Raise INVALID_REQUEST for another format, a PNG of more data than pixels, or a TIFF whose tags are larger than
+        its file; TOO_LARGE as `charge`, for a JPEG with too many scans, or for an image whose decoder needs too much
+        memory.
         """
         limits = self._limits
         is_jpeg = data.startswith(JPEG_START)
@@ -68,8 +67,7 @@ class PixelBudget:
     def charge(self, width: int, height: int, count: int) -> None:
         """Charge `count` images of one size before they are decoded.
 
-        Raises:
-            InferenceError: TOO_LARGE if one image, or all images of the request, exceed a limit.
+        Raise TOO_LARGE if one image, or all images of the request, exceed a limit.
         """
         check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
         self._remaining -= width * height * count
@@ -156,8 +154,7 @@ class ImageTask(Generic[ParametersT, PredictionT]):
 def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Image]:
     """Return the images of one input: each BYTES element is an encoded file, a numeric tensor is raw pixels.
 
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field under `path`.
+    Raise INVALID_REQUEST or TOO_LARGE, naming the field under `path`.
     """
     if not isinstance(tensor, BytesTensor):
         try:
@@ -186,8 +183,7 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
 def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
     """Reject a request without inputs, or with too many images or texts, before decoding.
 
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming `inputs`.
+    Raise INVALID_REQUEST or TOO_LARGE, naming `inputs`.
     """
     if not inputs:
         raise invalid("Expected at least one input, got an empty list", "inputs")

@@ -56,9 +56,8 @@ class ExplanationCodec(RequestCodec, kw_only=True, eq=False):
     def explain(self, response: InferenceResponse, explanations: Explanations) -> HttpResponse:
         """Encode the response, as an event if the request was one.
 
-        Raises:
-            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more
-                pixels than a response may hold.
+        Raise UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more pixels than a
+        response may hold.
         """
         predictions, parameters = self.predictions(response), self.response_parameters(response)
         explained = self._wire(predictions, explanations)

@@ -33,11 +33,7 @@ def explainers(registry: Registry) -> Mapping[str, str]:
 
 
 def check_explained(servable: Servable, model_name: str) -> Explainer:
-    """Return what explains the answers of a model.
-
-    Raises:
-        InferenceError: UNSUPPORTED, with the reason, if they cannot be explained.
-    """
+    """Return what explains the answers of a model. Raise UNSUPPORTED, with the reason, if they cannot be explained."""
     explainer, reason = _explainer(servable)
     if explainer is None:
         message = f"Model {model_name!r} ({servable.task.task_type}) does not support explanations"

@@ -42,11 +42,8 @@ async def explain(
 
     Explanations have their own workers and queue. They end early if the server stops or the client disconnects. The
     arguments are those of `Engine.handle`; the parameters of the request are those of the explanation, and `encode`
-    gets the explanations by descending score.
-
-    Raises:
-        InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
-            explanations wait.
+    gets the explanations by descending score. Raise InferenceError for every failure; UNSUPPORTED for a task that
+    cannot be explained, OVERLOADED if too many explanations wait.
     """
     context.explanation = True
 

@@ -136,13 +136,11 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
         """Return (n, K): the score of each target for n other images or texts.
 
         It is the similarity 0..1 to the predictions for that content, or the log-likelihood of the answer in nats.
+        Raise MODEL_FAILED if the model fails.
 
         Args:
             contents: the images or texts.
             changes: how each differs from the original, as `ScoredTask.similarity` takes it.
-
-        Raises:
-            InferenceError: MODEL_FAILED if the model fails.
         """
         task = cast("ExplainableTask[InputT]", self.task)
         probes = [task.probe(self.item, content, self.predictions) for content in contents]
@@ -171,10 +169,8 @@ def explain_target(
 ) -> list[Explanation]:
     """Explain each prediction for one image by the given number of masked copies; fewer if `should_continue` ends it.
 
-    Memory holds one chunk of a few masked copies, regardless of the number of samples.
-
-    Raises:
-        InferenceError: MODEL_FAILED if the model fails on a masked copy.
+    Memory holds one chunk of a few masked copies, regardless of the number of samples. Raise MODEL_FAILED if the model
+    fails on a masked copy.
     """
     image = target.image
     masks = masks_for(parameters, image.width, image.height)

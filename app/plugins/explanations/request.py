@@ -89,10 +89,8 @@ def explain_request(
     The samples get most of the `remaining_seconds` until the deadline, divided evenly among the remaining images or
     texts. When `should_continue` returns False, the explanations use the samples taken so far. `on_samples` gets the
     number of copies that the model has just processed, and that of all. A model that explains itself ignores the time.
-
-    Raises:
-        InferenceError: as `check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
-            parameters; TOO_LARGE for more samples than one request may take.
+    Raise InferenceError as `check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
+    parameters; TOO_LARGE for more samples than one request may take.
     """
     explainer = check_explained(servable, request.model_name)
     if explainer == "model":
@@ -117,10 +115,8 @@ def explanation_targets(
 ) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget[Any, Any]]]]:
     """Answer a request. Return the result and, for each output, the target to explain in each of its images or texts.
 
-    With `label`, only this class is explained; `max_objects` limits the objects of each image.
-
-    Raises:
-        InferenceError: as `Servable.predict`, and INVALID_REQUEST for an unknown label.
+    With `label`, only this class is explained; `max_objects` limits the objects of each image. Raise InferenceError as
+    `Servable.predict`, and INVALID_REQUEST for an unknown label.
     """
     task = cast("ExplainableTask[Any]", servable.task)
     result, groups, predictions = _answer(servable, request, limits, servable.model)

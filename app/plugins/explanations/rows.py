@@ -105,11 +105,9 @@ def explain_rows(
 ) -> list[RowImportance]:
     """Explain each row by a number of random orders; by fewer if `should_continue` ends it.
 
-    Every second order is the reverse of the one before, which lowers the variance.
-
-    Raises:
-        InferenceError: INVALID_REQUEST without rows or numbers, or for an unknown label or a wrong baseline;
-            MODEL_FAILED if the model fails, or returns other outputs for the copies.
+    Every second order is the reverse of the one before, which lowers the variance. Raise INVALID_REQUEST without rows
+    or numbers, or for an unknown label or a wrong baseline; MODEL_FAILED if the model fails, or returns other outputs
+    for the copies.
     """
     inputs = target.item.tensors
     row_count, width = target.row_count, _width(inputs)

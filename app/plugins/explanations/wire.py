@@ -40,11 +40,7 @@ _ADVICE = {SaliencyFormat.DATA: "ask for png", SaliencyFormat.PNG: "ask for fewe
 
 
 def read_saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
-    """Return the `format` in a request's parameters, PNG by default.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for an unknown format.
-    """
+    """Return the `format` in a request's parameters, PNG by default. Raise INVALID_REQUEST for an unknown format."""
     requested = parameters.get(_FORMAT)
     if requested is None:
         return SaliencyFormat.PNG
@@ -62,10 +58,8 @@ def wire_explanations(
     """Return the explanations of every image, parallel to `predictions`.
 
     `saliency` is the importance of each pixel of the upright original image: `shape` has its height and width. `data`
-    has rows of numbers, 0..1, or `png` has base64 of an 8-bit grey PNG, 255 for 1.
-
-    Raises:
-        InferenceError: TOO_LARGE for more pixels than a response may hold.
+    has rows of numbers, 0..1, or `png` has base64 of an 8-bit grey PNG, 255 for 1. Raise TOO_LARGE for more pixels than
+    a response may hold.
     """
     image_explanations = list(chain.from_iterable(explanations))
     count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(image_explanations))

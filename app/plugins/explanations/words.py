@@ -81,8 +81,7 @@ def explain_words(
 ) -> list[WordImportance]:
     """Explain each prediction for one text by at most `samples` copies; fewer if `should_continue` ends it.
 
-    Raises:
-        InferenceError: MODEL_FAILED if the model fails on a copy.
+    Raise MODEL_FAILED if the model fails on a copy.
     """
     del parameters
     text: str = target.item.item.text

@@ -172,8 +172,7 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
 def read_json(kind: type[T], *paths: Path) -> T | None:
     """Read the first of these files that exists as a `kind`; None without one.
 
-    Raises:
-        ModelError: if the file cannot be read or parsed.
+    Raise ModelError if the file cannot be read or parsed.
     """
     path = next((path for path in paths if path.is_file()), None)
     return None if path is None else read_json_file(path, kind, non_finite=True)

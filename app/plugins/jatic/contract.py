@@ -103,8 +103,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | None:
     """Return labels, size and contract from the metadata file beside a graph; None without one.
 
-    Raises:
-        ModelError: if the file and the graph contradict each other or the contract.
+    Raise ModelError if the file and the graph contradict each other or the contract.
     """
     declared = source.settings.layout
     if declared not in (None, LAYOUT) or session.file.suffix.lower() != ".onnx":
@@ -129,10 +128,8 @@ def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | Non
 def find_metadata(source: ModelSource, session: GraphSession) -> tuple[Path, Metadata] | None:
     """Return the first file beside the graph that is the metadata of JATIC_ONNX, and its content.
 
-    dataeval does not read the name of the interface. Without it, the graph must have the names of the contract.
-
-    Raises:
-        ModelError: if a file with that name cannot be read.
+    dataeval does not read the name of the interface. Without it, the graph must have the names of the contract. Raise
+    ModelError if a file with that name cannot be read.
     """
     folders = dict.fromkeys((session.file.parent, source.folder))
     for path in (folder / name for name in _names(session.file) for folder in folders):
@@ -159,8 +156,7 @@ def _names(graph: Path) -> Sequence[str]:
 def _check(file: Path, metadata: Metadata, session: GraphSession) -> tuple[int, int]:
     """Check the metadata, and the graph against it; return the (height, width) of the input, -1 for the image's.
 
-    Raises:
-        ModelError: for the first contradiction.
+    Raise ModelError for the first contradiction.
     """
     io = metadata.io
     version, channels = metadata.interface.version, io.input.channels.upper()
@@ -221,8 +217,7 @@ def _quoted(names: Sequence[str]) -> str:
 def _labels(file: Path, metadata: Metadata) -> tuple[str, ...]:
     """Return the labels of the classes 0, 1, ... in that order.
 
-    Raises:
-        ModelError: if a class has no label, or the number of classes differs.
+    Raise ModelError if a class has no label, or the number of classes differs.
     """
     labels = metadata.index2label
     if not labels:

@@ -68,9 +68,8 @@ class JaticExport(msgspec.Struct, frozen=True, kw_only=True):
 def export_jatic(path: Path, output: Path) -> JaticExport:
     """Write the classifier at `path`, a file or a folder, into the folder `output`. Copy a model of JATIC_ONNX.
 
-    Raises:
-        ModelError: if it is not an ONNX classifier, JATIC_ONNX cannot express its preprocessing, or the extra is not
-            installed.
+    Raise ModelError if it is not an ONNX classifier, JATIC_ONNX cannot express its preprocessing, or the extra is not
+    installed.
     """
     source = latest_version(model_at(path))
     if output.resolve() == source.folder.resolve():
@@ -116,8 +115,7 @@ def _copy(
 ) -> JaticExport:
     """Copy a model of JATIC_ONNX; only labels in its settings change the metadata.
 
-    Raises:
-        ModelError: if its settings break the contract.
+    Raise ModelError if its settings break the contract.
     """
     if changed := changed_settings(source.settings, contract.sides):
         raise ModelError(
@@ -171,8 +169,7 @@ def _write_json(file: Path, content: object) -> None:
 def _wrap(onnx: Any, file: Path, inspection: Inspection, inputs: ImageInputs, *, any_size: bool) -> Any:
     """Return the model with the input ``image`` in 0..1 and the output ``scores`` in 0..1.
 
-    Raises:
-        ModelError: if its opset is too old.
+    Raise ModelError if its opset is too old.
     """
     model = onnx.load(str(file))
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]

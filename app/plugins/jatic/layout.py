@@ -126,11 +126,7 @@ def changed_settings(settings: ModelSettings, sides: tuple[int, int] | None = No
 
 
 def _check_outputs(view: GraphView, contract: Contract, outputs: Sequence[Output]) -> int:
-    """Return the number of classes.
-
-    Raises:
-        ModelError: if shapes or values of the outputs contradict the contract.
-    """
+    """Return the number of classes. Raise ModelError if shapes or values of the outputs contradict the contract."""
     scores, declared, file = outputs[-1], contract.metadata.io.output, contract.file.name
     expected = "[batch, classes]" if len(outputs) == 1 else "[batch, boxes, classes]"
     if not scores.is_float or scores.blank.ndim != len(outputs) + 1 or scores.shape[-1] < 1:

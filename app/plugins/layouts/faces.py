@@ -147,8 +147,7 @@ def _points(outputs: Sequence[NDArray[Any]], corners: NDArray[np.float32], strid
 def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]:
     """Return the (count, 2) left top corners of the cells, pixels; consecutive candidates share a cell.
 
-    Raises:
-        InferenceError: MODEL_FAILED if the candidates do not fit the grid.
+    Raise MODEL_FAILED if the candidates do not fit the grid.
     """
     rows, columns = answer.height // stride, answer.width // stride
     if not rows * columns or count % (rows * columns):

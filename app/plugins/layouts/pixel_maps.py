@@ -112,11 +112,7 @@ def _scored(grid: MaskGrid, probabilities: NDArray[np.float32]) -> Outline:
 
 
 def _grid(answer: RawOutputs, *, channels_last: bool) -> MaskGrid:
-    """Return the first output as planes, with 0 for NaN.
-
-    Raises:
-        InferenceError: MODEL_FAILED if all values are NaN.
-    """
+    """Return the first output as planes, with 0 for NaN. Raise MODEL_FAILED if all values are NaN."""
     values: NDArray[np.float32] = answer.outputs[0]
     if np.isnan(values).all():
         raise model_failed(ALL_NAN)

@@ -29,8 +29,7 @@ class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
 def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | None:
     """Return the metadata of a graph with such an object, which is their `contract`; None for other graphs.
 
-    Raises:
-        ModelError: if the object cannot be read.
+    Raise ModelError if the object cannot be read.
     """
     del source
     text = session.metadata.get(_KEY)

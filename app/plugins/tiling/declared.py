@@ -30,8 +30,8 @@ _PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
 def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSettings, Origin]:
     """Return how images are cut, and the origin of that.
 
-    Raises:
-        ModelError: if the settings, the options of the command or the model's file declare tiles that are not possible.
+    Raise ModelError if the settings, the options of the command or the model's file declare tiles that are not
+    possible.
     """
     declared = source.settings.of(TilingSection).tiling
     asked = {name: value for name, value in asdict(command_options(TileOptions)).items() if value is not None}
@@ -64,8 +64,7 @@ def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSe
 def parameters_of(source: ModelSource, description: ModelMetadata) -> Mapping[str, object]:
     """Return the defaults of request parameters that Deepness' metadata declare.
 
-    Raises:
-        ModelError: if one is not a number.
+    Raise ModelError if one is not a number.
     """
     values = {ours: _number(source, description.properties, (name,)) for name, ours in _PARAMETERS.items()}
     return {name: value for name, value in values.items() if value is not None}

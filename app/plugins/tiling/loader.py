@@ -45,8 +45,7 @@ LOADERS = (TilingLoader(),)
 def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata:
     """Return the metadata with how images are cut, if they are cut without a request for it.
 
-    Raises:
-        ModelError: as `tiling_of`.
+    Raise ModelError as `tiling_of`.
     """
     settings, origin = tiling_of(source, description)
     if not settings.size or any(fact.topic == "tiles" for fact in description.facts):

@@ -102,8 +102,7 @@ class TiledServable(Servable):
     def _tiles(self, groups: Sequence[InputGroup[Any]]) -> Sequence[Sequence[Sequence[Tile]]]:
         """Return the tiles of each image of each input; an image that is not larger than a tile has none.
 
-        Raises:
-            InferenceError: INVALID_REQUEST for an invalid size, or a task without tiles; TOO_LARGE for too many tiles.
+        Raise INVALID_REQUEST for an invalid size, or a task without tiles; TOO_LARGE for too many tiles.
         """
         tiles: list[Sequence[Sequence[Tile]]] = []
         remaining = self._settings.max_tiles
