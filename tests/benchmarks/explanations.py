@@ -117,9 +117,7 @@ def _measure_method(
     for scene in scenes:
         subject = _subject(servable, scene)
         started = time.perf_counter()
-        heatmaps = explain_target(
-            subject, parameters, sample_count(subject.image, parameters, DEFAULT_SAMPLES), lambda: True
-        )
+        heatmaps = explain_target(subject, parameters, sample_count(subject, parameters, DEFAULT_SAMPLES), lambda: True)
         seconds = time.perf_counter() - started
         for index, heatmap in enumerate(heatmaps):
             yield _measure(subject, index, heatmap.saliency, scene, model, steps), seconds
@@ -140,16 +138,14 @@ def _measure_random_maps(
                 yield _measure(subject, index, saliency, scene, model, steps), 0.0
 
 
-def _subject(servable: Servable, scene: Scene) -> ExplanationTarget[Any, Any]:
+def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=scene.image)
     request = InferenceRequest(id="", model_name="", inputs=(tensor,))
     _, ((subject,),) = explanation_targets(servable, request, Limits(), None, 3)
     return subject
 
 
-def _measure(
-    subject: ExplanationTarget[Any, Any], index: int, saliency: Map, scene: Scene, model: Model, steps: int
-) -> Fidelity:
+def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: Model, steps: int) -> Fidelity:
     pixels = subject.image.pixels
     areas = [
         float(area_under_curve(subject.scores([Image(copy) for copy in copies], [1.0] * (steps + 1)))[index])

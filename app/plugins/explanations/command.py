@@ -93,24 +93,19 @@ def explain(
         "max_seconds": max_seconds,
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
-    servable, explained = _explain(
-        source,
-        input_tensor(sent, {"candidate_labels": candidate_labels, "prompts": prompt}),
-        {key: value for key, value in parameters.items() if value is not None},
-        limits,
-        draws=draw is not None,
-    )
-    if explainer_of(servable) == "model":
-        terminal.print_json(msgspec.json.encode(explained).decode())
+    tensor = input_tensor(sent, {"candidate_labels": candidate_labels, "prompts": prompt})
+    servable, explanations = _explain(source, tensor, parameters, limits, draws=draw is not None)
+    explainer = explainer_of(servable)
+    if explainer == "model":
+        terminal.print_json(msgspec.json.encode(explanations).decode())
         return
-    explanations: Sequence[Any] = explained
     if json:
-        by_words = explainer_of(servable) == "words"
+        by_words = explainer == "words"
         summaries = wire_text_explanations([()], [[explanations]])[0] if by_words else map(_summary, explanations)
         terminal.print_json(msgspec.json.encode(list(summaries)).decode())
     elif not explanations:
         terminal.print(f"{printable(source.name)}: no objects to explain")
-    elif explainer_of(servable) == "words":
+    elif explainer == "words":
         for explanation in explanations:
             terminal.print(_word_table(explanation))
     else:
@@ -119,9 +114,9 @@ def explain(
         if object > len(explanations):
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
         drawn: Explanation = explanations[object - 1]
-        overlay = overlay_heat_map(decode_image(data).pixels, drawn.saliency)
-        geometry, labels = servable.description.task_type.geometry, servable.description.labels
-        write_image(draw, draw_records(overlay, [drawn.record], geometry, labels, filled=False))
+        overlay, description = overlay_heat_map(decode_image(data).pixels, drawn.saliency), servable.description
+        geometry = description.task_type.geometry
+        write_image(draw, draw_records(overlay, [drawn.record], geometry, description.labels, filled=False))
         error_console().print(f"Wrote {printable(draw)}: {printable(drawn.label)}")
 
 
@@ -129,10 +124,8 @@ def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: b
     """Reject an input that the model does not take, or a heat map that does not exist."""
     task_type, takes = servable.description.task_type, servable.description.takes
     if takes == "tensor":
-        advice = "explain its rows with :explain of KServe V1"
-        raise ModelError(
-            f"{source.name}: explain sends an image or a text; a model of {task_type} takes tensors: {advice}"
-        )
+        reason = f"a model of {task_type} takes tensors: explain its rows with :explain of KServe V1"
+        raise ModelError(f"{source.name}: explain sends an image or a text; {reason}")
     if (takes == "text") != (sent == "args"):
         expected = "--text with a text" if takes == "text" else "an image file"
         raise ModelError(f"{source.name}: Expected {expected}, which a model of {task_type} takes")
@@ -146,6 +139,7 @@ def _explain(
     from app.core.assembly.models import load
     from app.plugins.explanations.request import explain_request
 
+    parameters = {name: value for name, value in parameters.items() if value is not None}
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = msgspec.structs.replace(limits, max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
     with error_console().status(f"Loading {printable(source.name)}"):

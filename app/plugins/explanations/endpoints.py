@@ -29,22 +29,17 @@ _NOT_IMPLEMENTED = 501
 
 
 class WireExplainedAnswer(WireResponse, frozen=True, kw_only=True):
-    """The body of an explanation's response.
+    """The body of an explanation's response: `explanations[i]` explains `predictions[i]`.
 
-    Attributes:
-        explanations: `explanations[i]` explains `predictions[i]`: a list of explanations for an image or a text, one
-            for a row of numbers, and any JSON of a model that explains itself.
+    It is a list of explanations for an image or a text, one for a row of numbers, and any JSON of a model that explains
+    itself.
     """
 
     explanations: Sequence[Any]
 
 
 class ExplanationCodec(RequestCodec, kw_only=True, eq=False):
-    """Decodes one request, and encodes its response with the explanations.
-
-    Attributes:
-        saliency_format: the encoding of saliency maps; set by `decode`.
-    """
+    """Decodes one request, and encodes its response with the explanations; `decode` sets the format of maps."""
 
     saliency_format: SaliencyFormat = SaliencyFormat.PNG
 

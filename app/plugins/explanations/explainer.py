@@ -14,22 +14,19 @@ Explainer = ExplainedPart | Literal["model"]
 
 
 def explainer_of(servable: Servable) -> Explainer | None:
-    """Return what explains the answers of a model: its own `explain` precedes the method of the task type.
-
-    None if they cannot be explained.
-    """
+    """Return what explains the answers: the model's own `explain` precedes the method of the task type; else None."""
     return _explainer(servable)[0]
 
 
 def explainers(registry: Registry) -> Mapping[str, str]:
     """Return what explains each ready model, by name: `pixels`, `words`, `numbers` or the `model` itself."""
-    explained: dict[str, str] = {}
-    for name in registry.names:
-        servables = [version.servable for version in registry.versions(name) if version.servable is not None]
-        # The latest version answers requests without one.
-        if servables and (explainer := explainer_of(servables[0])) is not None:
-            explained[name] = explainer
-    return explained
+    # The latest version answers requests without one.
+    latest = {
+        name: next((version.servable for version in registry.versions(name) if version.servable is not None), None)
+        for name in registry.names
+    }
+    explained = {name: explainer_of(servable) for name, servable in latest.items() if servable is not None}
+    return {name: explainer for name, explainer in explained.items() if explainer is not None}
 
 
 def check_explained(servable: Servable, model_name: str) -> Explainer:
@@ -47,9 +44,8 @@ def _explainer(servable: Servable) -> tuple[Explainer | None, str]:
     part = task.task_type.explains
     if "explain" in methods:
         return "model", ""
-    if part == "numbers" and not (
-        servable.description.takes == "tensor" and explains_rows(servable.inputs, servable.outputs)
-    ):
+    takes_rows = servable.description.takes == "tensor" and explains_rows(servable.inputs, servable.outputs)
+    if part == "numbers" and not takes_rows:
         return None, UNEXPLAINED_ROWS
     if task.task_type.returns == "texts" and "log_likelihoods" not in methods:
         return None, "its runtime does not report how likely an answer is"

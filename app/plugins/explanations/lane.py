@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from app.core.engine.engine import Engine, Lane
+from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
@@ -21,14 +21,9 @@ Explanations = Sequence[Sequence[Any]]
 
 
 def start(host: Host) -> Parts:
-    """Return the view of the page, which gets what explains each model."""
-    open_explanation_lane(host.engine, host.settings.of(ExplanationSettings).explain_workers)
+    """Create the lane of explanations. Return the view of the page, which gets what explains each model."""
+    host.engine.lane("explanation", host.settings.of(ExplanationSettings).explain_workers)
     return Parts(views={"explain": lambda: explainers(host.engine.registry)})
-
-
-def open_explanation_lane(engine: Engine, workers: int = 1) -> Lane:
-    """Return the lane of explanations, which take hundreds of calls of a model. The first call creates it."""
-    return engine.lane("explanation", workers)
 
 
 async def explain(
@@ -55,4 +50,4 @@ async def explain(
         context.explanation_samples = explained.samples
         return explained.result, explained.explanations
 
-    return await engine.handle(context, model_name, decode, encode, open_explanation_lane(engine), answer)
+    return await engine.handle(context, model_name, decode, encode, engine.lane("explanation"), answer)

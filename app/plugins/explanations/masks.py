@@ -96,10 +96,7 @@ class WeightedMasks:
         self.samples += len(masks)
 
     def mean(self) -> NDArray[np.float32]:
-        """Return (targets, rows, columns): the weighted mean scores, negative for hidden parts.
-
-        It is the plain mean where all weights are 0.
-        """
+        """Return (targets, rows, columns): weighted mean scores, negative for hidden parts; plain without weights."""
         overall = self._scores[:, np.newaxis] / max(self.samples, 1)
         covered = self._weights > 1e-6
         mean = np.where(covered, self._weighted_scores / np.where(covered, self._weights, 1), overall)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any
 
 import cv2
 import msgspec
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from app.plugins.explanations.masks import MaskSource, OcclusionMasks, RandomMasks, WeightedMasks, normalize
 from tasks.inference.request import Positive
-from tasks.inference.response import Prediction, Record
-from tasks.task import ExplainableTask, ScoredTask, Task
+from tasks.inference.response import Record
+from tasks.task import ScoredTask
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import Image
-from tasks.vision.request import ImageItem
 
 DEFAULT_SAMPLES = 400
 
@@ -26,8 +25,6 @@ _CHUNK_PIXELS = 4_000_000
 _MAX_CHUNK_SIZE = 16
 
 Pixels = NDArray[np.uint8]
-InputT = TypeVar("InputT")
-PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 
 class ExplanationMethod(StrEnum):
@@ -74,19 +71,11 @@ class ExplanationParameters(TargetParameters, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The saliency map of one prediction in an image.
+    """The saliency map of one prediction in an image, at the resolution of the masks: `coarse` (rows, columns), 0..1.
 
-    Attributes:
-        label: the class, or the answer.
-        score: the model's score on the unmasked image, 0..1; the log-likelihood of an answer, in nats.
-        record: the record of the prediction in the answer, with its box or contour.
-        coarse: (rows, columns) float32, 0..1: the saliency at the resolution of the masks. All zero if no part of the
-            image changed the score.
-        width: width of the upright original image in pixels.
-        height: height of the upright original image in pixels.
-        method: the method that created the masks.
-        samples: masked copies that the model processed; fewer than requested if time ran out.
-        seed: seed of the masks.
+    `score` is that of the unmasked image, or the log-likelihood of an answer, in nats. `record` is that of the
+    prediction in the answer. `width` and `height` are those of the upright original image in pixels. The model
+    processed `samples` masked copies: fewer than requested if time ran out.
     """
 
     label: str
@@ -106,26 +95,17 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return np.asarray(enlarged, np.float32)
 
 
-class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
-    """One image or text, and its predictions to explain.
+class ExplanationTarget(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One image or text, and its K predictions to explain.
 
-    Attributes:
-        task: the task of the model, which is explainable.
-        model: returns, for a batch, predictions if the task is a `ScoredTask`; else the (K,) log-likelihoods of the
-            answers to explain.
-        item: the input of the model.
-        predictions: the K predictions to explain.
+    `model` returns, for a batch, predictions if the task is a `ScoredTask`; else the (K,) log-likelihoods of the
+    answers.
     """
 
-    task: Task[InputT, PredictionT]
-    model: Callable[[Sequence[InputT]], Sequence[Any]]
-    item: InputT
+    task: Any
+    model: Callable[[Sequence[Any]], Sequence[Any]]
+    item: Any
     predictions: Any
-
-    @property
-    def image(self) -> Image:
-        """Return the original image, of an item with an image."""
-        return cast("ImageItem[Any]", self.item).image
 
     @property
     def prediction_count(self) -> int:
@@ -136,33 +116,26 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
         """Return (n, K): the score of each target for n other images or texts.
 
         It is the similarity 0..1 to the predictions for that content, or the log-likelihood of the answer in nats.
-        Raise MODEL_FAILED if the model fails.
-
-        Args:
-            contents: the images or texts.
-            changes: how each differs from the original, as `ScoredTask.similarity` takes it.
+        `changes` are how the contents differ from the original, as `ScoredTask.similarity` takes it. Raise MODEL_FAILED
+        if the model fails.
         """
-        task = cast("ExplainableTask[InputT]", self.task)
+        task: Any = self.task
         probes = [task.probe(self.item, content, self.predictions) for content in contents]
         outputs = self.model(probes)
         if not isinstance(task, ScoredTask):
             return np.stack(outputs).astype(np.float32)
-        predictions = [self.task.postprocess(probe, output) for probe, output in zip(probes, outputs, strict=True)]
-        return np.stack(
-            [
-                task.similarity(self.predictions, prediction, change)
-                for prediction, change in zip(predictions, changes, strict=True)
-            ]
-        )
+        found = [self.task.postprocess(probe, output) for probe, output in zip(probes, outputs, strict=True)]
+        return np.stack([task.similarity(self.predictions, *pair) for pair in zip(found, changes, strict=True)])
 
 
-def sample_count(image: Image, parameters: ExplanationParameters, default: int) -> int:
+def sample_count(target: ExplanationTarget, parameters: ExplanationParameters, default: int) -> int:
     """Return the number of masked copies of one image that `parameters` require; `default` if they set none."""
+    image: Image = target.item.image
     return masks_for(parameters, image.width, image.height).count or parameters.samples or default
 
 
 def explain_target(
-    target: ExplanationTarget[InputT, PredictionT],
+    target: ExplanationTarget,
     parameters: ExplanationParameters,
     samples: int,
     should_continue: Callable[[], bool],
@@ -172,7 +145,7 @@ def explain_target(
     Memory holds one chunk of a few masked copies, regardless of the number of samples. Raise MODEL_FAILED if the model
     fails on a masked copy.
     """
-    image = target.image
+    image: Image = target.item.image
     masks = masks_for(parameters, image.width, image.height)
     weighted_masks = WeightedMasks(target.prediction_count, *masks.shape, hides=masks.hides)
     downscaled, scale = _downscale(image.pixels)

@@ -26,54 +26,23 @@ from tasks.inference.response import InferenceResult
 from tasks.task import ExplainableTask, InputGroup, LikelihoodModel, Model, ScoredTask, SelfExplainingModel
 
 _SHARE_OF_SAMPLES = 0.9
+_PARAMETERS = {
+    "numbers": RowExplanationParameters,
+    "words": TextExplanationParameters,
+    "pixels": ExplanationParameters,
+}
 
 
 class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A result with its explanations.
+    """A result, whose timings include those of its explanations.
 
-    Attributes:
-        result: the result; its timings include those of the explanations.
-        explanations: for each output, for each of its samples, one for each explained image object or row.
-        samples: masked copies of images, or copies of rows, that the model processed.
+    `explanations` has, for each output and each of its samples, one for each explained image object or row. `samples`
+    counts the masked copies of images, or the copies of rows, that the model processed.
     """
 
     result: InferenceResult
     explanations: Sequence[Sequence[Any]]
     samples: int
-
-
-class _Method(msgspec.Struct, frozen=True, kw_only=True):
-    """How images or texts are explained.
-
-    Attributes:
-        parameters_type: the parameters of the explanation.
-        count: copies that a target needs with these parameters; at most the given default if they set no number.
-        explain: explains a target with that many copies.
-        inputs: name of the inputs in messages.
-        copies: name of the copies in messages.
-    """
-
-    parameters_type: type[Any]
-    count: Callable[[ExplanationTarget[Any, Any], Any, int], int]
-    explain: Callable[[ExplanationTarget[Any, Any], Any, int, Callable[[], bool]], Sequence[Any]]
-    inputs: str
-    copies: str
-
-
-_PIXELS = _Method(
-    parameters_type=ExplanationParameters,
-    count=lambda target, parameters, default: sample_count(target.image, parameters, default),
-    explain=explain_target,
-    inputs="images",
-    copies="masked copies",
-)
-_WORDS = _Method(
-    parameters_type=TextExplanationParameters,
-    count=copy_count,
-    explain=explain_words,
-    inputs="texts",
-    copies="copies of texts",
-)
 
 
 def explain_request(
@@ -89,6 +58,7 @@ def explain_request(
     The samples get most of the `remaining_seconds` until the deadline, divided evenly among the remaining images or
     texts. When `should_continue` returns False, the explanations use the samples taken so far. `on_samples` gets the
     number of copies that the model has just processed, and that of all. A model that explains itself ignores the time.
+
     Raise InferenceError as `check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
     parameters; TOO_LARGE for more samples than one request may take.
     """
@@ -96,23 +66,37 @@ def explain_request(
     if explainer == "model":
         return _explain_by_model(servable, request, limits)
     started = time.monotonic()
+    parameters: Any = read_parameters(_PARAMETERS[explainer], request.parameters)
+    share = None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES
+    budgets = (parameters.max_seconds, limits.max_explanation_seconds, share)
+    end = started + min(seconds for seconds in budgets if seconds is not None)
 
-    def deadline(max_seconds: float | None) -> float:
-        share = None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES
-        budgets = (max_seconds, limits.max_explanation_seconds, share)
-        return started + min(seconds for seconds in budgets if seconds is not None)
+    def before(until: float) -> Callable[[], bool]:
+        return lambda: should_continue() and time.monotonic() < until
 
-    explanation = _ByCopies(
-        servable=servable, request=request, limits=limits, should_continue=should_continue, deadline=deadline
-    )
     if explainer == "numbers":
-        return explanation.of_rows()
-    return explanation.of_parts(_WORDS if explainer == "words" else _PIXELS, on_samples)
+        return _explain_rows(servable, request, limits, parameters, before(end))
+    result, targets_of_outputs = _named_targets(servable, request, limits, parameters)
+    targets = [target for output in targets_of_outputs for target in output]
+    counts = _sample_counts(targets, parameters, limits)
+    calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
+    explanations: list[Sequence[Any]] = []
+    explain: Callable[..., Sequence[Any]] = explain_words if explainer == "words" else explain_target
+    for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
+        now = time.monotonic()
+        timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
+        explanations.append(explain(timed_target, parameters, count, before(now + (end - now) / remaining)))
+    remaining_explanations = iter(explanations)
+    return ExplainedResult(
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
+        explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
+        samples=calls.inputs,
+    )
 
 
 def explanation_targets(
     servable: Servable, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int
-) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget[Any, Any]]]]:
+) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget]]]:
     """Answer a request. Return the result and, for each output, the target to explain in each of its images or texts.
 
     With `label`, only this class is explained; `max_objects` limits the objects of each image. Raise InferenceError as
@@ -130,6 +114,18 @@ def explanation_targets(
     ]
 
 
+def _named_targets(
+    servable: Servable, request: InferenceRequest, limits: Limits, parameters: Any
+) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget]]]:
+    """Return the targets; an error about the label names it as a parameter of the request."""
+    try:
+        return explanation_targets(servable, request, limits, parameters.label, parameters.max_objects)
+    except InferenceError as error:
+        if error.path != "label":
+            raise
+        raise error.with_prefix("parameters") from None
+
+
 def _answer(
     servable: Servable, request: InferenceRequest, limits: Limits, model: Model[Any, Any]
 ) -> tuple[InferenceResult, Sequence[InputGroup[Any]], Sequence[Any]]:
@@ -140,7 +136,7 @@ def _answer(
     return result, groups, predictions
 
 
-def _target(servable: Servable, item: Any, predictions: Any) -> ExplanationTarget[Any, Any]:
+def _target(servable: Servable, item: Any, predictions: Any) -> ExplanationTarget:
     model: Callable[[Sequence[Any]], Sequence[Any]] = partial(call_model, servable.model)
     if not isinstance(servable.task, ScoredTask):
         log_likelihoods = cast("LikelihoodModel[Any]", servable.model).log_likelihoods
@@ -165,88 +161,50 @@ def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Lim
     return ExplainedResult(result=result, explanations=of_outputs, samples=0)
 
 
-class _ByCopies(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Explanations by changed copies of the inputs; `deadline` returns when they end, for the user's own maximum."""
-
-    servable: Servable
-    request: InferenceRequest
-    limits: Limits
-    should_continue: Callable[[], bool]
-    deadline: Callable[[float | None], float]
-
-    def of_parts(self, method: _Method, on_samples: Callable[[int, int], None]) -> ExplainedResult:
-        """Explain images by their pixels, or texts by their words."""
-        parameters = read_parameters(method.parameters_type, self.request.parameters)
-        try:
-            result, targets_of_outputs = explanation_targets(
-                self.servable, self.request, self.limits, parameters.label, parameters.max_objects
-            )
-        except InferenceError as error:
-            if error.path != "label":
-                raise
-            raise error.with_prefix("parameters") from None
-        targets = [target for output in targets_of_outputs for target in output]
-        counts = _sample_counts(method, targets, parameters, self.limits)
-        end = self.deadline(parameters.max_seconds)
-        explanations: list[Sequence[Any]] = []
-        calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
-        for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
-            now = time.monotonic()
-            timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
-            goes_on = self._goes_on(now + (end - now) / remaining)
-            explanations.append(method.explain(timed_target, parameters, count, goes_on))
-        remaining_explanations = iter(explanations)
-        return ExplainedResult(
-            result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
-            explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
-            samples=calls.inputs,
-        )
-
-    def of_rows(self) -> ExplainedResult:
-        """Explain each row of a request to a TENSOR model."""
-        parameters = read_parameters(RowExplanationParameters, self.request.parameters)
-        result, groups, predictions = _answer(self.servable, self.request, self.limits, self.servable.model)
-        goes_on = self._goes_on(self.deadline(parameters.max_seconds))
-        calls = _ModelCalls()
-        model = partial(calls.run, partial(call_model, self.servable.model))
-        labels = self.servable.description.labels
-        target = RowTarget(model=model, item=groups[0].items[0], prediction=predictions[0], labels=labels)
-        orders = _order_count(order_cost(target), target.row_count, parameters, self.limits)
-        importances = explain_rows(target, parameters, orders, goes_on)
-        return ExplainedResult(
-            result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
-            explanations=[[importances]],
-            samples=sum(importance.samples for importance in importances),
-        )
-
-    def _goes_on(self, until: float) -> Callable[[], bool]:
-        return lambda: self.should_continue() and time.monotonic() < until
+def _explain_rows(
+    servable: Servable,
+    request: InferenceRequest,
+    limits: Limits,
+    parameters: RowExplanationParameters,
+    should_continue: Callable[[], bool],
+) -> ExplainedResult:
+    """Explain each row of a request to a TENSOR model."""
+    result, groups, predictions = _answer(servable, request, limits, servable.model)
+    calls = _ModelCalls()
+    model = partial(calls.run, partial(call_model, servable.model))
+    labels = servable.description.labels
+    target = RowTarget(model=model, item=groups[0].items[0], prediction=predictions[0], labels=labels)
+    orders = _order_count(order_cost(target), target.row_count, parameters.samples, limits.max_explanation_samples)
+    importances = explain_rows(target, parameters, orders, should_continue)
+    return ExplainedResult(
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
+        explanations=[[importances]],
+        samples=sum(importance.samples for importance in importances),
+    )
 
 
-def _sample_counts(
-    method: _Method, targets: Sequence[ExplanationTarget[Any, Any]], parameters: Any, limits: Limits
-) -> list[int]:
-    max_samples = limits.max_explanation_samples
+def _sample_counts(targets: Sequence[ExplanationTarget], parameters: Any, limits: Limits) -> list[int]:
+    """Return the copies of each image or text. The default is reduced to fit the limit."""
+    of_images, max_samples = isinstance(parameters, ExplanationParameters), limits.max_explanation_samples
     share = max(1, min(DEFAULT_SAMPLES, max_samples // len(targets)))
-    counts = [method.count(target, parameters, share) for target in targets]
+    counts = [(sample_count if of_images else copy_count)(target, parameters, share) for target in targets]
     if sum(counts) > max_samples:
-        requested = f"{sum(counts)} for {len(targets)} {method.inputs}" if len(targets) > 1 else str(sum(counts))
-        occluded_images = method is _PIXELS and parameters.method is ExplanationMethod.OCCLUSION
-        path = "parameters.grid" if occluded_images else "parameters.samples"
-        message = f"Expected at most {max_samples} {method.copies} in one request, got {requested}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, path)
+        inputs, copies = ("images", "masked copies") if of_images else ("texts", "copies of texts")
+        requested = f"{sum(counts)} for {len(targets)} {inputs}" if len(targets) > 1 else str(sum(counts))
+        name = "grid" if of_images and parameters.method is ExplanationMethod.OCCLUSION else "samples"
+        message = f"Expected at most {max_samples} {copies} in one request, got {requested}"
+        raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{name}")
     return counts
 
 
-def _order_count(cost: int, row_count: int, parameters: RowExplanationParameters, limits: Limits) -> int:
+def _order_count(cost: int, row_count: int, samples: int | None, max_samples: int) -> int:
     """Return the number of orders for the requested samples. The default is reduced to fit the limit."""
     if cost <= 0:
         return 1
-    max_samples = limits.max_explanation_samples
-    if parameters.samples is None:
+    if samples is None:
         orders = max(1, min(DEFAULT_SAMPLES * row_count, max_samples) // cost)
     else:
-        orders = -(-parameters.samples * row_count // cost)
+        orders = -(-samples * row_count // cost)
     if orders * cost > max_samples:
         raise too_large(max_samples, "copies of rows in one request", orders * cost, "parameters.samples")
     return orders

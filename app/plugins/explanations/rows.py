@@ -47,13 +47,9 @@ class RowExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
 class RowImportance(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The explanation of one row.
 
-    Attributes:
-        label: the label of the explained output, or its index as text; empty for a model with one output.
-        score: the output for the row.
-        baseline_score: the output for the baseline.
-        importances: for each input, the importance of each number of the row; together `score` - `baseline_score`.
-        samples: copies of the row that the model processed.
-        seed: seed of the orders.
+    `label` is that of the explained output, or its index as text; empty for a model with one output. `importances` are
+    those of each number of the row, by input; they add up to `score` - `baseline_score`, the outputs for the row and
+    the baseline. `samples` counts the copies of the row that the model processed.
     """
 
     label: str
@@ -65,14 +61,7 @@ class RowImportance(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class RowTarget(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The rows of a request with their outputs, and the model.
-
-    Attributes:
-        model: runs a batch.
-        item: the input of the model, with a row for each instance.
-        prediction: its output.
-        labels: names of the outputs of a row; empty without names.
-    """
+    """The rows of a request in `item` with their outputs, and the model; `labels` name the outputs of a row."""
 
     model: Callable[[Sequence[TensorsInput]], Sequence[Tensors]]
     item: TensorsInput
@@ -98,10 +87,7 @@ def order_cost(target: RowTarget) -> int:
 
 
 def explain_rows(
-    target: RowTarget,
-    parameters: RowExplanationParameters,
-    orders: int,
-    should_continue: Callable[[], bool],
+    target: RowTarget, parameters: RowExplanationParameters, orders: int, should_continue: Callable[[], bool]
 ) -> list[RowImportance]:
     """Explain each row by a number of random orders; by fewer if `should_continue` ends it.
 
@@ -194,14 +180,13 @@ def _label(column: int, count: int, labels: Sequence[str]) -> str:
 def _baseline(inputs: Mapping[str, NDArray[Any]], choice: str | list[float]) -> Mapping[str, NDArray[Any]]:
     """Return the baseline as one row of every input."""
     width = _width(inputs)
+    numbers = np.zeros(width)
     if isinstance(choice, list):
         if len(choice) != width:
             raise invalid(f"Expected {width} numbers, one for each of a row, got {len(choice)}", "parameters.baseline")
         numbers = np.array(choice)
     elif choice == "mean":
         numbers = np.concatenate([values.reshape(len(values), -1).mean(axis=0) for values in inputs.values()])
-    else:
-        numbers = np.zeros(width)
     baseline: dict[str, NDArray[Any]] = {}
     for name, row in _by_input(numbers, inputs).items():
         dtype = inputs[name].dtype

@@ -22,7 +22,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_valu
 from tasks.inference.response import Record
 from tasks.vision.filtering import SCORE_DECIMALS
 
-_FORMAT = "format"
 _DECIMALS = 4
 
 
@@ -41,12 +40,11 @@ _ADVICE = {SaliencyFormat.DATA: "ask for png", SaliencyFormat.PNG: "ask for fewe
 
 def read_saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
     """Return the `format` in a request's parameters, PNG by default. Raise INVALID_REQUEST for an unknown format."""
-    requested = parameters.get(_FORMAT)
+    requested = parameters.get("format")
     if requested is None:
         return SaliencyFormat.PNG
     if requested not in tuple(SaliencyFormat):
-        expected = " or ".join(f'"{option}"' for option in SaliencyFormat)
-        raise invalid(f"Expected {expected}, got {quote_value(requested)}", f"parameters.{_FORMAT}")
+        raise invalid(f'Expected "png" or "data", got {quote_value(requested)}', "parameters.format")
     return SaliencyFormat(requested)
 
 
@@ -64,9 +62,8 @@ def wire_explanations(
     image_explanations = list(chain.from_iterable(explanations))
     count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(image_explanations))
     if count > _MAX_PIXELS[encoding]:
-        expected = f"Expected to write at most {_MAX_PIXELS[encoding]:,} pixels as {encoding}"
-        message = f"{expected}, got {count:,}; {_ADVICE[encoding]}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
+        message = f"Expected to write at most {_MAX_PIXELS[encoding]:,} pixels as {encoding}, got {count:,}"
+        raise InferenceError(ErrorKind.TOO_LARGE, f"{message}; {_ADVICE[encoding]}", "parameters.format")
     return [
         [
             {

@@ -6,7 +6,7 @@ letters and digits, a character of a script without spaces between words, or a p
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -41,14 +41,9 @@ class TextExplanationParameters(TargetParameters, frozen=True, kw_only=True):
 class WordImportance(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The explanation of one prediction for a text.
 
-    Attributes:
-        label: the class, or the answer.
-        score: its score for the whole text, 0..1; the log-likelihood of an answer, in nats.
-        record: the record of the prediction in the answer.
-        words: the words of the text, or groups of them.
-        spans: the place of each word in the text.
-        importances: (words,) `score` minus the score without the word; NaN for words for which time ran out.
-        samples: copies of the text that the model processed.
+    `score` is 0..1, or the log-likelihood of an answer, in nats. The `words`, or groups of them, are at `spans`, and
+    their `importances` are `score` minus that without the word; NaN for words for which time ran out. The model
+    processed `samples` copies of the text.
     """
 
     label: str
@@ -68,13 +63,13 @@ def word_spans(text: str, max_spans: int) -> list[Span]:
     return [(group[0][0], group[-1][1]) for group in groups]
 
 
-def copy_count(target: ExplanationTarget[Any, Any], parameters: TextExplanationParameters, default: int) -> int:
+def copy_count(target: ExplanationTarget, parameters: TextExplanationParameters, default: int) -> int:
     """Return the copies of one text that `parameters` require: at most `default` if they set no number."""
     return len(word_spans(target.item.item.text, parameters.samples or default))
 
 
 def explain_words(
-    target: ExplanationTarget[Any, Any],
+    target: ExplanationTarget,
     parameters: TextExplanationParameters,
     samples: int,
     should_continue: Callable[[], bool],

@@ -19,14 +19,14 @@ Pixels = NDArray[np.uint8]
 Region = tuple[slice, slice]
 
 
-def subject_of(task: Any, model: Callable[[Sequence[Any]], Sequence[Any]], item: Any) -> ExplanationTarget[Any, Any]:
+def subject_of(task: Any, model: Callable[[Sequence[Any]], Sequence[Any]], item: Any) -> ExplanationTarget:
     """Return the subject that explains the predictions of `model` for an item."""
     (prediction,) = model([item])
     targets = task.targets(prediction, task.postprocess(item, prediction), None, 10)
     return ExplanationTarget(task=task, model=model, item=item, predictions=targets)
 
 
-def classifier_of_region(pixels: Pixels, region: Region) -> ExplanationTarget[Any, Any]:
+def classifier_of_region(pixels: Pixels, region: Region) -> ExplanationTarget:
     """Return a classifier of one region: "there" scores the share of the region that equals `pixels`."""
 
     def predict(inputs: Sequence[ClassificationInput]) -> Sequence[Classification]:
@@ -65,7 +65,7 @@ def noise(width: int, height: int) -> Pixels:
     return np.ascontiguousarray(pixels)
 
 
-def objects(task_name: str, pixels: Pixels) -> ExplanationTarget[Any, Any]:
+def objects(task_name: str, pixels: Pixels) -> ExplanationTarget:
     """Return the predictions of a fake model: the bright part of a dark image."""
     image = Image(pixels)
     match task_name:

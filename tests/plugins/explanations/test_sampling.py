@@ -29,9 +29,9 @@ QUADRANTS = {
 }
 
 
-def explain(subject: ExplanationTarget[Any, Any], **parameters: Any) -> list[Explanation]:
+def explain(subject: ExplanationTarget, **parameters: Any) -> list[Explanation]:
     options = msgspec.convert(parameters, ExplanationParameters)
-    return explain_target(subject, options, sample_count(subject.image, options, 300), lambda: True)
+    return explain_target(subject, options, sample_count(subject, options, 300), lambda: True)
 
 
 @pytest.mark.parametrize("method", ExplanationMethod)
@@ -140,6 +140,6 @@ def test_hide_blends_pixels_with_the_backdrop_by_mask() -> None:
 
 @pytest.mark.parametrize(("method", "expected"), [("rise", 7), ("occlusion", 3 * 5)])
 def test_sample_count_depends_on_the_method(method: str, expected: int) -> None:
-    image = classifier_of_region(noise(80, 40), QUADRANTS["top left"]).image
+    target = classifier_of_region(noise(80, 40), QUADRANTS["top left"])
     options = msgspec.convert({"method": method, "grid": 4}, ExplanationParameters)
-    assert sample_count(image, options, 7) == expected
+    assert sample_count(target, options, 7) == expected

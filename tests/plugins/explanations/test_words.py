@@ -44,7 +44,7 @@ def sentiment(inputs: Sequence[ClassifiedText]) -> Sequence[Classification]:
     ]
 
 
-def subject(text: str, label: str | None = None) -> ExplanationTarget[Any, Any]:
+def subject(text: str, label: str | None = None) -> ExplanationTarget:
     task, item = TextClassification(), ClassifiedText(TextItem(text, ""), SelectionParameters())
     (prediction,) = sentiment([item])
     targets = task.targets(prediction, task.postprocess(item, prediction), label, 10)
@@ -52,7 +52,7 @@ def subject(text: str, label: str | None = None) -> ExplanationTarget[Any, Any]:
 
 
 def explained(
-    target: ExplanationTarget[Any, Any], samples: int = 400, should_continue: Callable[[], bool] = lambda: True
+    target: ExplanationTarget, samples: int = 400, should_continue: Callable[[], bool] = lambda: True
 ) -> list[WordImportance]:
     return explain_words(target, TextExplanationParameters(), samples, should_continue)
 
@@ -145,7 +145,7 @@ def test_region_that_an_answer_needs_is_salient(method: ExplanationMethod) -> No
     item = PromptedImage((Image(pixels),), ("What?",), GenerationParameters())
     target = likelihood_target(ImageTextToText(), item, Answers(prompts=("What?",), answers=("a cat",)), log_likelihood)
     parameters = ExplanationParameters(method=method, grid=4)
-    samples = sample_count(item.image, parameters, 200)
+    samples = sample_count(target, parameters, 200)
     (explanation,) = explain_target(target, parameters, samples, lambda: True)
     saliency = explanation.saliency
     assert explanation.label == "a cat"
