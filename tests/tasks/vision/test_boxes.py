@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
+from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes
 
 Floats = NDArray[np.float32]
 Measure = Callable[[Floats, Floats], float]
@@ -108,30 +108,33 @@ def test_rotated_boxes_of_extreme_sizes_are_compared(size: float) -> None:
     assert 2 not in kept
 
 
-def test_boxes_of_different_classes_do_not_suppress_each_other() -> None:
-    boxes = np.array([[-500, -500, -400, -400], [-500, -500, -400, -400], [100, 100, 200, 200]], np.float32)
-    scores = np.array([0.5, 0.9, 0.7], np.float32)
-    assert suppress_boxes(boxes, scores, np.array([0, 1, 1]), 0.5).tolist() == [1, 2, 0]
+FAR, NEAR = [-500, -500, -400, -400], [100, 100, 200, 200]
+TURNED = [50, 50, 40, 10, 0.3]
 
 
-def test_worse_of_two_equal_boxes_is_suppressed() -> None:
-    boxes = np.array([[0, 0, 9, 9]] * 2, np.float32)
-    assert suppress_boxes(boxes, np.array([0.3, 0.4], np.float32), np.array([0, 0]), 0.5).tolist() == [1]
-    oriented = np.array([[5, 5, 9, 3, 0.4]] * 2, np.float32)
-    assert suppress_rotated_boxes(oriented, np.array([0.3, 0.4], np.float32), np.array([0, 0]), 0.5).tolist() == [1]
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_fewer_than_two_boxes_are_kept(count: int) -> None:
-    scores, classes = np.ones(count, np.float32), np.zeros(count, np.intp)
-    assert suppress_boxes(np.zeros((count, 4), np.float32), scores, classes, 0.5).tolist() == list(range(count))
-    assert suppress_rotated_boxes(np.zeros((count, 5), np.float32), scores, classes, 0.5).tolist() == list(range(count))
-
-
-def test_box_rotated_by_half_a_turn_is_the_same_box() -> None:
-    boxes = np.array([[50, 50, 40, 10, 0.3], [50, 50, 40, 10, 0.3 + math.pi], [50, 50, 10, 40, 0.3]], np.float32)
-    scores = np.array([0.9, 0.8, 0.7], np.float32)
-    assert suppress_rotated_boxes(boxes, scores, np.zeros(3, np.intp), 0.5).tolist() == [0, 2]
+@pytest.mark.parametrize(
+    ("boxes", "classes", "kept"),
+    [
+        ([FAR, FAR, NEAR], [0, 1, 1], [0, 1, 2]),
+        ([NEAR, NEAR], [0, 0], [0]),
+        ([TURNED, TURNED], [0, 0], [0]),
+        # A box that is rotated by half a turn is the same box.
+        ([TURNED, [50, 50, 40, 10, 0.3 + math.pi], [50, 50, 10, 40, 0.3]], [0, 0, 0], [0, 2]),
+        # An oriented box inside a better one is kept.
+        ([[50, 50, 80, 80, 0.1], [50, 50, 8, 8, 0.1]], [0, 0], [0, 1]),
+        ([NEAR], [0], [0]),
+        ([TURNED], [0], [0]),
+    ],
+)
+def test_worse_of_equal_boxes_of_a_class_is_suppressed(
+    boxes: list[list[float]], classes: list[int], kept: list[int]
+) -> None:
+    # The scores ascend in the arguments, so that the order of the result is that of the scores.
+    rows, numbers = np.array(boxes[::-1], np.float32), np.array(classes[::-1])
+    scores = np.linspace(0.3, 0.9, len(boxes), dtype=np.float32)
+    suppress = suppress_rotated_boxes if rows.shape[1] == 5 else suppress_boxes
+    found = suppress(rows, scores, numbers, 0.45)
+    assert found.tolist() == [len(boxes) - 1 - index for index in kept]
 
 
 def test_clipping_changes_only_boxes_beyond_the_image() -> None:
@@ -140,16 +143,3 @@ def test_clipping_changes_only_boxes_beyond_the_image() -> None:
     assert clipped.tolist() == [[0, 0, 200, 100], [1.5, 2.5, 3.5, 4.5], [200, 100, 200, 100]]
     assert clipped.dtype == np.float32
     assert boxes[0, 0] == -5, "the caller's array is left alone"
-
-
-def test_centres_and_sizes_become_corners() -> None:
-    assert xywh_to_xyxy(np.array([[10, 20, 4, 6], [0, 0, 1, 1]], np.float32)).tolist() == [
-        [8, 17, 12, 23],
-        [-0.5, -0.5, 0.5, 0.5],
-    ]
-    assert xywh_to_xyxy(np.zeros((0, 4), np.float32)).shape == (0, 4)
-
-
-def test_oriented_box_inside_a_better_one_is_kept() -> None:
-    boxes = np.array([[50, 50, 80, 80, 0.1], [50, 50, 8, 8, 0.1]], np.float32)
-    assert suppress_rotated_boxes(boxes, np.array([0.9, 0.8], np.float32), np.array([0, 0]), 0.45).tolist() == [0, 1]

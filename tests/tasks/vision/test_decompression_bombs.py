@@ -25,7 +25,7 @@ from tasks.vision.decompression_bombs import (
     strip_text_chunks,
 )
 from tasks.vision.header import image_size, jpeg_size, upright_size
-from tasks.vision.image import decode_image
+from tasks.vision.image import Image, decode_image
 from tasks.vision.request import PixelBudget, read_images
 from tests.support.data.images import encode_image, rectangle
 
@@ -58,9 +58,9 @@ def png(width: int, height: int, content: bytes, *, chunks: int = 1, interlaced:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + data + chunk(b"IEND", b"")
 
 
-def read(data: bytes, count: int = 1, **limits: Any) -> None:
+def read(data: bytes, count: int = 1, **limits: Any) -> list[Image]:
     tensor = BytesTensor(name="a", shape=(count,), elements=[BinaryElement(data)] * count)
-    read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
+    return read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")
 
 
 def rejection(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
@@ -111,19 +111,17 @@ def test_baseline_jpeg_counts_as_one_scan() -> None:
     plain = jpeg()
     assert plain.count(b"\xff\xda") == 1
     jpeg_size(plain + b"\xff\xda" * 1000, 1)
-    # Fill bytes before a marker do not hide scans.
-    jpeg_size(PROGRESSIVE[:2] + b"\xff" * 100 + PROGRESSIVE[2:], SCANS)
-    with pytest.raises(InferenceError):
-        jpeg_size(PROGRESSIVE[:2] + b"\xff" * 100 + PROGRESSIVE[2:], SCANS - 1)
 
 
-def test_scans_of_a_thumbnail_are_not_counted() -> None:
-    thumbnail = b"\xff\xe1" + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
-    jpeg_size(PROGRESSIVE[:2] + thumbnail + PROGRESSIVE[2:], SCANS)
+@pytest.mark.parametrize("marker", [b"\xff\xe1", b"\xff\xfe"], ids=["thumbnail", "comment"])
+def test_scans_in_a_segment_are_not_counted(marker: bytes) -> None:
+    segment = marker + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
+    for at in (2, PROGRESSIVE.rfind(b"\xff\xda")):
+        jpeg_size(PROGRESSIVE[:at] + segment + PROGRESSIVE[at:], SCANS)
 
 
 @pytest.mark.parametrize(
-    "between", [b"\0", b"\0\xff\0", b"\xff\1", b"\xff\xd0", b"\xff\xfe\0\2" * 300, b"\xff\xfe\0\0"]
+    "between", [b"\0", b"\0\xff\0", b"\xff\1", b"\xff\xd0", b"\xff" * 100, b"\xff\xfe\0\2" * 300, b"\xff\xfe\0\0"]
 )
 def test_bytes_before_a_marker_do_not_hide_scans(between: bytes) -> None:
     scan = PROGRESSIVE.index(b"\xff\xda")
@@ -137,20 +135,14 @@ def test_jpeg_with_thousands_of_segments_is_rejected() -> None:
     comments = PROGRESSIVE[:scan] + b"\xff\xfe\0\2" * 5000 + PROGRESSIVE[scan:]
     assert rejection(comments).message == "The image is a JPEG of more than 4,096 segments"
     for filling in (b"\xff\xd0", b"\xff"):
-        endless = PROGRESSIVE[:scan] + filling * 10_000_000 + b"\0"
+        endless = PROGRESSIVE[:scan] + filling * 2_000_000 + b"\0"
         assert rejection(endless, max_image_scans=1).kind is ErrorKind.INVALID_REQUEST
 
 
 def test_data_after_a_jpeg_does_not_count_as_scans() -> None:
     # Phones append videos and second images to their images.
     jpeg_size(PROGRESSIVE + b"\xff\xda" * 1000, SCANS)
-    read(PROGRESSIVE + np.random.default_rng(0).integers(0, 256, 8_000_000, np.uint8).tobytes())
-
-
-def test_comment_between_scans_is_not_counted() -> None:
-    last = PROGRESSIVE.rfind(b"\xff\xda")
-    comment = b"\xff\xfe" + struct.pack(">H", 2 + 300) + b"\xff\xda" * 150
-    jpeg_size(PROGRESSIVE[:last] + comment + PROGRESSIVE[last:], SCANS)
+    read(PROGRESSIVE + np.random.default_rng(0).integers(0, 256, 1_000_000, np.uint8).tobytes())
 
 
 @pytest.mark.parametrize("cut", range(0, len(PROGRESSIVE), 97))
@@ -158,18 +150,6 @@ def test_truncated_jpeg_is_left_to_the_decoder(cut: int) -> None:
     frame = PROGRESSIVE.index(b"\xff\xc2")
     with nullcontext() if cut > frame + 10 else pytest.raises(InferenceError, match="without a frame header"):
         assert jpeg_size(PROGRESSIVE[:cut], SCANS) == jpeg_size(PROGRESSIVE)
-
-
-@pytest.mark.slow
-def test_jpeg_with_many_scans_is_rejected_before_decoding() -> None:
-    ok, large = cv2.imencode(".jpg", np.zeros((6000, 6000, 3), np.uint8), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])
-    assert ok
-    data = large.tobytes()
-    last = data.rfind(b"\xff\xda")
-    bomb = data[:-2] + data[last : last + 10] * 20_000 + b"\xff\xd9"
-    with decoded_lengths() as lengths:
-        assert rejection(bomb).kind is ErrorKind.TOO_LARGE
-    assert lengths == []
 
 
 @pytest.mark.parametrize("interlaced", [False, True])
@@ -233,9 +213,7 @@ def test_texts_and_profiles_in_a_png_are_not_inflated() -> None:
     international = chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(7_000_000), 9))
     profile = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
     for text in (TEXT, international, profile):
-        assert strip_text_chunks(with_texts(image, text, 3)) == image
-        assert strip_text_chunks(image + text) == image
-        assert np.array_equal(decode_image(with_texts(image, text, 1)).pixels, decode_image(image).pixels)
+        assert strip_text_chunks(with_texts(image, text, 3)) == strip_text_chunks(image + text) == image
     with decoded_lengths() as lengths:
         read(with_texts(image, TEXT, 50))
     assert lengths == [len(image)]
@@ -248,14 +226,6 @@ def test_texts_in_a_truncated_png_are_removed(cut: int) -> None:
     text = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text"))
     image = with_texts(encode_image(NOISE, "PNG"), text, 1)
     assert strip_text_chunks(image[:cut]) in (image[:cut], image[:33] + image[33 + len(text) : cut])
-
-
-def test_orientation_in_a_png_with_texts_is_applied() -> None:
-    exif, file = PIL.Image.Exif(), io.BytesIO()
-    exif[0x0112] = 6
-    PIL.Image.fromarray(NOISE).save(file, "PNG", exif=exif, icc_profile=bytes(128))
-    assert b"iCCP" in file.getvalue()
-    assert decode_image(file.getvalue()).pixels.shape == (60, 40, 3)
 
 
 @pytest.mark.parametrize("side", [(41, 1), (1, 41)])
@@ -313,47 +283,23 @@ def test_exif_data_in_many_segments_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_upright_size_of_a_jpeg_matches_its_decoded_pixels(orientation: int) -> None:
-    exif = PIL.Image.Exif()
+def test_upright_size_of_a_jpeg_decides_how_it_is_downscaled(orientation: int) -> None:
+    exif, file, requested = PIL.Image.Exif(), io.BytesIO(), list[tuple[int, int]]()
     exif[0x0112] = orientation
-    file = io.BytesIO()
     PIL.Image.fromarray(rectangle(40, 24)).save(file, "JPEG", exif=exif)
-    data = file.getvalue()
-    height, width = decode_image(data).pixels.shape[:2]
-    assert upright_size(data, *image_size(data)) == (width, height)
 
+    def downscale(width: int, height: int) -> float:
+        requested.append((width, height))
+        return 4.0
 
-def test_image_without_orientation_is_upright() -> None:
-    assert upright_size(jpeg(), 60, 40) == (60, 40)
+    (image,) = read(file.getvalue(), downscale=downscale)
+    assert requested == [(image.width, image.height)] == [decode_image(file.getvalue()).pixels.shape[1::-1]]
     assert upright_size(b"\xff\xd8\xff\xe1\x00\x10Exif\0\0broken", 60, 40) == (60, 40)
 
 
-@pytest.mark.parametrize(("orientation", "upright"), [(1, (640, 480)), (6, (480, 640))])
-def test_rotated_jpeg_is_downscaled_by_its_upright_size(orientation: int, upright: tuple[int, int]) -> None:
-    exif = PIL.Image.Exif()
-    exif[0x0112] = orientation
-    file = io.BytesIO()
-    PIL.Image.new("RGB", (640, 480)).save(file, "JPEG", exif=exif)
-    requested: list[tuple[int, int]] = []
-
-    def detail(width: int, height: int) -> float:
-        requested.append((width, height))
-        return width / 100
-
-    limits = Limits(downscale=detail)
-    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(file.getvalue())])
-    (image,) = read_images(tensor, PixelBudget(limits), "inputs[0]")
-    assert requested == [upright]
-    assert (image.width, image.height) == upright
-
-
-@pytest.mark.parametrize("length", [2**32 - 1, 2**31, 1000])
+@pytest.mark.parametrize("length", [2**32 - 1, 1000])
 def test_chunk_that_ends_after_the_file_is_rejected(length: int) -> None:
     start = encode_image(rectangle())[:33]
     with pytest.raises(InferenceError, match="ends after the file"):
         decode_image(start + struct.pack(">I4s", length, b"IDAT") + b"a" * 60)
-
-
-def test_bytes_after_the_end_of_a_png_are_not_read() -> None:
     check_chunks(encode_image(rectangle()) + b"\xff" * 40)
-    check_chunks(b"no PNG")

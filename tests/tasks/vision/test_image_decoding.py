@@ -15,7 +15,6 @@ from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
 from tests.support.data.images import encode_image
 
-ORIENTATION = 0x112
 LOSSLESS = {"WEBP": {"lossless": True}}
 
 
@@ -37,6 +36,12 @@ def save_image(image: PIL.Image.Image, file_format: str, **options: Any) -> byte
     buffer = io.BytesIO()
     image.save(buffer, file_format, **options)
     return buffer.getvalue()
+
+
+def exif_of(orientation: int) -> PIL.Image.Exif:
+    exif = PIL.Image.Exif()
+    exif[0x112] = orientation
+    return exif
 
 
 def by_pillow(data: bytes) -> NDArray[np.uint8]:
@@ -70,27 +75,23 @@ def test_lossless_formats_and_modes_decode_exactly(file_format: str, mode: str) 
     assert_same(data, by_pillow(data))
 
 
-@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"quality": 30}], ids=str)
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_jpeg_modes_and_options_decode_like_pillow(mode: str, options: dict[str, Any]) -> None:
-    data = save_image(image_in_mode(mode), "JPEG", **options)
+@pytest.mark.parametrize(
+    ("file_format", "mode", "options"),
+    [
+        *(
+            ("JPEG", mode, options)
+            for mode in ("RGB", "L", "CMYK")
+            for options in ({}, {"progressive": True}, {"subsampling": 0}, {"quality": 30})
+        ),
+        ("WEBP", "RGB", {"quality": 80}),
+        *(("TIFF", "RGB", {"compression": name}) for name in ("raw", "tiff_lzw", "tiff_deflate", "packbits", "jpeg")),
+        ("TIFF", "CMYK", {}),
+    ],
+    ids=str,
+)
+def test_lossy_formats_and_options_decode_like_pillow(file_format: str, mode: str, options: dict[str, Any]) -> None:
+    data = save_image(image_in_mode(mode), file_format, **options)
     assert_same(data, by_pillow(data), tolerance=3)
-
-
-def test_lossy_webp_decodes_like_pillow() -> None:
-    data = save_image(image_in_mode("RGB"), "WEBP", quality=80)
-    assert_same(data, by_pillow(data), tolerance=3)
-
-
-@pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_deflate", "packbits", "jpeg"])
-def test_tiff_compressions_decode_like_pillow(compression: str) -> None:
-    data = save_image(image_in_mode("RGB"), "TIFF", compression=compression)
-    assert_same(data, by_pillow(data), tolerance=3)
-
-
-def test_cmyk_tiff_decodes_like_pillow() -> None:
-    data = save_image(image_in_mode("CMYK"), "TIFF")
-    assert_same(data, by_pillow(data), tolerance=1)
 
 
 @pytest.mark.parametrize("transparency", [3, bytes(range(256))], ids=["one colour", "every colour its own"])
@@ -121,23 +122,16 @@ def test_first_of_several_frames_is_decoded(file_format: str) -> None:
     assert_same(data, np.asarray(first), tolerance=2)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", range(1, 10))
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_exif_orientation_is_applied(file_format: str, orientation: int) -> None:
-    exif = PIL.Image.Exif()
-    exif[ORIENTATION] = orientation
+def test_exif_orientation_is_applied_and_an_invalid_one_ignored(file_format: str, orientation: int) -> None:
     options = {"quality": 95, "subsampling": 0} if file_format == "JPEG" else LOSSLESS.get(file_format, {})
-    data = save_image(image_in_mode("RGB"), file_format, exif=exif, **options)
+    data = save_image(image_in_mode("RGB"), file_format, exif=exif_of(orientation), **options)
     expected = by_pillow(data)
-    assert expected.shape[:2] == ((24, 40) if orientation < 5 else (40, 24))
+    assert expected.shape[:2] == ((40, 24) if 5 <= orientation <= 8 else (24, 40))
     assert_same(data, expected, tolerance=3)
-
-
-def test_invalid_orientation_is_ignored() -> None:
-    exif = PIL.Image.Exif()
-    exif[ORIENTATION] = 9
-    data = save_image(image_in_mode("RGB"), "PNG", exif=exif)
-    assert_same(data, scene())
+    # Only a JPEG is decoded at a fraction of its size.
+    assert file_format == "JPEG" or decode_image(data, 4).full_size is None
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
@@ -155,13 +149,6 @@ def test_data_that_is_no_image_is_rejected(data: bytes) -> None:
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_decoded_images_do_not_share_pixels() -> None:
-    data = encode_image(scene())
-    first, second = decode_image(data), decode_image(data)
-    first.pixels[:] = 0
-    assert second.pixels.any()
-
-
 @pytest.mark.parametrize("big_tiff", [False, True])
 def test_colours_under_the_alpha_of_a_tiff_are_kept(big_tiff: bool) -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 0), np.uint8)
@@ -171,24 +158,15 @@ def test_colours_under_the_alpha_of_a_tiff_are_kept(big_tiff: bool) -> None:
 
 @pytest.mark.parametrize("shrink", [2, 4, 8])
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-@pytest.mark.parametrize("size", [(640, 480), (643, 481)])
+@pytest.mark.parametrize("size", [(160, 120), (163, 121)])
 def test_jpeg_may_be_decoded_at_a_fraction_of_its_size(shrink: int, orientation: int, size: tuple[int, int]) -> None:
-    exif = PIL.Image.Exif()
-    exif[ORIENTATION] = orientation
-    data = save_image(PIL.Image.fromarray(scene(*size)), "JPEG", quality=95, exif=exif)
+    data = save_image(PIL.Image.fromarray(scene(*size)), "JPEG", quality=95, exif=exif_of(orientation))
     full, small = decode_image(data), decode_image(data, shrink)
     assert (small.width, small.height) == (full.width, full.height)
     rows, columns = small.pixels.shape[:2]
     assert (rows, columns) == (-(-full.height // shrink), -(-full.width // shrink))
     expected = cv2.resize(full.pixels, (columns, rows), interpolation=cv2.INTER_AREA)
     assert np.abs(small.pixels.astype(int) - expected).mean() < 2 * shrink
-
-
-def test_other_formats_are_decoded_at_full_size() -> None:
-    data = save_image(PIL.Image.fromarray(scene()), "PNG")
-    image = decode_image(data, 4)
-    assert image.full_size is None
-    np.testing.assert_array_equal(image.pixels, scene())
 
 
 def test_damaged_jpeg_is_rejected_when_downscaled() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
@@ -15,22 +16,9 @@ from tasks.vision.request import PixelBudget, read_images
 from tests.support.data.images import encode_image, rectangle
 
 
-class Encoded:
-    """An element that holds bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def binary(self) -> bytes:
-        return self.data
-
-    def text(self) -> str:
-        raise AssertionError("images are not read as text")
-
-
 def files(*data: bytes) -> BytesTensor:
     """Return an input of image files."""
-    return BytesTensor(name="a", shape=(len(data),), elements=[Encoded(content) for content in data])
+    return BytesTensor(name="a", shape=(len(data),), elements=[BinaryElement(content) for content in data])
 
 
 def pixels(*shape: int) -> Tensor:
@@ -83,13 +71,3 @@ def test_empty_raw_pixels_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(InferenceError, match="at least") as caught:
         read(pixels(*shape))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"\xff\xd8\xff" + b"\xff" * 4_000_000, b"\xff\xd8" + b"\xff\xe0\x00\x02" * 1_000_000],
-    ids=["fill bytes", "empty segments"],
-)
-def test_endless_jpeg_header_is_rejected(data: bytes) -> None:
-    with pytest.raises(InferenceError, match=r"without a frame header|more than 4,096 segments"):
-        read(files(data))

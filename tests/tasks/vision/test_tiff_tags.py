@@ -10,13 +10,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits
-from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import check_tags, tags, tile_pixels
-from tasks.vision.image import Image
-from tasks.vision.request import PixelBudget, read_images
+from tests.tasks.vision.test_decompression_bombs import read, rejection
 
 Entry = tuple[int, int, int, int]
 GREY = PIL.Image.new("RGB", (64, 48), "grey")
@@ -26,17 +22,6 @@ def encode(file_format: str, image: PIL.Image.Image = GREY, **options: Any) -> b
     file = io.BytesIO()
     image.save(file, file_format, **options)
     return file.getvalue()
-
-
-def read(data: bytes, count: int = 1, **limits: Any) -> Image:
-    tensor = BytesTensor(name="a", shape=(count,), elements=[BinaryElement(data)] * count)
-    return read_images(tensor, PixelBudget(Limits(**limits)), "inputs[0]")[0]
-
-
-def rejection(data: bytes, count: int = 1, **limits: Any) -> InferenceError:
-    with pytest.raises(InferenceError) as caught:
-        read(data, count, **limits)
-    return caught.value
 
 
 def tiff(entries: list[Entry], tail: bytes = b"") -> bytes:
@@ -53,7 +38,7 @@ def tiled(side: int) -> bytes:
 
 
 def test_tile_of_a_tiff_counts_toward_max_pixels() -> None:
-    assert read(tiled(256)).pixels.shape == (8, 8, 3)
+    assert read(tiled(256))[0].pixels.shape == (8, 8, 3)
     assert tile_pixels(tiled(256)) == 256 * 256
     error = rejection(tiled(256), max_pixels=65_343)
     assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
@@ -108,7 +93,7 @@ def test_tags_are_read_in_both_byte_orders_and_the_first_counts(order: str) -> N
 def test_only_the_first_page_of_a_tiff_counts() -> None:
     pages = [PIL.Image.new("L", (900, 900)), PIL.Image.new("L", (30, 20))]
     data = encode("TIFF", GREY, save_all=True, append_images=pages)
-    assert read(data, max_pixels=64 * 48).pixels.shape == (48, 64, 3)
+    assert read(data, max_pixels=64 * 48)[0].pixels.shape == (48, 64, 3)
 
 
 @pytest.mark.parametrize("file_format", ["AVIF", "JPEG2000"])
@@ -117,7 +102,7 @@ def test_format_without_bounded_memory_is_decoded_only_if_allowed(file_format: s
     error = rejection(data)
     assert (error.kind, error.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[0]")
     assert "--allow-avif-jpeg2000" in error.message
-    assert read(data, allow_avif_jpeg2000=True).pixels.shape == (48, 64, 3)
+    assert read(data, allow_avif_jpeg2000=True)[0].pixels.shape == (48, 64, 3)
     assert rejection(data, allow_avif_jpeg2000=True, max_pixels=3000).kind is ErrorKind.TOO_LARGE
 
 
@@ -125,4 +110,4 @@ def test_images_written_by_opencv_are_read() -> None:
     pixels = np.zeros((48, 64, 3), np.uint8)
     for extension in (".tiff", ".webp", ".gif", ".ppm", ".pgm", ".pbm"):
         image = pixels if extension not in (".pgm", ".pbm") else pixels[:, :, 0]
-        assert read(cv2.imencode(extension, image)[1].tobytes(), max_pixels=64 * 48).pixels.shape == (48, 64, 3)
+        assert read(cv2.imencode(extension, image)[1].tobytes(), max_pixels=64 * 48)[0].pixels.shape == (48, 64, 3)
