@@ -32,12 +32,9 @@ class LabelledScore(msgspec.Struct, frozen=True):
 
 
 class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The class scores of one image or text.
+    """The class scores of one image or text: `scores` (N,) float32, 0..1, of N `labels`.
 
-    Attributes:
-        labels: class names.
-        scores: (len(labels),) float32, 0..1, in the order of `labels`.
-        class_ids: the class numbers of `labels`; None for 0, 1, 2 ...
+    `class_ids` are the numbers of the classes; None for 0, 1, 2 ...
     """
 
     labels: Sequence[str]

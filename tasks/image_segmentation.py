@@ -48,11 +48,9 @@ class SegmentedObject(msgspec.Struct, frozen=True):
 
 
 class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The objects of one image.
+    """The objects of one image: N class names, and their `scores` (N,) float32, 0..1.
 
     Attributes:
-        labels: N class names.
-        scores: (N,) float32, 0..1.
         contours: for each object its contours in pixels of the upright original image: each outer boundary, followed by
             its holes (`tasks.vision.contours`).
         pixel_scores: (N, height, width) probability of each class at each pixel of a `ScoredTile`, whose contours are

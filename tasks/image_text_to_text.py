@@ -42,12 +42,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The answers about one image: `answers[i]` to `prompts[i]`.
 
-    Attributes:
-        prompts: the prompts.
-        answers: their answers.
-        tokens: the ids of the tokens of each answer; None if the runtime does not know them.
-        usage: the counts of the tokens of each prompt and answer; None if the model does not count them.
-        finish: why each answer ends; None if all end with "stop".
+    `tokens` are the ids of the tokens of each answer, `usage` the counts of the tokens of each prompt and answer; None
+    if the runtime does not know them. `finish` says why each answer ends; None if all end with "stop".
     """
 
     prompts: Sequence[str]
@@ -88,12 +84,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class PromptedImage(msgspec.Struct, frozen=True, eq=False):
     """An image and its prompts, or a conversation about any number of images.
 
-    Attributes:
-        images: the image; those of a conversation, whose messages are in `parameters` and whose last question is the
-            only prompt. A conversation may have none.
-        prompts: at least one prompt.
-        parameters: how the answers are generated.
-        path: path of the prompts, or the messages, in the request, for error messages.
+    The messages of a conversation are in `parameters`, and its last question is the only prompt; it may have no images.
+    `path` is that of the prompts, or the messages, in the request, for error messages.
     """
 
     images: Sequence[Image]

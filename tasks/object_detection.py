@@ -75,13 +75,10 @@ class PosedObject(DetectedObject, frozen=True):
 
 
 class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The objects of one image.
+    """The objects of one image: N class names, and their `scores` (N,) float32, 0..1.
 
-    Attributes:
-        labels: N class names.
-        scores: (N,) float32, 0..1.
-        boxes: (N, 4) float32, left, top, right, bottom in pixels of the upright original image.
-        keypoints: (N, K, 2 or 3) float32 x, y and visibility of K points, in the same pixels; None for models without.
+    `boxes` are (N, 4) float32: left, top, right, bottom in pixels of the upright original image. `keypoints` are (N, K,
+    2 or 3) float32: x, y and visibility of K points, in the same pixels; None for models without.
     """
 
     labels: Sequence[str]

@@ -41,15 +41,10 @@ class OrientedObject(msgspec.Struct, frozen=True):
 
 
 class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The objects of one image, in pixels.
+    """The objects of one image of `width` x `height` pixels: N class names, and their `scores` (N,) float32, 0..1.
 
-    Attributes:
-        labels: N class names.
-        scores: (N,) float32, 0..1.
-        boxes: (N, 5) float32: centre x, centre y, width, height in pixels of the upright original image, and the
-            rotation in radians, clockwise with y down.
-        width: width of the image in pixels.
-        height: height of the image in pixels.
+    `boxes` are (N, 5) float32: centre x, centre y, width, height in pixels of the upright original image, and the
+    rotation in radians, clockwise with y down.
     """
 
     labels: Sequence[str]

@@ -23,10 +23,7 @@ _RECORDS: Mapping[Geometry, type[Shape]] = {
 
 
 def read_shape(geometry: Geometry, record: object) -> Shape:
-    """Convert a record, as a Struct or as parsed JSON; its other fields are ignored.
-
-    Raise msgspec.ValidationError when it has not the fields of `geometry`.
-    """
+    """Convert a record, as a Struct or as parsed JSON. Raise ValidationError if it lacks fields of `geometry`."""
     return msgspec.convert(record, _RECORDS[geometry], from_attributes=True)
 
 

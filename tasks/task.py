@@ -59,10 +59,7 @@ class TaskType(StrEnum):
     def add(
         cls, name: str, takes: InputKind, returns: ResultKind, explains: ExplainedPart, geometry: Geometry | None = None
     ) -> "TaskType":
-        """Add the task type of a plugin, and return it. A second call with the same values returns the same object.
-
-        Raise ValueError if another task type has the name.
-        """
+        """Add and return the task type of a plugin. Raise ValueError if another one has the name."""
         properties = takes, returns, explains, geometry
         if (existing := _added.get(name)) is not None:
             found = existing.takes, existing.returns, existing.explains, existing.geometry
@@ -119,13 +116,10 @@ PredictionT_co = TypeVar("PredictionT_co", bound=Prediction, covariant=True)
 
 
 class InputGroup(msgspec.Struct, Generic[InputT], frozen=True, kw_only=True, eq=False):
-    """The samples of one input of a request. One output answers all of them.
+    """The samples of one input of a request. One output, with its name, answers all of them.
 
-    Attributes:
-        name: the name of the input and of its output.
-        index: the index of the input in the request; of the first one if the group holds several.
-        parameters: the parameters of the input, unchanged.
-        items: the inputs of the model, one for each sample.
+    `index` is that of the input in the request; of the first one if the group holds several. `parameters` are those of
+    the input, unchanged, and `items` the inputs of the model.
     """
 
     name: str
@@ -164,10 +158,7 @@ class Task(Protocol[InputT, PredictionT]):
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[InputT]]:
-        """Decode every input of `request`; `defaults` are the parameters of the model's settings.
-
-        Raise INVALID_REQUEST or TOO_LARGE, naming the field.
-        """
+        """Decode every input of `request`, with the `defaults` of the model. Raise InferenceError, naming the field."""
         ...
 
     def postprocess(self, item: InputT, prediction: PredictionT, /) -> PredictionT:
@@ -192,7 +183,6 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         item: index of the model's input.
         prompt: index of the prompt of that input.
-        text: may be empty.
         final: whether this is the last chunk of the answer.
         usage: the tokens up to this chunk; None if the model does not count them.
         finish: why the answer ends, on its last chunk.
@@ -232,10 +222,7 @@ class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
     """A task with text answers that can be generated in chunks."""
 
     def generate(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextChunk]:
-        """Answer `items` one after the other with `model`, a model of the task, up to their stop sequences.
-
-        Errors that do not need the model are raised by the call itself, before the first chunk.
-        """
+        """Answer `items` in order, up to their stop sequences. Raise other errors than the model's at once."""
         ...
 
     def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextChunk]:
@@ -287,10 +274,7 @@ class LikelihoodModel(Protocol[InputT_contra]):
     def log_likelihoods(
         self, inputs: Sequence[InputT_contra], answers: Sequence[Any], /
     ) -> Sequence[NDArray[np.float64]]:
-        """Return, for each input, the log-likelihood of each of its answers, in nats.
-
-        `answers` are predictions of this model, one for each input; their `tokens` are used.
-        """
+        """Return the log-likelihoods, in nats, of the tokens of `answers`: one prediction of this model per input."""
         ...
 
 

@@ -43,10 +43,7 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """Return the tensors of the only prediction.
-
-        Raise ValueError for several predictions, because they have no common batch dimension.
-        """
+        """Return the tensors of the only prediction: several have no common batch dimension (ValueError)."""
         (prediction,) = predictions
         return prediction.tensors
 
@@ -56,10 +53,7 @@ class ImageTensors(Tensors, frozen=True, eq=False):
 
     @classmethod
     def stack(cls, predictions: Sequence[Tensors], /) -> Sequence[Tensor]:
-        """Return each output with the images as its first dimension.
-
-        Raise UNSUPPORTED if an output has another shape for another image.
-        """
+        """Return each output with the images first. Raise UNSUPPORTED if its shape differs between images."""
         return [_stacked(tensors) for tensors in zip(*(prediction.tensors for prediction in predictions), strict=True)]
 
 
@@ -83,12 +77,9 @@ class NoParameters(msgspec.Struct, frozen=True):
 
 
 class TensorInference:
-    """Check tensors against the model's declared inputs, and pass them on.
+    """Check tensors against the model's declared inputs, in which -1 is any size, and pass them on.
 
-    Args:
-        inputs: the model's declared inputs; -1 is a dimension of any size.
-        outputs: its declared outputs.
-        binary: whether the model accepts BYTES elements that are not UTF-8.
+    `binary` says whether the model accepts BYTES elements that are not UTF-8.
     """
 
     task_type = TaskType.TENSOR
@@ -128,11 +119,7 @@ class TensorInference:
 
 
 class ImageTensorInference:
-    """Return the output tensors for each image.
-
-    Args:
-        outputs: the declared outputs; the images are the first dimension.
-    """
+    """Return the output tensors for each image. The images are the first dimension of the declared outputs."""
 
     task_type = TaskType.TENSOR
     parameters_type = NoParameters

@@ -40,13 +40,9 @@ class GeneratedText(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True, eq=False):
-    """The continuation of one text.
+    """The continuation of one text, and why it ends.
 
-    Attributes:
-        text: the continuation.
-        tokens: the ids of its tokens; None if the runtime does not know them.
-        usage: the counts of its tokens and those of the prompt; None if the model does not count them.
-        finish: why it ends.
+    `tokens` are the ids of its tokens, `usage` the counts of its tokens and those of the prompt; None if not known.
     """
 
     text: str

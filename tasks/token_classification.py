@@ -39,13 +39,10 @@ class Entity(msgspec.Struct, frozen=True):
 
 
 class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The entities of one text.
+    """The entities of one text: N tags, without ``B-`` and ``I-`` if tokens were joined, and their `scores`, 0..1.
 
-    Attributes:
-        labels: N tags, without ``B-`` and ``I-`` if tokens were joined.
-        scores: (N,) float32, 0..1.
-        words: the text of each entity in the tokenizer's spelling.
-        spans: (N, 2) int32, start and end of each entity in the text, as character offsets.
+    `words` have the tokenizer's spelling. `spans` (N, 2) int32 are the start and end of each entity, as character
+    offsets.
     """
 
     labels: Sequence[str]

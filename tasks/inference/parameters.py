@@ -19,10 +19,7 @@ class InputParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of an input. Objects that were read from a request also have the parameters of plugins."""
 
     def of(self, kind: type[StructT]) -> StructT:
-        """Return the parameters of a plugin, of the type that it lists in `Plugin.parameters`.
-
-        Objects that code has made may lack them; the result then has their defaults.
-        """
+        """Return the parameters of a plugin, which lists this type; their defaults for an object made by code."""
         return section(self, kind)
 
 
@@ -35,10 +32,7 @@ def section(values: msgspec.Struct, kind: type[StructT]) -> StructT:
 
 
 def add_parameters(fields: Iterable[Field]) -> None:
-    """Add the parameters of a plugin to those of every task. A second call with the same fields changes nothing.
-
-    Raise ValueError if another plugin has added one of the names.
-    """
+    """Add the parameters of a plugin to those of every task. Raise ValueError if another one has a name of them."""
     for field in fields:
         if _added.setdefault(field[0], field) != field:
             raise ValueError(f"the parameter {field[0]} exists already")
@@ -47,10 +41,7 @@ def add_parameters(fields: Iterable[Field]) -> None:
 
 @cache
 def extended(kind: Any) -> Any:
-    """Return a type of parameters with those of plugins, if it is one of `InputParameters`.
-
-    Raise ValueError if it has a parameter with the name of an added one.
-    """
+    """Return a type of `InputParameters` with the parameters of plugins. Raise ValueError for a name that both have."""
     if not _added or kind in _extended or not issubclass(kind, InputParameters):
         return kind
     if shared := _added.keys() & {*kind.__struct_fields__}:

@@ -35,9 +35,7 @@ class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         id: the client's id of the request. Protocols that require an id in responses generate a missing one.
-        model_name: the name of the model.
-        model_version: its version, None for the latest.
-        inputs: in the order of the request.
+        model_version: None for the latest.
         parameters: parameters of the request, the defaults of all inputs.
         timeout: the client's timeout in seconds since arrival; None for no timeout.
         lenient_inputs: whether a model's only input may have any name, a one-dimensional input the shape [N, 1], and
@@ -113,10 +111,7 @@ def check_request(request: InferenceRequest, limits: Limits) -> None:
 
 
 def convert(value: object, target_type: type[T], path: str = "") -> T:
-    """Convert `value` to `target_type` strictly, without coercion between types.
-
-    Raise INVALID_REQUEST, naming the first invalid field.
-    """
+    """Convert `value` to `target_type` without coercion. Raise INVALID_REQUEST, naming the first invalid field."""
     try:
         return msgspec.convert(value, target_type)
     except msgspec.ValidationError as error:

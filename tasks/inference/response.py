@@ -28,13 +28,9 @@ class Prediction(Protocol):
 
 
 class InferenceOutput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The answer to one input: a prediction for each of its samples.
+    """The answer to one input: its name, and a prediction for each of its samples.
 
-    Attributes:
-        name: the name of the input.
-        index: the index of the input in the request; of the first one if the output answers several.
-        predictions: one for each sample.
-        parameters: parameters of the output.
+    `index` is that of the input in the request; of the first one if the output answers several.
     """
 
     name: str
@@ -63,13 +59,9 @@ class InferenceResponse(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One input of the model, such as an image, and its prediction.
+    """One decoded input of the model, such as an `ImageItem`, and its prediction.
 
-    Attributes:
-        input: index of the input in the request.
-        index: index of the sample in that input.
-        item: the decoded input of the model: an `ImageItem` for an image.
-        prediction: the model's answer.
+    `input` is the index of the input in the request, and `index` that of the sample in the input.
     """
 
     input: int
@@ -78,10 +70,7 @@ class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     prediction: Prediction
 
     def of(self, kind: type[StructT]) -> StructT:
-        """Return the input's parameters of a plugin, of the type that it lists in `Plugin.parameters`.
-
-        They are the defaults for tensors, which have no parameters.
-        """
+        """Return the input's parameters of a plugin, which lists this type; the defaults for tensors."""
         parameters = getattr(self.item, "parameters", None)
         return parameters.of(kind) if isinstance(parameters, InputParameters) else kind()
 
@@ -90,7 +79,6 @@ class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The outputs of one request, with its batch size, timings and samples.
 
     Attributes:
-        outputs: the outputs of the response.
         batch_size: number of samples that the model processed.
         decode_ns: nanoseconds for reading images and parameters.
         model_ns: nanoseconds of the calls of the model, including its own pre- and postprocessing.

@@ -76,10 +76,7 @@ class Element(Protocol):
     """One BYTES element. Its protocol decodes it as binary data or text; the task chooses which."""
 
     def binary(self) -> bytes:
-        """Return the element as binary data, such as an encoded image.
-
-        Raise INVALID_REQUEST if it is not binary data.
-        """
+        """Return the element as binary data, such as an encoded image. Raise INVALID_REQUEST if it is text."""
         ...
 
     def text(self) -> str:
@@ -88,10 +85,7 @@ class Element(Protocol):
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A tensor of numbers, booleans or bytes.
-
-    `data` has the tensor's shape and its datatype's dtype; for BYTES it is an object array of `bytes`.
-    """
+    """A tensor of numbers, booleans or BYTES: `data` has its datatype's dtype; for BYTES, `object` for `bytes`."""
 
     name: str
     datatype: Datatype

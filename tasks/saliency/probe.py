@@ -65,13 +65,9 @@ def best_match(targets: Labelled, detected: Labelled, overlap: NDArray[np.float3
 
 
 class AnswersToExplain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The K answers of one input.
+    """The K answers of one input: the `prediction` of the model, with its tokens, and `filtered` after `postprocess`.
 
-    Attributes:
-        labels: the answers.
-        prediction: what the model returned, with the tokens of the answers.
-        filtered: the prediction after `postprocess`.
-        scores: (K,) log-likelihood of each answer for the original input, in nats; 0 while it is not known.
+    `scores` (K,) are the log-likelihoods of the answers for the original input, in nats; 0 while they are not known.
     """
 
     labels: Sequence[str]

@@ -50,10 +50,7 @@ def image_count(messages: Sequence[Message]) -> int:
 
 
 def check_messages(messages: Sequence[Message], images: int, limits: Limits, path: str) -> None:
-    """Check the messages of a request that has this number of images.
-
-    Raise INVALID_REQUEST or TOO_LARGE, naming `path`.
-    """
+    """Reject, naming `path`, messages that do not fit the request's number of images or the limits."""
     if not messages or messages[-1].role != "user":
         raise invalid("Expected messages, the last one from the user", path)
     if (count := image_count(messages)) != images:
@@ -66,10 +63,7 @@ def check_messages(messages: Sequence[Message], images: int, limits: Limits, pat
 
 
 def reject_conversation(messages: Sequence[Message] | None, path: str) -> None:
-    """Reject a conversation of several messages, for a model that answers single questions only.
-
-    Raise INVALID_REQUEST, naming `path`.
-    """
+    """Reject, naming `path`, a conversation of several messages, for a model that answers single questions."""
     if messages is not None and (len(messages) > 1 or image_count(messages) > 1):
         raise invalid("Expected one question from the user: this model has no chat template for a conversation", path)
 
@@ -115,10 +109,7 @@ def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str
 
 
 def check_sampling(parameters: SamplingParameters, limits: Limits, path: str) -> None:
-    """Reject more tokens than a request may generate, and too many or empty stop sequences.
-
-    Raise TOO_LARGE or INVALID_REQUEST, naming the parameter under `path`.
-    """
+    """Reject more tokens than a request may generate, and too many or empty stop sequences, under `path`."""
     if parameters.max_new_tokens > limits.max_new_tokens:
         message = f"Expected at most {limits.max_new_tokens}, got {parameters.max_new_tokens}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.max_new_tokens")

@@ -26,10 +26,7 @@ _SLACK = 1 << 20
 
 
 def strip_text_chunks(data: bytes) -> bytes:
-    """Return a PNG without its compressed texts and colour profile, which decoding does not need.
-
-    Other images are returned unchanged. Raise INVALID_REQUEST for a PNG with too many chunks.
-    """
+    """Return a PNG without its compressed texts and colour profile, which decoding does not need; others unchanged."""
     if not data.startswith(PNG_SIGNATURE) or not any(chunk_type in data for chunk_type in _TEXTS):
         return data
     view, sections, begin = memoryview(data), list[memoryview](), 0
@@ -41,10 +38,7 @@ def strip_text_chunks(data: bytes) -> bytes:
 
 
 def check_chunks(data: bytes) -> None:
-    """Reject a PNG with a chunk that ends after the file: decoders allocate its declared length, up to 4 GB.
-
-    Raise INVALID_REQUEST, also for too many chunks.
-    """
+    """Reject a PNG with a chunk that ends after the file: decoders allocate its declared length, up to 4 GB."""
     if not data.startswith(PNG_SIGNATURE):
         return
     for chunk_type, _, end in _chunks(data):
@@ -60,10 +54,7 @@ def max_decompressed_bytes(data: bytes) -> int:
 
 
 def check_png(data: bytes) -> None:
-    """Reject a PNG whose compressed data are much larger than its pixels.
-
-    Raise INVALID_REQUEST. The decoder reports other defects.
-    """
+    """Reject a PNG whose compressed data are much larger than its pixels. The decoder reports other defects."""
     if len(data) < 33:
         return
     remaining = max_bytes = 2 * _raw_bytes(data) + _SLACK
@@ -85,10 +76,7 @@ def check_png(data: bytes) -> None:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the type, start and end of each chunk of a PNG. The end may be after the data.
-
-    Raise INVALID_REQUEST for too many chunks.
-    """
+    """Yield the type, start and end of each chunk of a PNG, up to a limit. The end may be after the data."""
     position = len(PNG_SIGNATURE)
     for _ in range(_MAX_CHUNKS):
         if position + 8 > len(data):

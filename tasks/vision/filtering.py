@@ -53,10 +53,7 @@ ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
 def reject_candidate_labels(parameters: ParametersT, path: str) -> ParametersT:
-    """Return the parameters, whose path is `path`; reject `candidate_labels` for a model with fixed classes.
-
-    Raise INVALID_REQUEST if they are given.
-    """
+    """Return the parameters, whose path is `path`; reject `candidate_labels`: the model has fixed classes."""
     if parameters.candidate_labels is not None:
         message = "Expected none: the model has classes of its own; choose among them with labels"
         raise invalid(message, f"{path}.candidate_labels")
@@ -64,11 +61,7 @@ def reject_candidate_labels(parameters: ParametersT, path: str) -> ParametersT:
 
 
 def check_candidate_labels(parameters: SelectionParameters, path: str) -> None:
-    """Check the `candidate_labels` for an open-vocabulary model; `path` is that of the parameters.
-
-    Raise INVALID_REQUEST for missing or empty labels, or labels that are not Unicode; TOO_LARGE for too many or too
-    long labels.
-    """
+    """Reject missing, empty, too many or too long `candidate_labels` of an open-vocabulary model, under `path`."""
     labels, path = parameters.candidate_labels, f"{path}.candidate_labels"
     if not labels or not all(label.strip() for label in labels):
         raise invalid("Expected the names of the classes to look for, got none, or an empty one", path)

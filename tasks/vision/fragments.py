@@ -25,14 +25,9 @@ _MARGIN = 0.03
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the tiles of an image show.
+    """What the tiles of an image show: N `shapes` with finite `scores`. Those of different classes are never the same.
 
-    Attributes:
-        shapes: N objects.
-        scores: (N,) float32, finite.
-        class_ids: (N,) classes; objects of different classes are never the same.
-        tiles: (N,) the tile of each object.
-        cut: (N,) whether each object is a fragment.
+    `tiles` (N,) are the tile of each object, and `cut` (N,) whether it is a fragment.
     """
 
     shapes: Shapes
@@ -45,14 +40,10 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def is_cut(
     bounds: NDArray[np.float32], tile: Tile, width: int, height: int, scale: tuple[float, float]
 ) -> NDArray[np.bool_]:
-    """Return (N,) whether boxes reach a border of their tile inside the image.
+    """Return (N,) whether boxes reach a border of their tile inside the image of `width` x `height` pixels.
 
-    Args:
-        bounds: (N, 4) xyxy in pixels of the whole image; boxes may extend over the border.
-        tile: the tile in which the objects were found.
-        width: of the whole image in pixels, as is its `height`.
-        height: as `width`.
-        scale: image pixels for each pixel of the model's input, along x and y.
+    `bounds` are (N, 4) xyxy in pixels of the whole image, and may extend over the border. `scale` are the image pixels
+    for each pixel of the model's input, along x and y.
     """
     sides = bounds[:, 2:] - bounds[:, :2]
     margin_x, margin_y = (np.maximum(max(_MIN_MARGIN, scale[axis]), _MARGIN * sides[:, axis]) for axis in (0, 1))

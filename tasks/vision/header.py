@@ -168,10 +168,7 @@ def tile_pixels(data: bytes) -> int:
 
 
 def check_tags(data: bytes) -> None:
-    """Reject a TIFF whose tags declare far more bytes than the file has: decoders copy shared bytes for each tag.
-
-    Raise INVALID_REQUEST.
-    """
+    """Reject a TIFF whose tags declare far more bytes than the file has: decoders copy shared bytes for each tag."""
     declared = sum(_TIFF_SIZES.get(kind, 0) * count for _, kind, count, _ in _tiff_entries(data))
     if declared > 2 * len(data) + _TIFF_SLACK:
         raise invalid(f"The image is a TIFF of {len(data):,} bytes, and its tags declare {declared:,}")

@@ -22,12 +22,9 @@ _REDUCED_FLAGS = {
 
 
 class Image(msgspec.Struct, frozen=True, eq=False):
-    """An upright image. Boxes and contours of its answer are in pixels of the full-size image.
+    """An upright image: `pixels` (height, width, 3) uint8, RGB. Its answer is in pixels of the full-size image.
 
-    Attributes:
-        pixels: (height, width, 3) uint8, RGB, EXIF orientation applied; smaller if the image was decoded at a fraction
-            of its size.
-        full_size: (height, width) of the full-size image in that case, else None.
+    `full_size` is the (height, width) of an image that was decoded at a fraction of its size, else None.
     """
 
     pixels: NDArray[np.uint8]
@@ -54,10 +51,7 @@ def image_of(item: object) -> Image | None:
 
 
 def check_size(width: int, height: int, max_pixels: int, max_side: int | None = None) -> None:
-    """Reject an image that is empty or too large; `max_side` limits its width and height, None for no limit.
-
-    Raise INVALID_REQUEST or TOO_LARGE.
-    """
+    """Reject an image that is empty or too large; `max_side` limits its width and height, None for no limit."""
     if width < 1 or height < 1:
         raise invalid(f"Expected an image of at least 1x1 pixels, got {width}x{height}")
     if max_side is not None and max(width, height) > max_side:
@@ -74,12 +68,8 @@ def check_size(width: int, height: int, max_pixels: int, max_side: int | None = 
 def decode_image(data: bytes, shrink: int = 1) -> Image:
     """Decode the first frame of an image with OpenCV: 8 bits per channel, no alpha, EXIF orientation applied.
 
-    Callers check the size first (`tasks.vision.header.image_size`). Raise INVALID_REQUEST if the image is incomplete or
-    damaged.
-
-    Args:
-        data: the encoded file.
-        shrink: 1, 2, 4 or 8: decode a JPEG at this fraction of its sides, which is faster.
+    A JPEG is decoded at the fraction 1 / `shrink` (1, 2, 4 or 8) of its sides, which is faster. Callers check the size
+    first (`image_size`). Raise INVALID_REQUEST if the image is incomplete or damaged.
     """
     pixels: Any = None
     is_jpeg = data.startswith(JPEG_START)
@@ -117,10 +107,7 @@ def small_jpeg(pixels: NDArray[np.uint8], max_side: int, quality: int = 95) -> b
 
 
 def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
-    """Return height, width, channels and number of the images in a tensor of raw pixels.
-
-    Raise INVALID_REQUEST for another shape, or for no images.
-    """
+    """Return height, width, channels and number of the images in raw pixels. Raise INVALID_REQUEST for no images."""
     if tensor.datatype is Datatype.BF16:
         raise invalid("Expected raw pixels as UINT8, FP16 or FP32, got BF16", "datatype")
     shape = tensor.shape

@@ -30,11 +30,7 @@ ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
 class PixelBudget:
-    """Count the pixels that a request may still decode.
-
-    Args:
-        limits: `max_pixels` and `max_image_side` for each image, `max_request_pixels` for all images.
-    """
+    """Count the pixels that a request may still decode: those of each image, and of all its images."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -65,10 +61,7 @@ class PixelBudget:
         return width, height
 
     def charge(self, width: int, height: int, count: int) -> None:
-        """Charge `count` images of one size before they are decoded.
-
-        Raise TOO_LARGE if one image, or all images of the request, exceed a limit.
-        """
+        """Charge `count` images of one size before they are decoded. Raise TOO_LARGE if they exceed a limit."""
         check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
         self._remaining -= width * height * count
         if self._remaining < 0:
@@ -107,11 +100,7 @@ class ImageItem(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
 
 
 class ImageTask(Generic[ParametersT, PredictionT]):
-    """The part of a task that is the same for all tasks with one image in each sample.
-
-    Args:
-        open_vocabulary: whether each request gives the classes as `candidate_labels`.
-    """
+    """The part of a task that is the same for all tasks with one image in each sample."""
 
     parameters_type: type[ParametersT]
     inputs = (IMAGE_INPUT,)
@@ -181,10 +170,7 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
 
 
 def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
-    """Reject a request without inputs, or with too many images or texts, before decoding.
-
-    Raise INVALID_REQUEST or TOO_LARGE, naming `inputs`.
-    """
+    """Reject a request without inputs, or with too many images or texts, before decoding, naming `inputs`."""
     if not inputs:
         raise invalid("Expected at least one input, got an empty list", "inputs")
     count = 0

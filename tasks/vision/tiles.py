@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from tasks.vision.image import Image
 
@@ -24,27 +22,15 @@ class Tile(msgspec.Struct, frozen=True):
     right: int
     bottom: int
 
-    def cut(self, image: Image) -> Image:
+    def cut(self, image: Image, kind: type[Image] = Image) -> Image:
         """Return this part of a full-size image as a view, without copying pixels."""
-        return Image(self._pixels(image))
-
-    def cut_scored(self, image: Image) -> ScoredTile:
-        """Return the same with a request for the scores of its pixels."""
-        return ScoredTile(self._pixels(image))
-
-    def _pixels(self, image: Image) -> NDArray[np.uint8]:
-        return image.pixels[self.top : self.bottom, self.left : self.right]
+        return kind(image.pixels[self.top : self.bottom, self.left : self.right])
 
 
 def tile_starts(side: int, size: int, overlap: float) -> list[int]:
-    """Return the first pixel of each tile along one axis.
+    """Return the first pixel of each tile of `size` pixels along an axis of `side` pixels.
 
-    The tiles have equal sizes and lie evenly: neighbours share at least the fraction `overlap` of a tile.
-
-    Args:
-        side: length of the image, pixels.
-        size: length of a tile, pixels.
-        overlap: fraction of a tile, 0..`MAX_OVERLAP`.
+    The tiles lie evenly: neighbours share at least the fraction `overlap` of a tile, 0..`MAX_OVERLAP`.
     """
     last = count_tiles(side, size, overlap) - 1
     return [round(index * (side - size) / last) for index in range(last + 1)] if last else [0]
