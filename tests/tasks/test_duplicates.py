@@ -49,37 +49,27 @@ def scores_of(prediction: Any) -> list[float]:
     return [round(float(score), 3) for score in prediction.scores]
 
 
-TASKS = pytest.mark.parametrize("postprocessed", [detected, oriented, segmented])
-
-
-@TASKS
-def test_duplicates_are_kept_unless_nms_is_requested(postprocessed: Any) -> None:
-    assert postprocessed() == postprocessed(agnostic=True) == [0.9, 0.8, 0.7, 0.6]
-
-
-@TASKS
-def test_nms_drops_the_worse_of_two_objects_of_a_class(postprocessed: Any) -> None:
-    assert postprocessed(nms=True) == [0.9, 0.8, 0.6]
-
-
-@TASKS
-def test_agnostic_nms_drops_the_worse_of_two_objects_of_any_classes(postprocessed: Any) -> None:
-    assert postprocessed(nms=True, agnostic=True) == [0.9, 0.6]
-
-
-@TASKS
-def test_nms_uses_the_iou_threshold(postprocessed: Any) -> None:
-    assert postprocessed(nms=True, iou_threshold=1.0) == [0.9, 0.8, 0.7, 0.6]
-
-
-@TASKS
-def test_top_k_counts_the_objects_that_nms_keeps(postprocessed: Any) -> None:
-    assert postprocessed(nms=True, top_k=3) == [0.9, 0.8, 0.6]
-
-
-@TASKS
-def test_object_whose_class_is_filtered_out_still_suppresses_others(postprocessed: Any) -> None:
-    assert postprocessed(nms=True, agnostic=True, labels=("cat",)) == [0.6]
+@pytest.mark.parametrize("postprocessed", [detected, oriented, segmented])
+@pytest.mark.parametrize(
+    ("parameters", "scores"),
+    [
+        ({}, [0.9, 0.8, 0.7, 0.6]),
+        ({"agnostic": True}, [0.9, 0.8, 0.7, 0.6]),
+        ({"nms": True}, [0.9, 0.8, 0.6]),
+        ({"nms": True, "agnostic": True}, [0.9, 0.6]),
+        ({"nms": True, "iou_threshold": 1.0}, [0.9, 0.8, 0.7, 0.6]),
+        # The threshold on the number counts the objects that suppression keeps.
+        ({"nms": True, "top_k": 3}, [0.9, 0.8, 0.6]),
+        # An object whose class is filtered out still suppresses others.
+        ({"nms": True, "agnostic": True, "labels": ("cat",)}, [0.6]),
+        ({"nms": True, "score_threshold": 1.0}, []),
+    ],
+    ids=str,
+)
+def test_nms_drops_the_worse_of_two_objects(
+    postprocessed: Any, parameters: dict[str, Any], scores: list[float]
+) -> None:
+    assert postprocessed(**parameters) == scores
 
 
 def test_nms_ignores_boxes_that_are_outside_the_image_or_not_finite() -> None:
@@ -97,11 +87,6 @@ def test_nms_keeps_boxes_with_their_own_keypoints() -> None:
     found = ObjectDetection().postprocess(DetectionInput(IMAGE, DetectionParameters(nms=True)), prediction)
     assert found.keypoints is not None
     assert found.keypoints.tolist() == points[[2, 1, 3]].tolist()
-
-
-@pytest.mark.parametrize("task", [detected, oriented, segmented])
-def test_nms_of_no_objects_finds_none(task: Any) -> None:
-    assert task(nms=True, score_threshold=1.0) == []
 
 
 def test_nms_compares_only_the_best_oriented_boxes() -> None:

@@ -37,88 +37,77 @@ def prompts(
     return [[list(item.prompts) for item in group.items] for group in groups]
 
 
-def test_prompts_of_an_input_apply_to_each_of_its_images() -> None:
-    assert prompts(image(2, prompts=["a", "b"])) == [[["a", "b"], ["a", "b"]]]
+NONE: dict[str, Any] = {}
+OWN: dict[str, Any] = {"prompts": ["request"]}
+MODEL: dict[str, Any] = {"prompts": ["model"]}
 
 
-def test_prompt_with_lone_surrogate_is_rejected() -> None:
-    with pytest.raises(InferenceError, match="lone surrogate") as caught:
-        prompts(image(prompts=["a", "\ud800"]))
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].parameters.prompts[1]")
+@pytest.mark.parametrize(
+    ("inputs", "layers", "expected"),
+    [
+        ([image(2, prompts=["a", "b"])], (NONE, NONE), [[["a", "b"], ["a", "b"]]]),
+        ([image(prompts=' ["a","b"]')], (NONE, NONE), [[["a", "b"]]]),
+        ([image(prompts="what [is] this?")], (NONE, NONE), [[["what [is] this?"]]]),
+        # The parameters of an input override those of the request, and these those of the model.
+        ([image()], (OWN, MODEL), [[["request"]]]),
+        ([image(prompts=["own"])], (OWN, NONE), [[["own"]]]),
+        ([image()], (NONE, MODEL), [[["model"]]]),
+        ([image()], (NONE, NONE), [[[DEFAULT_PROMPT]]]),
+        ([image(prompts="[]")], (NONE, NONE), [[[DEFAULT_PROMPT]]]),
+        # Texts are recognised by their name or content type, and apply in order to images without prompts.
+        *(
+            ([image(), text_input("a", "b", name=name)], (NONE, NONE), [[["a", "b"]]])
+            for name in ("prompt", "prompts", "question", "text", "Prompt")
+        ),
+        ([text_input("a", name="args", content_type="str"), image()], (NONE, NONE), [[["a"]]]),
+        (
+            [text_input("a"), image(), image(2, prompts=["own"]), text_input("b", name="text"), image()],
+            (NONE, NONE),
+            [[["a", "b"]], [["own"], ["own"]], [["a", "b"]]],
+        ),
+        ([image(), text_input("a")], (NONE, MODEL), [[["a"]]]),
+        ([image(prompts=None), text_input("a")], (NONE, NONE), [[["a"]]]),
+    ],
+)
+def test_prompts_come_from_inputs_texts_request_or_model(
+    inputs: list[BytesTensor], layers: tuple[dict[str, Any], dict[str, Any]], expected: list[list[list[str]]]
+) -> None:
+    assert prompts(*inputs, parameters=layers[0], defaults=layers[1]) == expected
 
 
-@pytest.mark.parametrize("written", ['["a", "b"]', ' ["a","b"]', ["a", "b"]], ids=str)
-def test_prompts_may_be_a_json_string(written: object) -> None:
-    assert prompts(image(prompts=written)) == [[["a", "b"]]]
+BINARY = BytesTensor(name="prompt", shape=(1,), elements=[BinaryElement("é".encode()), BinaryElement(b"\xff")])
 
 
-def test_a_plain_text_is_one_prompt() -> None:
-    assert prompts(image(prompts="what [is] this?")) == [[["what [is] this?"]]]
+@pytest.mark.parametrize(
+    ("inputs", "limits", "path", "message"),
+    [
+        ([image(prompts=["a", "\ud800"])], {}, "inputs[0].parameters.prompts[1]", "lone surrogate"),
+        ([image(), BINARY], {}, "inputs[1].data[1]", "UTF-8"),
+        ([text_input("a")], {}, "inputs", "texts only"),
+        (
+            [image(), image(prompts=["a", "b"])],
+            {"max_prompts": 1},
+            "inputs[1].parameters.prompts",
+            "at most 1 prompts in one request, got 3",
+        ),
+        ([image(max_new_tokens=5)], {"max_new_tokens": 4}, "inputs[0].parameters.max_new_tokens", "at most 4, got 5"),
+        ([image(), text_input("a", "b")], {"max_inputs": 2}, "inputs", "at most 2 images or texts in one request, got"),
+    ],
+)
+def test_invalid_or_too_many_prompts_are_rejected(
+    inputs: list[BytesTensor], limits: dict[str, Any], path: str, message: str
+) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        prompts(*inputs, **limits)
+    kind = ErrorKind.TOO_LARGE if limits else ErrorKind.INVALID_REQUEST
+    assert (caught.value.kind, caught.value.path) == (kind, path)
 
 
-def test_input_parameters_override_request_parameters_and_defaults() -> None:
-    request_parameters = {"prompts": ["request"]}
-    assert prompts(image(), parameters=request_parameters, defaults={"prompts": ["model"]}) == [[["request"]]]
-    assert prompts(image(prompts=["own"]), parameters=request_parameters) == [[["own"]]]
-    assert prompts(image(), defaults={"prompts": ["model"]}) == [[["model"]]]
-
-
-@pytest.mark.parametrize("parameters", [{}, {"prompts": []}, {"prompts": None}, {"prompts": "[]"}], ids=str)
-def test_default_prompt_is_used_when_there_is_none(parameters: dict[str, Any]) -> None:
-    assert prompts(image(**parameters)) == [[[DEFAULT_PROMPT]]]
-
-
-@pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text", "Prompt"])
-def test_text_inputs_are_recognized_by_name(name: str) -> None:
-    assert prompts(image(), text_input("a", "b", name=name)) == [[["a", "b"]]]
-
-
-def test_text_inputs_are_recognized_by_content_type() -> None:
-    assert prompts(text_input("a", name="args", content_type="str"), image()) == [[["a"]]]
-
-
-def test_text_inputs_apply_in_order_to_images_without_prompts() -> None:
-    result = prompts(text_input("a"), image(), image(2, prompts=["own"]), text_input("b", name="text"), image())
-    assert result == [[["a", "b"]], [["own"], ["own"]], [["a", "b"]]]
-
-
-def test_text_inputs_override_the_model_defaults() -> None:
-    assert prompts(image(), text_input("a"), defaults={"prompts": ["model"]}) == [[["a"]]]
+def test_prompts_and_inputs_up_to_the_limit_are_accepted() -> None:
+    assert prompts(image(prompts=["a", "b"], max_new_tokens=5), max_prompts=2, max_new_tokens=5) == [[["a", "b"]]]
+    assert prompts(image(), text_input("a", "b"), max_inputs=3)
 
 
 def test_text_inputs_have_no_output_of_their_own() -> None:
     request = InferenceRequest(id="r", model_name="m", inputs=(text_input("a"), image(name="one"), image(name="two")))
     assert [group.name for group in ImageTextToText().decode(request, {}, Limits())] == ["one", "two"]
-
-
-def test_binary_text_must_be_utf_8() -> None:
-    text = BytesTensor(name="prompt", shape=(1,), elements=[BinaryElement("é".encode()), BinaryElement(b"\xff")])
-    with pytest.raises(InferenceError, match="UTF-8") as caught:
-        prompts(image(), text)
-    assert caught.value.path == "inputs[1].data[1]"
-
-
-def test_text_inputs_without_an_image_are_rejected() -> None:
-    with pytest.raises(InferenceError, match="texts only") as caught:
-        prompts(text_input("a"))
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs")
-
-
-def test_prompts_and_tokens_are_limited() -> None:
-    assert prompts(image(prompts=["a", "b"], max_new_tokens=5), max_prompts=2, max_new_tokens=5) == [[["a", "b"]]]
-    with pytest.raises(InferenceError, match="at most 1 prompts in one request, got 3") as caught:
-        prompts(image(), image(prompts=["a", "b"]), max_prompts=1)
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[1].parameters.prompts")
-    with pytest.raises(InferenceError, match="at most 4, got 5") as caught:
-        prompts(image(max_new_tokens=5), max_new_tokens=4)
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].parameters.max_new_tokens")
-
-
-def test_texts_and_images_count_toward_max_inputs() -> None:
-    assert prompts(image(), text_input("a", "b"), max_inputs=3)
-    with pytest.raises(InferenceError, match="at most 2 images or texts in one request, got 3"):
-        prompts(image(), text_input("a", "b"), max_inputs=2)
-
-
-def test_null_prompts_do_not_override_text_inputs() -> None:
-    assert prompts(image(prompts=None), text_input("a")) == [[["a"]]]

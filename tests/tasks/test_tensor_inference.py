@@ -73,11 +73,6 @@ def test_text_model_rejects_bytes_that_are_no_text(element: Element, content_typ
     assert rejection(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
 
 
-def test_text_model_receives_decoded_base64() -> None:
-    words = msgspec.structs.replace(WORDS, elements=[StringElement("aGk=")], shape=(1,))
-    assert decoded(X, msgspec.structs.replace(words, parameters={"content_type": "base64"}))["words"].tolist() == ["hi"]
-
-
 def test_missing_unknown_and_repeated_inputs_are_rejected() -> None:
     expected = "inputs: Expected the inputs of the model, x (FP32), words (BYTES)"
     assert [rejection(X), rejection()] == [f"{expected}, got x", f"{expected}, got none"]
@@ -106,11 +101,6 @@ def test_shape_that_overflows_is_rejected() -> None:
     request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(empty,))
     with pytest.raises(InferenceError, match=r"inputs\[0\].shape"):
         task.decode(request, {}, Limits())
-
-
-def test_element_that_is_not_utf_8_is_rejected() -> None:
-    elements = [StringElement("a"), BinaryElement(b"\xff")]
-    assert rejection(X, msgspec.structs.replace(WORDS, elements=elements)).startswith("inputs[1].data[1]: ")
 
 
 def test_answer_is_available_as_records_and_tensors() -> None:

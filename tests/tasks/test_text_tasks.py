@@ -11,7 +11,6 @@ from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenClassification, TokenParameters
 from tasks.vision.filtering import SelectionParameters
-from tests.support.models.fake_models import generate_prefix
 
 ITEM = TextItem("abc", "inputs[0].data[0]")
 ENTITIES = Entities(
@@ -69,11 +68,14 @@ def test_generation_may_include_the_full_text() -> None:
     assert (tensor.name, tensor.data.tolist()) == ("generated_text", ["é".encode(), b""])
 
 
-def test_chunk_of_a_model_without_streaming_has_the_usage_of_the_generation() -> None:
-    usage = TokenUsage(3, 2)
-    generation = Generation("two", usage=usage, finish="length")
-    chunks = TextGeneration().stream([generation_input("one")], lambda _: [generation])
-    assert list(chunks) == [TextChunk(item=0, text="two", final=True, usage=usage, finish="length")]
+def test_model_without_streaming_yields_each_generation_with_its_usage_at_once() -> None:
+    usage, items = TokenUsage(3, 2), [generation_input("one", return_full_text=True), generation_input("two")]
+    generation = Generation(" two", usage=usage, finish="length")
+    assert list(TextGeneration().stream(items, lambda _: [generation])) == [
+        TextChunk(item=0, text="one"),
+        TextChunk(item=0, text=" two", final=True, usage=usage, finish="length"),
+        TextChunk(item=1, text=" two", final=True, usage=usage, finish="length"),
+    ]
 
 
 def test_cut_generation_keeps_its_usage_and_ends_with_stop() -> None:
@@ -83,12 +85,3 @@ def test_cut_generation_keeps_its_usage_and_ends_with_stop() -> None:
     assert task.postprocess(generation_input("zero"), whole).chunks()[0].finish == "length"
     (cut,) = task.postprocess(generation_input("zero", stop=[" two"]), whole).chunks()
     assert (cut.text, cut.usage, cut.finish) == ("one", usage, "stop")
-
-
-def test_model_without_streaming_yields_each_generation_at_once() -> None:
-    items = [generation_input("one", return_full_text=True), generation_input("two")]
-    assert list(TextGeneration().stream(items, generate_prefix)) == [
-        TextChunk(item=0, text="one"),
-        TextChunk(item=0, text="one", final=True),
-        TextChunk(item=1, text="two", final=True),
-    ]

@@ -27,37 +27,28 @@ def detection(**values: object) -> DetectionParameters:
     return extended(DetectionParameters)(**values)
 
 
-def test_no_parameters_give_the_defaults() -> None:
-    assert read_parameters(DetectionParameters) == detection()
-    assert read_parameters(DetectionParameters, {}, {}) == detection()
+NOTHING: dict[str, Any] = {}
 
 
-def test_later_layers_override_field_by_field() -> None:
-    read = read_parameters(
-        DetectionParameters, {"score_threshold": 0.1, "top_k": 5}, {"score_threshold": 0.2}, {"iou_threshold": 0.3}
-    )
-    assert read == detection(score_threshold=0.2, top_k=5, iou_threshold=0.3)
-
-
-def test_null_is_like_absent() -> None:
-    parameters: dict[str, object] = {"score_threshold": None, "labels": None, "action": None, "iou_threshold": None}
-    assert read_parameters(DetectionParameters, parameters) == detection()
-
-
-def test_unknown_parameters_are_ignored() -> None:
-    parameters: dict[str, object] = {"content_type": "np", "metadata": msgspec.Raw(b"{"), "x": object(), "Top_K": "no"}
-    assert read_parameters(DetectionParameters, parameters) == detection()
-
-
-def test_layers_are_not_changed() -> None:
-    first: dict[str, object] = {"top_k": 1}
-    read_parameters(DetectionParameters, first, {"top_k": 2, "labels": "[]"})
-    assert first == {"top_k": 1}
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_integer_is_accepted_as_a_fraction(number: int) -> None:
-    assert read_parameters(SelectionParameters, {"score_threshold": number}).score_threshold == number
+@pytest.mark.parametrize(
+    ("layers", "values"),
+    [
+        ([NOTHING, NOTHING], NOTHING),
+        (
+            [{"score_threshold": 0.1, "top_k": 5}, {"score_threshold": 0.2}, {"iou_threshold": 0.3}],
+            {"score_threshold": 0.2, "top_k": 5, "iou_threshold": 0.3},
+        ),
+        # Null is like absent, and unknown names are ignored.
+        ([{"score_threshold": 0.9}, {"score_threshold": None, "labels": None}], {"score_threshold": 0.9}),
+        ([{"content_type": "np", "metadata": msgspec.Raw(b"{"), "x": object(), "Top_K": "no"}], NOTHING),
+        ([{"score_threshold": 0}], {"score_threshold": 0.0}),
+        ([{"score_threshold": 1}], {"score_threshold": 1.0}),
+    ],
+)
+def test_later_layers_override_field_by_field(layers: list[dict[str, object]], values: dict[str, object]) -> None:
+    before = [dict(layer) for layer in layers]
+    assert read_parameters(DetectionParameters, *layers) == detection(**values)
+    assert layers == before, "layers are not changed"
 
 
 @pytest.mark.parametrize(
@@ -70,18 +61,6 @@ def test_integer_is_accepted_as_a_fraction(number: int) -> None:
 )  # fmt: skip
 def test_list_of_texts_may_be_json_or_plain_text(written: object, labels: tuple[str, ...]) -> None:
     assert read_parameters(SelectionParameters, {"labels": written}).labels == labels
-
-
-@pytest.mark.parametrize("value", ["0.5", True, [0.5], {"a": 1}, -0.0001, 1.0001, 10**400, "", "NaN"], ids=repr)
-@pytest.mark.parametrize("name", ["score_threshold", "iou_threshold"])
-def test_invalid_fractions_are_rejected(name: str, value: object) -> None:
-    assert rejection(DetectionParameters, {name: value}).path == f"inputs[3].parameters.{name}"
-
-
-@pytest.mark.parametrize("value", ["5", True, 0, -1, 1.5, [1], -(10**400)], ids=repr)
-@pytest.mark.parametrize("name", ["top_k", "max_new_tokens"])
-def test_invalid_counts_are_rejected(name: str, value: object) -> None:
-    assert rejection(GenerationParameters, {name: value}).path == f"inputs[3].parameters.{name}"
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -100,35 +79,34 @@ def test_non_finite_numbers_are_rejected(kind: type[Any], name: str, number: flo
     assert str(number) in error.message
 
 
+FRACTIONS: list[object] = ["0.5", True, [0.5], {"a": 1}, -0.0001, 1.0001, 10**400, "", "NaN"]
+COUNTS: list[object] = ["5", True, 0, -1, 1.5, [1], -(10**400)]
+
+
 @pytest.mark.parametrize(
-    ("parameters", "path"),
+    ("kind", "parameters", "path"),
     [
-        ({"labels": 5}, "labels"), ({"labels": {"a": 1}}, "labels"), ({"labels": ["a", 5]}, "labels[1]"),
-        ({"labels": ["a", None]}, "labels[1]"), ({"labels": '["a", 5]'}, "labels[1]"), ({"labels": "[a]"}, "labels"),
-        ({"labels": '["a"] x'}, "labels"), ({"labels": [["a"]]}, "labels[0]"), ({"action": 5}, "action"),
-        ({"action": ["predict"]}, "action"),
+        *((DetectionParameters, {"iou_threshold": value}, "iou_threshold") for value in FRACTIONS),
+        *((GenerationParameters, {"max_new_tokens": value}, "max_new_tokens") for value in COUNTS),
+        *((SelectionParameters, {"top_k": value}, "top_k") for value in COUNTS),
+        *((SegmentationParameters, {"epsilon": value}, "epsilon") for value in (-0.5, "1", True, [1])),
+        (GenerationParameters, {"temperature": -0.1}, "temperature"), (GenerationParameters, {"seed": -1}, "seed"),
+        (GenerationParameters, {"temperature": "0"}, "temperature"), (GenerationParameters, {"seed": 1.0}, "seed"),
+        (GenerationParameters, {"top_p": 2}, "top_p"), (GenerationParameters, {"prompts": "[what is this?"}, "prompts"),
+        *((SelectionParameters, {"labels": value}, "labels") for value in (5, {"a": 1}, "[a]", '["a"] x')),
+        *((SelectionParameters, {"labels": value}, "labels[1]") for value in (["a", 5], ["a", None], '["a", 5]')),
+        (SelectionParameters, {"labels": [["a"]]}, "labels[0]"),
+        *((SelectionParameters, {"action": value}, "action") for value in (5, ["predict"])),
     ],
     ids=str,
 )  # fmt: skip
-def test_invalid_texts_and_lists_are_rejected(parameters: dict[str, object], path: str) -> None:
-    assert rejection(SelectionParameters, parameters).path == f"inputs[3].parameters.{path}"
+def test_invalid_value_is_rejected_with_its_field(kind: type[Any], parameters: dict[str, object], path: str) -> None:
+    assert rejection(kind, parameters).path == f"inputs[3].parameters.{path}"
 
 
-def test_list_that_is_not_json_is_rejected() -> None:
-    error = rejection(GenerationParameters, {"prompts": "[what is this?"})
-    assert error.message.startswith("Expected a JSON array of strings, got text that is not JSON")
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"temperature": -0.1}, {"temperature": "0"}, {"seed": -1}, {"seed": 1.0}, {"top_p": 2}]
-)
-def test_error_for_generation_parameters_names_the_field(parameters: dict[str, object]) -> None:
-    assert rejection(GenerationParameters, parameters).path == f"inputs[3].parameters.{next(iter(parameters))}"
-
-
-@pytest.mark.parametrize("epsilon", [-0.5, "1", True, [1]])
-def test_invalid_epsilon_is_rejected(epsilon: object) -> None:
-    assert rejection(SegmentationParameters, {"epsilon": epsilon}).path == "inputs[3].parameters.epsilon"
+def test_text_that_begins_as_a_list_must_be_json() -> None:
+    message = rejection(GenerationParameters, {"prompts": "[what is this?"}).message
+    assert message.startswith("Expected a JSON array of strings, got text that is not JSON")
 
 
 def test_convert_names_the_field_without_a_prefix() -> None:
@@ -136,11 +114,6 @@ def test_convert_names_the_field_without_a_prefix() -> None:
         convert({"a": [1, "x"]}, dict[str, list[int]])
     assert str(caught.value) == "[...][1]: Expected `int`, got `str`"
     assert convert([1, 2], tuple[int, ...]) == (1, 2)
-
-
-def test_null_keeps_the_value_of_the_layer_below() -> None:
-    read = read_parameters(DetectionParameters, {"score_threshold": 0.9}, {"score_threshold": None})
-    assert read.score_threshold == 0.9
 
 
 def test_unknown_enum_value_is_quoted_and_truncated() -> None:

@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.vision.image import Image
@@ -37,6 +37,7 @@ def test_tiles_are_views_of_the_image_row_by_row() -> None:
     assert np.shares_memory(cut.pixels, image.pixels)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(sides, sides), min_size=1, max_size=4), overlaps, st.integers(1, 300))
 def test_the_smallest_tile_fits_the_limit_and_no_smaller_one_does(
     sizes: list[tuple[int, int]], overlap: float, max_tiles: int

@@ -1,20 +1,30 @@
-"""Parameters that plugins add to those of every task."""
+"""Task types and parameters that plugins add."""
 
 import subprocess
 import sys
 
+import pytest
+
+from tasks.task import TaskType
 from tests.support.servers.server_process import ROOT
 
 
-def test_added_parameters_are_read_pickled_and_may_not_replace_own_ones() -> None:
-    # In a process of its own: parameters cannot be removed.
+def test_added_task_types_and_parameters_are_read_and_pickled() -> None:
+    # In a process of its own: neither can be removed.
     program = """
-import pickle
-from msgspec import Struct
+import msgspec, pickle
 from tasks.inference.parameters import add_parameters, extended
 from tasks.inference.request import read_parameters
 from tasks.object_detection import DetectionParameters
-class Tiles(Struct, frozen=True, kw_only=True):
+from tasks.task import TaskType, all_task_types
+added = TaskType.add("RING_COUNT", "image", "objects", "pixels", "box")
+assert TaskType.add("RING_COUNT", "image", "objects", "pixels", "box") is added
+assert msgspec.json.decode(b'"RING_COUNT"', type=TaskType) is added
+assert msgspec.json.encode(added) == b'"RING_COUNT"'
+assert pickle.loads(pickle.dumps(added)) is added
+assert added not in list(TaskType) and all_task_types()[-1] is added
+
+class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     tile: int = 7
 assert DetectionParameters().of(Tiles).tile == 7
 add_parameters([("tile", int, 7)])
@@ -35,3 +45,8 @@ for fields in ([("tile", str, "")], [("top_k", int, 0)]):
         "the parameter tile exists already",
         "the parameter top_k of a plugin exists already in DetectionParameters",
     ], completed.stderr
+
+
+def test_task_type_whose_name_is_taken_is_rejected() -> None:
+    with pytest.raises(ValueError, match="the task type TENSOR exists already"):
+        TaskType.add("TENSOR", "tensor", "tensors", "numbers")
