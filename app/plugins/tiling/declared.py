@@ -28,11 +28,7 @@ _PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
 
 
 def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSettings, Origin]:
-    """Return how images are cut, and the origin of that.
-
-    Raise ModelError if the settings, the options of the command or the model's file declare tiles that are not
-    possible.
-    """
+    """Return how images are cut, and the origin of that. Raise ModelError for tiles that are not possible."""
     declared = source.settings.of(TilingSection).tiling
     asked = {name: value for name, value in asdict(command_options(TileOptions)).items() if value is not None}
     if description.task_type.geometry is None:
@@ -42,10 +38,9 @@ def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSe
         return _OFF, Origin.CONVENTION
     if asked:
         values = {"size" if name == "tile" else name: value for name, value in asked.items()}
+        values = {**msgspec.structs.asdict(declared or TilingSettings()), **values}
         try:
-            return msgspec.convert(
-                {**msgspec.structs.asdict(declared or TilingSettings()), **values}, TilingSettings
-            ), Origin.DECLARED
+            return msgspec.convert(values, TilingSettings), Origin.DECLARED
         except msgspec.ValidationError as error:
             raise ModelError(f"--tile, --overlap: {validation_error(error)}") from None
     if declared is not None:
@@ -62,10 +57,7 @@ def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSe
 
 
 def parameters_of(source: ModelSource, description: ModelMetadata) -> Mapping[str, object]:
-    """Return the defaults of request parameters that Deepness' metadata declare.
-
-    Raise ModelError if one is not a number.
-    """
+    """Return the request parameters that Deepness' metadata declare. Raise ModelError if one is not a number."""
     values = {ours: _number(source, description.properties, (name,)) for name, ours in _PARAMETERS.items()}
     return {name: value for name, value in values.items() if value is not None}
 

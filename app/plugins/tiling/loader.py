@@ -8,7 +8,7 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.declared import PIXEL_LAYOUTS, chunk_size, input_size, parameters_of, tiling_of
 from app.plugins.tiling.parameters import TilingSettings
-from app.plugins.tiling.servable import TiledServable, TilePlan
+from app.plugins.tiling.servable import TiledServable
 from metadata.model import Fact, ModelMetadata, Origin
 
 
@@ -30,23 +30,15 @@ class TilingLoader:
         settings, origin = tiling_of(source, description)
         if origin is Origin.MODEL_FILE:
             servable.defaults = {**parameters_of(source, description), **servable.defaults}
-        plan = TilePlan(
-            settings=settings,
-            input_size=input_size(source, description),
-            chunk=chunk_size(source, description),
-            pixel_floor=PIXEL_LAYOUTS.get(description.layout),
-        )
-        return TiledServable(servable, plan)
+        size, chunk = input_size(source, description), chunk_size(source, description)
+        return TiledServable(servable, settings, size, chunk, PIXEL_LAYOUTS.get(description.layout))
 
 
 LOADERS = (TilingLoader(),)
 
 
 def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata:
-    """Return the metadata with how images are cut, if they are cut without a request for it.
-
-    Raise ModelError as `tiling_of`.
-    """
+    """Return the metadata with how images are cut, if they are cut without a request for it."""
     settings, origin = tiling_of(source, description)
     if not settings.size or any(fact.topic == "tiles" for fact in description.facts):
         return description

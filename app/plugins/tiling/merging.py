@@ -25,22 +25,13 @@ MAX_MERGED = 10_000
 
 
 class TileMerger:
-    """Collect the predictions for the tiles of one image.
-
-    Args:
-        image: the whole image.
-        scale: image pixels of a tile for each pixel of the model's input, along x and y.
-        parameters: of the input.
-        settings: of the model.
-    """
+    """Collect the predictions for the tiles of one image; `scale` are image pixels per input pixel along x and y."""
 
     def __init__(
         self, image: Image, scale: tuple[float, float], parameters: DetectionParameters, settings: TilingSettings
     ) -> None:
         self._width, self._height = image.width, image.height
-        self._scale = scale
-        self._parameters = parameters
-        self._settings = settings
+        self._scale, self._parameters, self._settings = scale, parameters, settings
         self._predictions: list[Any] = []
         self._numbers: list[NDArray[np.intp]] = []
         self._cut: list[NDArray[np.bool_]] = []
@@ -49,8 +40,7 @@ class TileMerger:
         """Add the prediction for a tile, in pixels of the tile. Predictions below the threshold are left out."""
         moved: Any = _moved(prediction, tile, self._width, self._height)
         bounds = _shapes(moved).bounds
-        scores = moved.scores
-        valid = np.isfinite(bounds).all(axis=1) & (scores >= self._parameters.score_threshold)
+        valid = np.isfinite(bounds).all(axis=1) & (moved.scores >= self._parameters.score_threshold)
         indices = np.flatnonzero(valid)
         self._numbers.append(np.full(len(indices), len(self._predictions), np.intp))
         self._cut.append(is_cut(bounds[indices], tile, self._width, self._height, self._scale))
@@ -78,8 +68,7 @@ class TileMerger:
             kept = suppress(found, every, self._parameters.iou_threshold) if self._settings.merge == "nms" else every
             groups = list(kept[:, np.newaxis])
         merged = take(whole, [int(group[0]) for group in groups])
-        name = "contours" if isinstance(merged, Segments) else "boxes"
-        places: Any = getattr(merged, name)
+        places: Any = merged.contours if isinstance(merged, Segments) else merged.boxes
         for position, group in enumerate(groups):
             if len(group) > 1:
                 places[position] = shapes.union(group)

@@ -18,15 +18,11 @@ _NEGLIGIBLE = 1e-3
 
 
 class PixelMerger:
-    """Collect the scores of the tiles of one image.
+    """Collect the scores of the tiles of one image, which come row by row.
 
     It holds two bytes for each pixel of the image, and 28 for each pixel of one row of tiles. In an average, a tile
-    weighs less towards its borders, so that no seams appear.
-
-    Args:
-        image: the whole image.
-        tiles: all tiles, row by row.
-        floor: the average score above which a pixel belongs to a class at all.
+    weighs less towards its borders, so that no seams appear. A pixel with an average of at most `floor` belongs to no
+    class.
     """
 
     def __init__(self, image: Image, tiles: list[Tile], floor: float) -> None:

@@ -17,42 +17,30 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult, Prediction
 from tasks.task import InputGroup, Model
 from tasks.vision.image import Image
-from tasks.vision.tiles import Tile, count_tiles, smallest_tile, tiles_of
+from tasks.vision.tiles import ScoredTile, Tile, count_tiles, smallest_tile, tiles_of
 
 TILES = "tiles"
 """The output parameter with the number of tiles of an input, without the calls for whole images."""
 
 
-class TilePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model answers large images.
+class TiledServable(Servable):
+    """A servable that cuts images into tiles, if its settings or the request ask for it; its model gets the tiles.
 
-    Attributes:
-        settings: how images are cut.
-        input_size: (height, width) of the model's input in pixels.
-        chunk: number of tiles in one call of the model.
-        pixel_floor: the score above which a pixel belongs to a class, for models that give each pixel a class; None if
-            the model finds objects.
+    `input_size` is the (height, width) of the model's input in pixels, and `chunk` the number of tiles in one call.
+    Models that give each pixel a class have a `pixel_floor`, the score above which the pixel belongs to it.
     """
 
-    settings: TilingSettings
-    input_size: tuple[int, int]
-    chunk: int = 1
-    pixel_floor: float | None = None
-
-    def scale(self, tile: Tile) -> tuple[float, float]:
-        """Return the image pixels of a tile for each pixel of the model's input, along x and y."""
-        height, width = self.input_size
-        return (tile.right - tile.left) / width, (tile.bottom - tile.top) / height
-
-
-class TiledServable(Servable):
-    """A servable that cuts images into tiles, if its settings or the request ask for it; its model gets the tiles."""
-
-    def __init__(self, servable: Servable, plan: TilePlan) -> None:
+    def __init__(
+        self,
+        servable: Servable,
+        settings: TilingSettings,
+        input_size: tuple[int, int],
+        chunk: int = 1,
+        pixel_floor: float | None = None,
+    ) -> None:
         super().__init__(servable.task, servable.model, servable.description, servable.defaults, servable.downscale)
         self.loaded_bytes = servable.loaded_bytes
-        self._plan = plan
-        self._settings = plan.settings
+        self._settings, self._input_size, self._chunk, self._pixel_floor = settings, input_size, chunk, pixel_floor
         self._supported = servable.task.task_type.geometry is not None
         if not self._supported:
             # Commands and the page offer no parameters without effect.
@@ -67,11 +55,19 @@ class TiledServable(Servable):
     def answer(self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], *numbers: int) -> InferenceResult:
         # Most requests ask for no tiles: they should not pay for them.
         tiles = self._tiles(groups) if self._settings.size or any(map(_tile_of, groups)) else ()
-        if not any(own for of_group in tiles for own in of_group):
-            return super().run(groups, model, *numbers)[0]
         every = [own for of_group in tiles for own in of_group]
-        tiled = _TiledModel(model, every, self._plan)
-        result = super().run(groups, tiled, *numbers)[0]
+        if not any(every):
+            return super().run(groups, model, *numbers)[0]
+
+        def answer_tiles(items: Sequence[Any], /) -> Sequence[Any]:
+            whole = [item for item, own in zip(items, every, strict=True) if not own]
+            predictions = iter(call_model(model, whole) if whole else ())
+            return [
+                self._merged(model, item, own) if own else next(predictions)
+                for item, own in zip(items, every, strict=True)
+            ]
+
+        result = super().run(groups, answer_tiles, *numbers)[0]
         outputs = [
             msgspec.structs.replace(output, parameters={**output.parameters, TILES: count}) if count else output
             for output, count in zip(result.outputs, (sum(map(len, of_group)) for of_group in tiles), strict=True)
@@ -83,9 +79,8 @@ class TiledServable(Servable):
     ) -> tuple[InferenceResult, Sequence[Any]]:
         for group, tiles in zip(groups, self._tiles(groups), strict=True):
             if any(tiles):
-                message = (
-                    "Explanations are for the whole image, not for tiles: send 0, and explain the answer without them"
-                )
+                advice = "send 0, and explain the answer without them"
+                message = f"Explanations are for the whole image, not for tiles: {advice}"
                 raise invalid(message, f"inputs[{group.index}].parameters.tile")
         return super().run(groups, model, decode_ns, first_index)
 
@@ -113,16 +108,13 @@ class TiledServable(Servable):
                 tiles.append([()] * len(group.items))
                 continue
             overlap = self._settings.overlap if parameters.overlap is None else parameters.overlap
-            images: list[Image] = [item.image for item in group.items]
+            sizes = [(item.image.width, item.image.height) for item in group.items]
             counts = [
-                count_tiles(image.height, size[0], overlap) * count_tiles(image.width, size[1], overlap)
-                for image in images
+                count_tiles(width, size[1], overlap) * count_tiles(height, size[0], overlap) for width, height in sizes
             ]
             count = sum(count for count in counts if count > 1)
             if count > remaining:
-                smallest = max(
-                    MIN_SIDE, smallest_tile([(image.width, image.height) for image in images], overlap, remaining)
-                )
+                smallest = max(MIN_SIDE, smallest_tile(sizes, overlap, remaining))
                 message = (
                     f"Expected at most {self._settings.max_tiles:,} tiles in one request, got {count:,} for this input"
                     f"; the smallest tile that fits is {smallest}"
@@ -132,8 +124,8 @@ class TiledServable(Servable):
             remaining -= count
             tiles.append(
                 [
-                    tiles_of(image.width, image.height, size, overlap) if count > 1 else ()
-                    for image, count in zip(images, counts, strict=True)
+                    tiles_of(*image_size, size, overlap) if count > 1 else ()
+                    for image_size, count in zip(sizes, counts, strict=True)
                 ]
             )
         return tiles
@@ -150,43 +142,27 @@ class TiledServable(Servable):
             if size is True and self._settings.size:
                 size = self._settings.size
         if size is True:
-            return self._plan.input_size
+            return self._input_size
         return (size if isinstance(size, tuple) else (size, size)) if size else None
 
-
-class _TiledModel:
-    """Call a model for images, or for their tiles in chunks; those without tiles are answered as a whole."""
-
-    def __init__(self, model: Model[Any, Any], tiles: Sequence[Sequence[Tile]], plan: TilePlan) -> None:
-        self._model = model
-        self._tiles = tiles
-        self._plan = plan
-
-    def __call__(self, items: Sequence[Any], /) -> Sequence[Any]:
-        whole = [item for item, tiles in zip(items, self._tiles, strict=True) if not tiles]
-        predictions = iter(call_model(self._model, whole) if whole else ())
-        return [
-            self._merged(item, tiles) if tiles else next(predictions)
-            for item, tiles in zip(items, self._tiles, strict=True)
-        ]
-
-    def _merged(self, item: Any, tiles: Sequence[Tile]) -> Prediction:
+    def _merged(self, model: Model[Any, Any], item: Any, tiles: Sequence[Tile]) -> Prediction:
+        """Call the model for the tiles of an image in chunks, and merge its predictions."""
         image: Image = item.image
-        cut = Tile.cut
-        if self._plan.pixel_floor is not None:
-            merger, cut = PixelMerger(image, list(tiles), self._plan.pixel_floor), Tile.cut_scored
+        if self._pixel_floor is not None:
+            merger, kind = PixelMerger(image, list(tiles), self._pixel_floor), ScoredTile
             # A class may be rarer in one tile than in the image.
-            item = msgspec.structs.replace(
-                item, parameters=msgspec.structs.replace(item.parameters, score_threshold=0.0)
-            )
+            parameters = msgspec.structs.replace(item.parameters, score_threshold=0.0)
+            item = msgspec.structs.replace(item, parameters=parameters)
         else:
-            merger = TileMerger(image, self._plan.scale(tiles[0]), item.parameters, self._plan.settings)
-            tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._plan.settings.full else tiles
-        for start in range(0, len(tiles), self._plan.chunk):
-            chunk = tiles[start : start + self._plan.chunk]
+            (height, width), first = self._input_size, tiles[0]
+            scale = (first.right - first.left) / width, (first.bottom - first.top) / height
+            merger, kind = TileMerger(image, scale, item.parameters, self._settings), Image
+            tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._settings.full else tiles
+        for start in range(0, len(tiles), self._chunk):
+            chunk = tiles[start : start + self._chunk]
             # Tiles are views: of their pixels, only those of one chunk are copied at a time.
-            inputs = [msgspec.structs.replace(item, image=cut(tile, image)) for tile in chunk]
-            for tile, prediction in zip(chunk, call_model(self._model, inputs), strict=True):
+            inputs = [msgspec.structs.replace(item, image=tile.cut(image, kind)) for tile in chunk]
+            for tile, prediction in zip(chunk, call_model(model, inputs), strict=True):
                 merger.add(tile, prediction)
         return merger.result()
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.plugins.tiling.parameters import TilingSettings
-from app.plugins.tiling.servable import TiledServable, TilePlan
+from app.plugins.tiling.servable import TiledServable
 from tasks.image_classification import ImageClassification
 from tasks.image_segmentation import ImageSegmentation, Segments
 from tasks.inference.limits import Limits
@@ -112,8 +112,7 @@ def tiled(
 ) -> TiledServable:
     """Return a servable that cuts images into tiles if a request asks for it, or by its `own` settings."""
     settings = msgspec.convert({"size": False, **own}, TilingSettings)
-    plan = TilePlan(settings=settings, input_size=(SIDE, SIDE), chunk=chunk, pixel_floor=pixels)
-    return TiledServable(plain(kind, model), plan)
+    return TiledServable(plain(kind, model), settings, (SIDE, SIDE), chunk, pixels)
 
 
 def request(*images: NDArray[np.uint8], **parameters: object) -> InferenceRequest:
