@@ -43,7 +43,7 @@ from tasks.vision.filtering import xywh_to_xyxy
 
 _SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
 _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
-_TASKS = (TaskType.OBJECT_DETECTION,)
+
 
 _LAYOUTS_BY_MODEL_TYPE = {
     "detr": _SOFTMAX,
@@ -184,13 +184,17 @@ def _fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> N
     return xywh_to_xyxy(boxes) * np.array([width, height, width, height], np.float32)
 
 
-DETR = Layout((_SOFTMAX,), _TASKS, _EXPECTED, partial(_recognise, name=_SOFTMAX), ((3, 3),))
-DETR_SIGMOID = Layout((_SIGMOID,), _TASKS, _EXPECTED, partial(_recognise, name=_SIGMOID), ((3, 3),))
-RF_DETR = Layout(
-    (_RF_DETR,),
-    (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
-    "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
-    _recognise_rf_detr,
-    ((3, 3), (3, 3, 4)),
-    describe,
+LAYOUTS = (
+    Layout(
+        (_RF_DETR,),
+        (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
+        "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+        _recognise_rf_detr,
+        ((3, 3), (3, 3, 4)),
+        describe,
+    ),
+    *(
+        Layout((name,), (TaskType.OBJECT_DETECTION,), _EXPECTED, partial(_recognise, name=name), ((3, 3),))
+        for name in (_SOFTMAX, _SIGMOID)
+    ),
 )

@@ -145,10 +145,7 @@ def _points(outputs: Sequence[NDArray[Any]], corners: NDArray[np.float32], strid
 
 
 def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]:
-    """Return the (count, 2) left top corners of the cells, pixels; consecutive candidates share a cell.
-
-    Raise MODEL_FAILED if the candidates do not fit the grid.
-    """
+    """Return the (count, 2) left top corners of the cells, pixels; consecutive candidates share a cell."""
     rows, columns = answer.height // stride, answer.width // stride
     if not rows * columns or count % (rows * columns):
         message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
@@ -259,24 +256,15 @@ def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:
     return Candidates(boxes=averages[:, :_BOX], scores=kept.scores, class_ids=kept.class_ids, extras=averages[:, _BOX:])
 
 
-YUNET = Layout(
-    (_YUNET,),
-    (TaskType.OBJECT_DETECTION,),
-    "cls, obj and bbox for the strides 8, 16 and 32",
-    _recognise_yunet,
-    ((3,) * 9, (3,) * 12),
-)
-SCRFD = Layout(
-    (_SCRFD,),
-    (TaskType.OBJECT_DETECTION,),
-    "scores [N, 1] and boxes [N, 4] for three or five strides",
-    _recognise_scrfd,
-    tuple((rank,) * count for rank in (2, 3) for count in _SCRFD_STRIDES),
-)
-ANCHORS = Layout(
-    (_MEDIAPIPE,),
-    (TaskType.OBJECT_DETECTION,),
-    "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels",
-    _recognise_anchors,
-    ((3, 3),),
+_TASKS = (TaskType.OBJECT_DETECTION,)
+_SCRFD_RANKS = tuple((rank,) * count for rank in (2, 3) for count in _SCRFD_STRIDES)
+_ANCHORS = "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels"
+LAYOUTS = (
+    Layout(
+        (_YUNET,), _TASKS, "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet, ((3,) * 9, (3,) * 12)
+    ),
+    Layout(
+        (_SCRFD,), _TASKS, "scores [N, 1] and boxes [N, 4] for three or five strides", _recognise_scrfd, _SCRFD_RANKS
+    ),
+    Layout((_MEDIAPIPE,), _TASKS, _ANCHORS, _recognise_anchors, ((3, 3),)),
 )

@@ -33,7 +33,7 @@ from tasks.task import TaskType
 
 _YOLOV5, _YOLOX = "yolov5", "yolox"
 _GRID_RANK = 5
-_EXPECTED = "[b, N, 5 + nc]"
+
 _MAX_EXPONENT = 20.0
 """Its exponential is a box of about 500 million cells: enough for any image, without overflow."""
 
@@ -102,7 +102,7 @@ def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, class
     return _find_with_objectness(msgspec.structs.replace(answer, outputs=(output,)), parameters, classes=classes)
 
 
-YOLOV5 = Layout(
-    (_YOLOV5,), (TaskType.OBJECT_DETECTION,), _EXPECTED, partial(_recognise_objectness, name=_YOLOV5), ((3,),)
+LAYOUTS = tuple(
+    Layout((name,), (TaskType.OBJECT_DETECTION,), "[b, N, 5 + nc]", partial(_recognise_objectness, name=name), ((3,),))
+    for name in (_YOLOV5, _YOLOX)
 )
-YOLOX = Layout((_YOLOX,), (TaskType.OBJECT_DETECTION,), _EXPECTED, partial(_recognise_objectness, name=_YOLOX), ((3,),))

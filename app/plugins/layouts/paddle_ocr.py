@@ -248,5 +248,7 @@ def _text_answers(model: OnnxImageModel, item: PromptedImage, answer: RawOutputs
     return Answers(prompts=item.prompts, answers=[model.match.decode(answer)] * len(item.prompts))
 
 
-TEXT_MAP = Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map, ((4,),))
-CTC = Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line, ((3,),))
+LAYOUTS = (
+    Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map, ((4,),)),
+    Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line, ((3,),)),
+)

@@ -164,14 +164,10 @@ def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:
 
 
 def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
-    """Return the cell at the centre of each pixel along one axis, as (pixels,) indices.
+    """Return (pixels,) indices: the cell at the centre of each pixel of an image, along one axis.
 
-    Args:
-        pixels: length of the image, pixels.
-        scale: input pixels per image pixel.
-        offset: offset of the image in the input, input pixels.
-        side: length of the input, pixels.
-        cells: length of the map, cells.
+    The image begins at `offset` in the input, of `side` pixels, with `scale` input pixels for each of its own. The map
+    has `cells`.
     """
     indices = np.floor(((np.arange(pixels) + 0.5) * scale + offset) * cells / side).astype(np.intp)
     return np.clip(indices, 0, cells - 1)
@@ -250,6 +246,9 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
     )
 
 
-SEMANTIC = Layout((_SEMANTIC,), (TaskType.IMAGE_SEGMENTATION,), "[b, nc, h, w]", _recognise_scores, ((4,),))
-CLASS_MAP = Layout((_CLASS_MAP,), (TaskType.IMAGE_SEGMENTATION,), "integers [b, h, w]", _recognise_class_map, ((3,),))
-MASK = Layout(_MASK_NAMES, (TaskType.IMAGE_SEGMENTATION,), "[b, 1, h, w]", _recognise_mask, ((4,),))
+_TASKS = (TaskType.IMAGE_SEGMENTATION,)
+LAYOUTS = (
+    Layout((_SEMANTIC,), _TASKS, "[b, nc, h, w]", _recognise_scores, ((4,),)),
+    Layout(_MASK_NAMES, _TASKS, "[b, 1, h, w]", _recognise_mask, ((4,),)),
+    Layout((_CLASS_MAP,), _TASKS, "integers [b, h, w]", _recognise_class_map, ((3,),)),
+)

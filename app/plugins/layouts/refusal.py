@@ -34,9 +34,9 @@ RECIPE_TASKS = (
 """Tasks of ``charioteer init --from onnx``, whose starter is a `GraphModel`."""
 
 _CHOICES: Mapping[TaskType, str] = {
-    TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
-    TaskType.OBJECT_DETECTION: '{"task_type": "OBJECT_DETECTION"} with "labels" and the "layout"',
     TaskType.IMAGE_TEXT_TO_TEXT: '{"layout": "ctc"} with the characters as "labels" for text in images',
+    TaskType.OBJECT_DETECTION: '{"task_type": "OBJECT_DETECTION"} with "labels" and the "layout"',
+    TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
     TaskType.IMAGE_CLASSIFICATION: '{"task_type": "IMAGE_CLASSIFICATION"} with "labels" for scores of classes',
     TaskType.TENSOR: '{"task_type": "TENSOR"} to return them unchanged, as for embeddings and depth maps, with '
     '"preprocessing" if clients send images',
@@ -106,12 +106,7 @@ def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:
     """Return the task that the outputs look like, and the output to read if one is enough."""
     candidates = [output for output in view.outputs if output.blank.size] or view.outputs
     tasks = [(_task_of(output, view), output) for output in candidates]
-    for task in (
-        TaskType.IMAGE_TEXT_TO_TEXT,
-        TaskType.OBJECT_DETECTION,
-        TaskType.IMAGE_SEGMENTATION,
-        TaskType.IMAGE_CLASSIFICATION,
-    ):
+    for task in [task for task in _CHOICES if task is not TaskType.TENSOR]:
         matching = [output for found, output in tasks if found is task]
         if matching:
             if task is TaskType.OBJECT_DETECTION:
@@ -141,12 +136,10 @@ def _task_of(output: Output, view: GraphView) -> TaskType:
 
 
 def _task_of_map(shape: tuple[int, ...], view: GraphView) -> TaskType:
-    channels, rows = shape[1], shape[2]
-    height = view.inputs.sides[0]
-    if height != -1 and (rows * _MAX_STRIDE < height or (channels == 3 and rows >= height)):
-        # Features, or another image.
-        return TaskType.TENSOR
-    return TaskType.IMAGE_SEGMENTATION
+    (_, channels, rows, _), height = shape, view.inputs.sides[0]
+    is_other = height != -1 and (rows * _MAX_STRIDE < height or (channels == 3 and rows >= height))
+    # Others are features, or another image.
+    return TaskType.TENSOR if is_other else TaskType.IMAGE_SEGMENTATION
 
 
 def _task_of_rows(shape: tuple[int, ...], view: GraphView) -> TaskType:

@@ -12,12 +12,7 @@ _KEY = "rfdetr_inference"
 
 
 class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The used fields of the JSON object.
-
-    Attributes:
-        class_id_to_name: names by class number, with the gaps of the training data.
-        means: means of R, G, B for pixels in 0..1; `stds` are their standard deviations.
-    """
+    """The used fields of the JSON object. The numbers of the classes have the gaps of the training data."""
 
     class_id_to_name: dict[int, str] = {}
     means: tuple[float, float, float] | None = None
@@ -27,10 +22,7 @@ class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | None:
-    """Return the metadata of a graph with such an object, which is their `contract`; None for other graphs.
-
-    Raise ModelError if the object cannot be read.
-    """
+    """Return the metadata of a graph with such an object, their `contract`. Raise ModelError if it cannot be read."""
     del source
     text = session.metadata.get(_KEY)
     if text is None:
