@@ -26,10 +26,7 @@ _MULTI_LABEL = "multi_label_classification"
 
 
 def read_folders(folders: Sequence[Path]) -> FolderMetadata:
-    """Read ``config.json`` and ``preprocessor_config.json``, each in the first of the folders that has it.
-
-    Raise ModelError if a file cannot be read or parsed.
-    """
+    """Read ``config.json`` and ``preprocessor_config.json``, each in the first of the folders that has it."""
     config = read_json(Config, *(folder / "config.json" for folder in folders))
     preprocessor = read_json(Preprocessor, *(folder / "preprocessor_config.json" for folder in folders))
     return describe(config or Config(), preprocessor)

@@ -75,13 +75,10 @@ class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimmPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
-    """The preprocessing fields of ``pretrained_cfg`` in timm's ``config.json``.
+    """The preprocessing fields of ``pretrained_cfg`` in timm's ``config.json``; sizes are (channels, height, width).
 
-    Attributes:
-        input_size: (channels, height, width).
-        mean: means of R, G, B for pixels in 0..1; `std` are their standard deviations.
-        crop_pct: fraction of the resized image that is kept.
-        crop_mode: `center` keeps the aspect ratio, `squash` does not, `border` pads.
+    The resized image is cropped to `crop_pct`. Of `crop_mode`, `center` keeps the aspect ratio, `squash` does not, and
+    `border` pads.
     """
 
     input_size: tuple[int, int, int] | None = None
@@ -170,10 +167,7 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_json(kind: type[T], *paths: Path) -> T | None:
-    """Read the first of these files that exists as a `kind`; None without one.
-
-    Raise ModelError if the file cannot be read or parsed.
-    """
+    """Read the first of these files that exists; None without one. Raise ModelError if it cannot be parsed."""
     path = next((path for path in paths if path.is_file()), None)
     return None if path is None else read_json_file(path, kind, non_finite=True)
 

@@ -83,12 +83,7 @@ INTERFACES: Mapping[str, TaskOutputs] = {
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph's metadata file, after the check.
-
-    Attributes:
-        file: the metadata file.
-        sides: (height, width) of the input in pixels; -1 for the side of the image.
-    """
+    """A graph's metadata file, after the check. A side of -1 is that of the image, others are pixels: height, width."""
 
     file: Path
     metadata: Metadata
@@ -101,10 +96,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | None:
-    """Return labels, size and contract from the metadata file beside a graph; None without one.
-
-    Raise ModelError if the file and the graph contradict each other or the contract.
-    """
+    """Return labels, size and contract from a metadata file that the graph does not contradict; None without one."""
     declared = source.settings.layout
     if declared not in (None, LAYOUT) or session.file.suffix.lower() != ".onnx":
         return None
@@ -154,10 +146,7 @@ def _names(graph: Path) -> Sequence[str]:
 
 
 def _check(file: Path, metadata: Metadata, session: GraphSession) -> tuple[int, int]:
-    """Check the metadata, and the graph against it; return the (height, width) of the input, -1 for the image's.
-
-    Raise ModelError for the first contradiction.
-    """
+    """Check the metadata, and the graph against it; return the (height, width) of the input, -1 for the image's."""
     io = metadata.io
     version, channels = metadata.interface.version, io.input.channels.upper()
     if version != VERSION and metadata.interface.name is not None:
@@ -215,10 +204,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _labels(file: Path, metadata: Metadata) -> tuple[str, ...]:
-    """Return the labels of the classes 0, 1, ... in that order.
-
-    Raise ModelError if a class has no label, or the number of classes differs.
-    """
+    """Return the labels of the classes 0, 1, ... in that order."""
     labels = metadata.index2label
     if not labels:
         raise ModelError(f"{file}: index2label: Expected a label for each class, as a list or by class number")

@@ -50,13 +50,9 @@ _SAMPLE_SIZES = ((480, 640), (333, 250))
 
 
 class JaticExport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written.
+    """The written files. `any_size` says whether the graph resizes the images.
 
-    Attributes:
-        graph: the graph.
-        metadata: its metadata file.
-        difference: the largest difference of a score between both models on images of several sizes; None for a copy.
-        any_size: whether the graph resizes the images.
+    `difference` is the largest one of a score between both models on images of several sizes; None for a copy.
     """
 
     graph: Path
@@ -113,10 +109,7 @@ def export_jatic(path: Path, output: Path) -> JaticExport:
 def _copy(
     source: ModelSource, session: GraphSession, contract: Contract, labels: Sequence[str], output: Path
 ) -> JaticExport:
-    """Copy a model of JATIC_ONNX; only labels in its settings change the metadata.
-
-    Raise ModelError if its settings break the contract.
-    """
+    """Copy a model of JATIC_ONNX; only labels in its settings may change the metadata."""
     if changed := changed_settings(source.settings, contract.sides):
         raise ModelError(
             f"{session.file}: {', '.join(changed)} in model-settings.json break the contract of {NAME}, which cannot "
@@ -167,10 +160,7 @@ def _write_json(file: Path, content: object) -> None:
 
 
 def _wrap(onnx: Any, file: Path, inspection: Inspection, inputs: ImageInputs, *, any_size: bool) -> Any:
-    """Return the model with the input ``image`` in 0..1 and the output ``scores`` in 0..1.
-
-    Raise ModelError if its opset is too old.
-    """
+    """Return the model with the input ``image`` in 0..1 and the output ``scores`` in 0..1."""
     model = onnx.load(str(file))
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     if max(versions, default=0) < MIN_OPSET:
