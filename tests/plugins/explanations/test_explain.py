@@ -56,11 +56,6 @@ def test_explanation_has_the_requested_label_and_method(model: str, parameters: 
     assert explanations[0].method == parameters.get("method", "rise")
 
 
-def test_objects_of_another_class_are_not_explained() -> None:
-    with running() as engine:
-        assert explain(engine, lambda: request(label="border"))[1] == [[[]]]
-
-
 def unreadable() -> InferenceRequest:
     raise invalid("Expected more", "inputs")
 
@@ -100,20 +95,14 @@ def test_rejected_explanation_names_the_field_and_is_observed_once(
     assert [(event.outcome, event.error) for event in observer.events] == [(kind, str(caught.value))]
 
 
-def test_occlusion_over_the_sample_limit_names_the_grid() -> None:
-    with running(max_explanation_samples=10) as engine, pytest.raises(InferenceError, match=r"parameters\.grid"):
-        explain(engine, lambda: request(method="occlusion"))
-
-
-def test_seed_may_be_any_large_integer() -> None:
-    with running() as engine:
-        assert explain(engine, lambda: request(seed=10**30))[1][0][0][0].seed == 10**30
-
-
 def test_images_of_a_request_share_the_sample_limit() -> None:
     with running(max_explanation_samples=60) as engine:
-        (images,) = explain(engine, lambda: request(count=3, samples=None))[1]
-    assert [objects[0].samples for objects in images] == [20, 20, 20]
+        (images,) = explain(engine, lambda: request(count=3, samples=None, seed=10**30))[1]
+        assert [(objects[0].samples, objects[0].seed) for objects in images] == [(20, 10**30)] * 3
+        with pytest.raises(InferenceError, match=r"parameters\.grid"):
+            explain(engine, lambda: request(method="occlusion"))
+        # Objects of another class are not explained.
+        assert explain(engine, lambda: request(label="border"))[1] == [[[]]]
 
 
 def test_time_limit_reduces_the_samples_of_every_image() -> None:
@@ -135,6 +124,8 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_rejected() 
         error = first_done.exception()
         assert isinstance(error, InferenceError)
         assert error.kind is ErrorKind.OVERLOADED
+        assert "3 explanations in flight" in error.message
+        assert (error.retry_after or 0) >= 1
         await asyncio.to_thread(gate.wait_for_arrival)
         assert engine.busy
         for _ in range(10):

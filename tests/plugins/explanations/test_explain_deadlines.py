@@ -103,25 +103,6 @@ def test_invalid_or_expired_timeout_of_an_explanation_is_rejected(timeout: float
     assert [(event.outcome, event.explanation) for event in observer.events] == [(kind, True)]
 
 
-def test_explanation_over_the_limit_is_rejected_with_retry_after() -> None:
-    observer, proceed = EventRecorder(), threading.Event()
-    model = waiting(proceed)
-
-    async def run(engine: Engine) -> None:
-        others = [asyncio.ensure_future(explain_slowly(engine)) for _ in range(3)]
-        await asyncio.to_thread(model.called.wait, 30)
-        late = new_context("late")
-        with pytest.raises(InferenceError, match="3 explanations in flight") as caught:
-            await explain_slowly(engine, context=late)
-        assert caught.value.kind is ErrorKind.OVERLOADED
-        assert (caught.value.retry_after or 0) >= 1
-        proceed.set()
-        await asyncio.gather(*others)
-
-    with running(model, observer) as engine:
-        asyncio.run(run(engine))
-
-
 async def predict(engine: Engine, address: str) -> None:
     await engine.handle(new_context(address=address), "slow", lambda: request("slow"), lambda response: response)
 

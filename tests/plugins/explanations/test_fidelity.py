@@ -2,27 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.vision.image import Image
 from tests.plugins.explanations.subjects import classifier_of_region, noise
 from tests.support.data.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
-
-
-@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 7))
-def test_each_step_deletes_its_share_of_pixels_most_salient_first(width: int, height: int, steps: int) -> None:
-    # Every pixel is far from the mean, so that deleted pixels differ from it.
-    pixels = noise(width, height)
-    saliency = np.random.default_rng(0).permutation(width * height).reshape(height, width).astype(np.float32)
-    copies = list(deletion_steps(pixels, saliency, steps))
-    assert len(copies) == steps + 1
-    np.testing.assert_array_equal(copies[0], pixels)
-    assert (copies[-1] == copies[-1][0, 0]).all()
-    for step, copy in enumerate(copies):
-        mask = saliency >= width * height - round(width * height * step / steps)
-        np.testing.assert_array_equal(copy[~mask], pixels[~mask])
-        assert (copy[mask] == copies[-1][0, 0]).all()
 
 
 def test_right_map_scores_better_than_a_wrong_one() -> None:

@@ -17,35 +17,26 @@ from tests.core.runtimes.onnxruntime.images.test_reduced_decode import request, 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "explanations.md").read_text()
 
 
-@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(ExplanationParameters)])
-def test_every_parameter_is_documented(name: str) -> None:
-    assert f"| `{name}` |" in DOCUMENT
-
-
-@pytest.mark.parametrize("method", ExplanationMethod)
-def test_every_method_is_documented(method: ExplanationMethod) -> None:
-    assert f"`{method}`:" in DOCUMENT
+def test_every_parameter_and_method_is_documented() -> None:
+    names = [f"| `{field.name}` |" for field in msgspec.structs.fields(ExplanationParameters)]
+    missing = [text for text in (*names, *(f"`{method}`:" for method in ExplanationMethod)) if text not in DOCUMENT]
+    assert not missing
 
 
 @pytest.mark.parametrize(("width", "height"), [(6, 4), (300, 200), (1, 1), (3, 2000)])
 def test_saliency_has_the_image_size_and_values_within_0_and_1(width: int, height: int) -> None:
+    saliency = sized_explanation(width, height).saliency
+    assert (saliency.shape, saliency.dtype) == ((height, width), np.float32)
+    assert 0 <= saliency.min() <= saliency.max() <= 1
+
+
+def sized_explanation(width: int, height: int) -> Explanation:
+    """Return an explanation of an image of this size."""
     coarse = np.array([[0, 0.5, 1], [1, 0, 0.25]], np.float32)
-    explanation = Explanation(
-        label="a",
-        score=0.5,
-        record=LabelledScore("a", 0.5),
-        coarse=coarse,
-        width=width,
-        height=height,
-        method=ExplanationMethod.RISE,
-        samples=3,
-        seed=0,
+    record, method = LabelledScore("a", 0.5), ExplanationMethod.RISE
+    return Explanation(
+        label="a", score=0.5, record=record, coarse=coarse, width=width, height=height, method=method, samples=3, seed=0
     )
-    saliency = explanation.saliency
-    assert saliency.shape == (height, width)
-    assert saliency.dtype == np.float32
-    assert saliency.min() >= 0
-    assert saliency.max() <= 1
 
 
 def test_explanation_uses_full_image() -> None:

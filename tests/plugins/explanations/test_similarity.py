@@ -93,6 +93,9 @@ def test_similarity_of_an_object_combines_overlap_class_and_score() -> None:
     )
     assert ObjectDetection().similarity(targets, prediction, 1.0).tolist() == pytest.approx([0.5, 0.4])
     assert ObjectDetection().similarity(targets, detections(), 1.0).tolist() == [0, 0]
+    task = ObjectDetection()
+    for label, count, scores in ((None, 2, [0.9, 0.8]), ("dog", 2, [0.8]), (None, 1, [0.9]), ("bird", 2, [])):
+        assert task.targets(targets, targets, label, count).scores.tolist() == pytest.approx(scores)
 
 
 def test_similarity_scales_targets_to_a_smaller_copy() -> None:
@@ -110,15 +113,6 @@ def test_similarity_scales_targets_to_a_smaller_copy() -> None:
     large = Segments(labels=["x"], scores=scores, contours=[contours_of_mask(square)])
     small = Segments(labels=["x"], scores=scores, contours=[contours_of_mask(halved)])
     assert ImageSegmentation().similarity(large, small, 0.5)[0] > 0.9
-
-
-def test_targets_are_the_first_objects_of_the_answer_or_of_a_class() -> None:
-    box = (0.0, 0.0, 5.0, 5.0)
-    answer = detections(("cat", 0.9, box), ("dog", 0.8, box), ("cat", 0.7, box), ("cat", 0.6, box))
-    task = ObjectDetection()
-    assert [round(float(score), 1) for score in task.targets(answer, answer, None, 2).scores] == [0.9, 0.8]
-    assert [round(float(score), 1) for score in task.targets(answer, answer, "cat", 2).scores] == [0.9, 0.7]
-    assert task.targets(answer, answer, "bird", 2).records() == []
 
 
 def test_probe_lowers_the_threshold_and_drops_top_k() -> None:

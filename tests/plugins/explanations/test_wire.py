@@ -12,10 +12,9 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from app.plugins.explanations.pixels import Explanation, ExplanationMethod
 from app.plugins.explanations.wire import SaliencyFormat, wire_explanations
-from tasks.image_classification import LabelledScore
 from tasks.inference.error import InferenceError
+from tests.plugins.explanations.test_pixels import sized_explanation
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.fake_models import FAKE_MODELS
@@ -24,7 +23,6 @@ from tests.support.servers.apps import app_with_models
 Client = TestClient[Litestar]
 
 FAST_SETTINGS = {"samples": 40, "grid": 4}
-EXPLAINABLE_MODELS = ("classifier", "detector", "oriented", "segmenter")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,7 @@ def saliency(explanation: dict[str, Any]) -> NDArray[Any]:
     return grey / 255
 
 
-@pytest.mark.parametrize("model", EXPLAINABLE_MODELS)
+@pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter"])
 def test_explain_returns_the_predictions_of_predict(client: Client, model: str) -> None:
     predicted = client.post(f"/v1/models/{model}:predict", json={"instances": [IMAGE, IMAGE]}).json()
     answer = explain(client, model, IMAGE, IMAGE).json()
@@ -70,23 +68,19 @@ def test_explain_returns_the_predictions_of_predict(client: Client, model: str) 
             assert explanation["saliency"]["shape"] == [48, 64]
 
 
-@pytest.mark.parametrize("map_format", ["png", "data"])
-def test_saliency_map_has_the_image_size_and_highlights_the_object(client: Client, map_format: str) -> None:
+def test_saliency_map_has_the_image_size_and_highlights_the_object_in_both_formats(client: Client) -> None:
     image_base64 = encode_base64(encode_image(rectangle(60, 40, (32, 22, 56, 38))))
-    ((explanation,),) = explanations(
-        explain(client, "detector", image_base64, method="occlusion", format=map_format, grid=6)
-    )
-    assert set(explanation["saliency"]) == {"shape", map_format}
-    heatmap = saliency(explanation)
+    maps: list[NDArray[Any]] = []
+    for name in ("png", "data"):
+        answer = explain(client, "detector", image_base64, method="occlusion", format=name, grid=6)
+        ((explanation,),) = explanations(answer)
+        assert set(explanation["saliency"]) == {"shape", name}
+        maps.append(saliency(explanation))
+    png, heatmap = maps
     assert heatmap.shape == (40, 60)
     assert 0 <= heatmap.min() <= heatmap.max() <= 1
     assert heatmap[20:, 30:].mean() > 2 * heatmap[:20, :30].mean()
-
-
-def test_png_and_data_formats_contain_the_same_map(client: Client) -> None:
-    ((png,),) = explanations(explain(client, "classifier", IMAGE))
-    ((data,),) = explanations(explain(client, "classifier", IMAGE, format="data"))
-    assert np.abs(saliency(png) - saliency(data)).max() <= 0.5 / 255 + 1e-4
+    assert np.abs(png - heatmap).max() <= 0.5 / 255 + 1e-4
 
 
 def test_explanation_parameters_are_applied_and_seed_is_reproducible(client: Client) -> None:
@@ -102,13 +96,6 @@ def test_label_outside_the_predictions_can_be_explained(client: Client) -> None:
     ((explanation,),) = explanations(explain(client, "classifier", instance, label="blue"))
     assert explanation["label"] == "blue"
     assert "index" not in explanation
-
-
-def test_no_detections_give_no_explanations(client: Client) -> None:
-    instance = {"b64": IMAGE, "parameters": {"labels": ["green"]}}
-    answer = explain(client, "detector", instance, IMAGE).json()
-    assert [len(results) for results in answer["predictions"]] == [0, 1]
-    assert [len(results) for results in answer["explanations"]] == [0, 1]
 
 
 def test_explain_accepts_every_request_form(client: Client) -> None:
@@ -128,10 +115,13 @@ def test_explain_accepts_every_request_form(client: Client) -> None:
     assert explanations(response) == expected
 
 
-def test_metadata_is_returned(client: Client) -> None:
-    answer = explain(client, "detector", {"b64": IMAGE, "parameters": {"metadata": "m"}}, IMAGE).json()
+def test_metadata_is_returned_and_an_image_without_objects_has_no_explanations(client: Client) -> None:
+    instance = {"b64": IMAGE, "parameters": {"metadata": "m", "labels": ["green"]}}
+    answer = explain(client, "detector", instance, IMAGE).json()
     assert list(answer) == ["predictions", "parameters", "explanations"]
     assert answer["parameters"] == [{"metadata": "m"}, {}]
+    assert [len(results) for results in answer["predictions"]] == [0, 1]
+    assert [len(results) for results in answer["explanations"]] == [0, 1]
 
 
 @pytest.mark.parametrize(("model", "instance"), [("greeter", "Ann"), ("teller", IMAGE)])
@@ -158,9 +148,7 @@ def test_texts_have_an_importance_for_each_word(client: Client) -> None:
         "samples": 5,
     }
     assert (second["words"], second["importance_scores"]) == (["green"], [1.0])
-
-
-def test_each_entity_is_explained_best_first(client: Client) -> None:
+    # Of entities, the best are explained.
     (entities,) = explanations(explain(client, "tagger", "blue, red", max_objects=1))
     assert [(entity["index"], entity["importance_scores"]) for entity in entities] == [(0, [1, 0, 0])]
 
@@ -219,11 +207,6 @@ def test_bad_explanation_parameter_is_rejected(
     assert response.json()["error"].startswith(message)
 
 
-def test_predict_ignores_the_explanation_format(client: Client) -> None:
-    body = {"instances": [IMAGE], "parameters": {"format": "jpeg"}}
-    assert client.post("/v1/models/detector:predict", json=body).status_code == 200
-
-
 def test_errors_name_request_fields(client: Client) -> None:
     for instances, message in (
         ([IMAGE, {"b64": "YWJj"}], "instances[1].b64: Expected an encoded image"),
@@ -259,16 +242,6 @@ def test_too_many_pixels_as_data_are_rejected(client: Client) -> None:
 
 
 def test_too_many_pixels_as_png_are_rejected() -> None:
-    explanation = Explanation(
-        label="a",
-        score=0.5,
-        record=LabelledScore(label="a", score=0.5),
-        coarse=np.zeros((2, 2), np.float32),
-        width=8000,
-        height=8000,
-        method=ExplanationMethod.RISE,
-        samples=1,
-        seed=0,
-    )
+    large = [sized_explanation(8000, 8000)] * 5
     with pytest.raises(InferenceError, match=r"256,000,000 pixels as png, got 320,000,000; ask for fewer max_objects"):
-        wire_explanations([[]], [[[explanation] * 5]], SaliencyFormat.PNG)
+        wire_explanations([[]], [[large]], SaliencyFormat.PNG)

@@ -123,16 +123,13 @@ def test_word_that_a_continuation_needs_is_the_important_one() -> None:
     assert (importance.importances - importance.importances.min()).tolist() == [0, 0, 0, 7, 0]
 
 
-def test_label_of_an_answer_is_rejected() -> None:
-    with pytest.raises(InferenceError, match="label: Expected none: the answers of this model are texts"):
-        TextGeneration().targets(Generation("b"), Generation("b"), "b", 10)
-
-
 def test_conversations_are_not_explained_by_words() -> None:
     parameters = TextGenerationParameters(messages=(Message("user", question("a").content[1:]),))
     item = ContinuedText(TextItem("a", ""), parameters)
     with pytest.raises(InferenceError, match="Expected a text to explain, got messages"):
         explained(likelihood_target(TextGeneration(), item, Generation("b"), lambda _: 0.0))
+    with pytest.raises(InferenceError, match="label: Expected none: the answers of this model are texts"):
+        TextGeneration().targets(Generation("b"), Generation("b"), "b", 10)
 
 
 @pytest.mark.parametrize("method", ExplanationMethod)
