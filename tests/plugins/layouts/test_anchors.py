@@ -47,6 +47,9 @@ def test_rows_are_relative_to_the_centres_of_their_cells(tmp_path: Path) -> None
     assert found.keypoints is not None
     assert found.keypoints.shape == (2, 6, 2)
     assert all_close(found.keypoints[0, :2], [[13, 13], [12, 12]])
+    record = found.records()[0]
+    assert isinstance(record, PosedObject)
+    assert record.keypoints[:2] == [[13.0, 13.0], [12.0, 12.0]]
 
 
 def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
@@ -91,11 +94,3 @@ def test_published_shapes_need_no_settings(tmp_path: Path, side: int, count: int
 def test_other_numbers_of_anchors_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="its task cannot be determined"):
         load(graphs.source(write(tmp_path, rows(895, 16, {}))))
-
-
-def test_records_have_keypoints(tmp_path: Path) -> None:
-    outputs = rows(896, 16, {35: (0.9, [0, 0, 10, 20])})
-    (found,) = detector(write(tmp_path, outputs))([detection_input(uniform_image(256, 256, 0))])
-    (record,) = found.records()
-    assert isinstance(record, PosedObject)
-    assert record.keypoints == [[24.0, 24.0]] * 6

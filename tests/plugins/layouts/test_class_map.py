@@ -29,8 +29,9 @@ def write(folder: Path, channels: int | None = None, kind: int = TensorProto.UIN
     )
 
 
-@pytest.mark.parametrize("channels", [None, 1])
-@pytest.mark.parametrize("kind", [TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64])
+@pytest.mark.parametrize(
+    ("channels", "kind"), [(None, TensorProto.UINT8), (1, TensorProto.INT32), (1, TensorProto.INT64)]
+)
 def test_each_pixel_has_class_of_its_cell(tmp_path: Path, channels: int | None, kind: int) -> None:
     model = segmenter(write(tmp_path, channels, kind))
     # In a letterbox, a 64x32 image covers rows 2 to 5, with eight pixels per cell.

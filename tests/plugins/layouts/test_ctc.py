@@ -55,29 +55,23 @@ def test_repetitions_and_blanks_are_left_out(tmp_path: Path, steps: list[int], t
 
 
 @pytest.mark.parametrize(
-    ("characters", "count"),
+    ("characters", "count", "settings", "text"),
     [
-        ("a\nb\nc", 5),  # a space is appended
-        ("a\nb\nc\n ", 5),  # the space is in the file
-        ("a\nb\nc\n", 5),
-        ("a\r\nb\r\nc", 5),
-        ("a\nb\nc", 4),  # the output has no slot for a space
+        ("a\nb\nc", 5, {}, "abc"),  # a space is appended
+        ("a\nb\nc\n ", 5, {}, "abc"),  # the space is in the file
+        ("a\nb\nc\n", 5, {}, "abc"),
+        ("a\r\nb\r\nc", 5, {}, "abc"),
+        ("a\nb\nc", 4, {}, "abc"),  # the output has no slot for a space
+        ("a\n\u2028\nb", 5, {}, "a\u2028b"),
+        (None, 4, {"task_type": "IMAGE_TEXT_TO_TEXT", "labels": ["x", "y", "z"]}, "xyz"),
+        (None, 5, {"layout": "ctc", "labels": ["w", "x", "y"], "ctc": {"blank": "last"}}, "xy "),
     ],
 )
-def test_characters_come_from_model_file(tmp_path: Path, characters: str, count: int) -> None:
-    (found,) = text_reader(write(tmp_path, [1, 2, 3], count, characters))([prompted_image("?")])
-    assert found.answers == ["abc"]
-
-
-def test_unicode_line_separator_is_a_character(tmp_path: Path) -> None:
-    (found,) = text_reader(write(tmp_path, [1, 2, 3, 4], 5, "a\n\u2028\nb"))([prompted_image("?")])
-    assert found.answers == ["a\u2028b "]
-
-
-def test_characters_can_be_declared(tmp_path: Path) -> None:
-    file = write(tmp_path, [1, 2], 3, None)
-    model = text_reader(file, task_type="IMAGE_TEXT_TO_TEXT", labels=["x", "y"])
-    assert model([prompted_image("?")])[0].answers == ["xy"]
+def test_characters_come_from_the_file_or_the_settings(
+    tmp_path: Path, characters: str | None, count: int, settings: dict[str, Any], text: str
+) -> None:
+    (found,) = text_reader(write(tmp_path, [1, 2, 3], count, characters), **settings)([prompted_image("?")])
+    assert found.answers == [text]
 
 
 @pytest.mark.parametrize(
@@ -105,12 +99,6 @@ def test_axis_of_steps_and_place_of_blank_can_be_declared(
     assert [prediction.answers for prediction in found] == [[text], [text]]
     facts = {fact.topic: fact.value for fact in inspected(graphs.source(file, **settings)).description.facts}
     assert facts["ctc"] == f"steps on axis {ctc.get('time_axis', 1)}, blank {ctc.get('blank', 'first')}"
-
-
-def test_space_precedes_a_blank_at_the_end(tmp_path: Path) -> None:
-    file = write(tmp_path, [0, 3, 2, 4, 1], 5, None)
-    model = text_reader(file, layout="ctc", labels=["x", "y", "z"], ctc={"blank": "last"})
-    assert model([prompted_image("?")])[0].answers == ["x zy"]
 
 
 def test_steps_of_several_images_on_the_first_axis_are_rejected(tmp_path: Path) -> None:

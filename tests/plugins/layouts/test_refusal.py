@@ -19,7 +19,7 @@ READ = TaskType.IMAGE_TEXT_TO_TEXT
 SQUARE, LINE = (1, 3, 320, 320), (1, 3, 48, "width")
 ISNET = {
     **{f"d{stage}": (1, 1, 320, 320) for stage in range(1, 7)},
-    **{f"hx{stage}d": (1, 64, 320 >> stage, 320 >> stage) for stage in range(6)},
+    **{f"hx{stage}d": (1, 9, 320 >> stage, 320 >> stage) for stage in range(6)},
 }
 
 

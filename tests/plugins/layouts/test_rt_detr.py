@@ -8,7 +8,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from metadata.model import Fact, Origin
-from tasks.inference.error import InferenceError
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
 
@@ -20,14 +19,13 @@ def write(
     folder: Path,
     batch: int | str = "N",
     sizes: int = TensorProto.INT64,
-    scores: tuple[float, ...] = (0.9, 0.8, 0.3, 0.0),
     sides: tuple[int | str, int | str] = (64, 64),
 ) -> Path:
     """Write a graph whose boxes are fractions times the (width, height) given for each image."""
     constants: dict[str, Any] = {
         "fractions": np.array([FRACTIONS], np.float32),
         "numbers": np.array([[1, 0, 1, 0]], np.int64),
-        "known": np.array([scores], np.float32),
+        "known": np.array([[0.9, 0.8, 0.3, 0.0]], np.float32),
         "row": np.array([-1, 1, 4], np.int64),
         "zero": np.array(0, np.float32),
     }
@@ -55,17 +53,19 @@ def write(
     )
 
 
-@pytest.mark.parametrize("batch", ["N", 1, 2])
-@pytest.mark.parametrize("sizes", [TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT])
-def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: int | str, sizes: int) -> None:
-    model = detector(write(tmp_path, batch, sizes), labels=LABELS)
-    wide, high, last = model(
-        [
-            detection_input(uniform_image(100, 200, 0)),
-            detection_input(uniform_image(80, 40, 0)),
-            detection_input(uniform_image(64, 64, 0)),
-        ]
-    )
+@pytest.mark.parametrize(
+    ("batch", "sizes", "sides"),
+    [
+        ("N", TensorProto.INT64, ("h", "w")),
+        (1, TensorProto.INT32, (64, 64)),
+        (2, TensorProto.INT64, (64, 64)),
+        (2, TensorProto.FLOAT, (64, 64)),
+    ],
+)
+def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: Any, sizes: int, sides: Any) -> None:
+    model = detector(write(tmp_path, batch, sizes, sides=sides), labels=LABELS)
+    images = (uniform_image(100, 200, 0), uniform_image(80, 40, 0), uniform_image(64, 64, 0))
+    wide, high, last = model([detection_input(image) for image in images])
     assert wide.labels == ["dog", "cat"]
     assert wide.scores == pytest.approx([0.9, 0.8])
     # The task clips boxes later.
@@ -81,27 +81,8 @@ def test_letterbox_is_undone_in_boxes(tmp_path: Path) -> None:
     assert all_close(found.boxes, [[32, 32, 64, 64]])
 
 
-def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
-    image = uniform_image(64, 64, 0)
-    found = detector(write(tmp_path))(
-        [detection_input(image, 0.0), detection_input(image, 0.85), detection_input(image, 0.8)]
-    )
-    assert [detections.labels for detections in found] == [["1", "0", "1"], ["1"], ["1", "0"]]
-
-
-def test_dynamic_input_size_is_guessed(tmp_path: Path) -> None:
-    model = detector(write(tmp_path, sides=("h", "w")), labels=LABELS)
-    (found,) = model([detection_input(uniform_image(100, 200, 0), 0.85)])
-    assert all_close(found.boxes, [[50, 50, 100, 75]])
-
-
 def test_description_lists_input_filled_by_server(tmp_path: Path) -> None:
     facts = inspected(graphs.source(write(tmp_path))).description.facts
     assert Fact("further input", "orig_target_sizes, filled in by the server", Origin.MODEL_FILE) in facts
     assert Fact("resize", "stretch", Origin.CONVENTION) in facts
     assert Fact("mean", "0, 0, 0", Origin.CONVENTION) in facts
-
-
-def test_class_without_label_is_model_failure(tmp_path: Path) -> None:
-    with pytest.raises(InferenceError, match="class number 1, but has only 1 labels"):
-        detector(write(tmp_path), labels=("cat",))([detection_input(uniform_image(64, 64, 0))])

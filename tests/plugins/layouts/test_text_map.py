@@ -20,6 +20,7 @@ from tests.core.runtimes.onnxruntime.answers import (
 
 SIZE = 64
 OBB: dict[str, Any] = {"task_type": "ORIENTED_OBJECT_DETECTION"}
+INPUT = detection_input(uniform_image(SIZE, SIZE, 0))
 
 
 def write(folder: Path, cells: NDArray[np.float32], **options: Any) -> Path:
@@ -29,6 +30,13 @@ def write(folder: Path, cells: NDArray[np.float32], **options: Any) -> Path:
 
 def dark_map() -> NDArray[np.float32]:
     return np.zeros((SIZE, SIZE), np.float32)
+
+
+def rectangle(top: int, bottom: int, left: int, right: int, score: float = 1) -> NDArray[np.float32]:
+    """Return a dark map with a bright rectangle."""
+    cells = dark_map()
+    cells[top:bottom, left:right] = score
+    return cells
 
 
 def expanded(width: float, height: float) -> tuple[float, float]:
@@ -42,34 +50,32 @@ def expanded(width: float, height: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("batch", ["batch", 1])
-def test_bright_rectangle_is_one_text_box(tmp_path: Path, batch: int | str) -> None:
-    cells = dark_map()
-    cells[20:30, 12:42] = 0.75
-    model = oriented_detector(write(tmp_path, cells, shape=(batch, 3, SIZE, SIZE)), **OBB)
+@pytest.mark.parametrize(("settings", "label"), [(OBB, "text"), ({"layout": "text-map", "labels": ["plate"]}, "plate")])
+def test_bright_rectangle_is_one_text_box(
+    tmp_path: Path, batch: int | str, settings: dict[str, Any], label: str
+) -> None:
+    file = write(tmp_path, rectangle(20, 30, 12, 42, 0.75), shape=(batch, 3, SIZE, SIZE))
     width, height = expanded(30, 10)
-    for found in model([detection_input(uniform_image(SIZE, SIZE, 0)), detection_input(uniform_image(SIZE, SIZE, 0))]):
-        assert found.labels == ["text"]
+    for found in oriented_detector(file, **settings)([INPUT, INPUT]):
+        assert found.labels == [label]
         assert found.scores == pytest.approx([0.75])
         assert all_close(found.boxes, [[26.5, 24.5, width, height, 0]])
 
 
 def test_upright_text_is_rotated_by_quarter_turn(tmp_path: Path) -> None:
-    cells = dark_map()
-    cells[10:40, 20:30] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
-    width, height = expanded(30, 10)
+    (found,) = oriented_detector(write(tmp_path, rectangle(10, 40, 20, 30)), **OBB)([INPUT])
     (box,) = found.boxes.tolist()
-    assert box[:4] == pytest.approx([24.5, 24.5, width, height])
+    assert box[:4] == pytest.approx([24.5, 24.5, *expanded(30, 10)])
     assert abs(box[4]) == pytest.approx(math.pi / 2)
 
 
-@pytest.mark.parametrize("degrees", [-60, -30, -10, 20, 45, 70])
+@pytest.mark.parametrize("degrees", [-60, -10, 45, 70])
 def test_rotated_text_keeps_its_angle(tmp_path: Path, degrees: float) -> None:
     cells = dark_map()
     y, x = np.mgrid[:SIZE, :SIZE] + 0.5 - 32
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     cells[(np.abs(x * cosine + y * sine) <= 18) & (np.abs(y * cosine - x * sine) <= 5)] = 0.9
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([INPUT])
     ((cx, cy, width, height, angle),) = found.boxes.tolist()
     # Between the centres of cells, a rotated region is as long as the region itself.
     expected_width, expected_height = expanded(37, 11)
@@ -79,9 +85,8 @@ def test_rotated_text_keeps_its_angle(tmp_path: Path, degrees: float) -> None:
 
 
 def test_boxes_are_scaled_back_to_stretched_image(tmp_path: Path) -> None:
-    cells = dark_map()
-    cells[20:30, 12:42] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(2 * SIZE, SIZE, 0))])
+    stretched = detection_input(uniform_image(2 * SIZE, SIZE, 0))
+    (found,) = oriented_detector(write(tmp_path, rectangle(20, 30, 12, 42)), **OBB)([stretched])
     width, height = expanded(30, 10)
     assert all_close(found.boxes, [[26.5, 49, width, 2 * height, 0]])
 
@@ -89,7 +94,7 @@ def test_boxes_are_scaled_back_to_stretched_image(tmp_path: Path) -> None:
 def test_a_coarser_map_is_scaled(tmp_path: Path) -> None:
     cells = np.zeros((SIZE // 4, SIZE // 4), np.float32)
     cells[4:8, 2:12] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([INPUT])
     width, height = expanded(10, 4)
     assert all_close(found.boxes, [[26, 22, 4 * width, 4 * height, 0]])
 
@@ -129,12 +134,3 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)
     # These are ImageNet's means in the order B, G, R.
     assert facts["mean"].value == "0.406, 0.456, 0.485"
-
-
-def test_label_of_text_can_be_declared(tmp_path: Path) -> None:
-    cells = dark_map()
-    cells[20:30, 12:42] = 1
-    (found,) = oriented_detector(write(tmp_path, cells), layout="text-map", labels=["plate"])(
-        [detection_input(uniform_image(SIZE, SIZE, 0))]
-    )
-    assert found.labels == ["plate"]
