@@ -9,7 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError, UnknownOptionError
+from cyclopts import (
+    App,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+)
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted
@@ -88,6 +96,10 @@ def main() -> None:
 def _sentence(error: CycloptsError) -> str:
     """Return an error of the command line as one sentence; a missing value is named as users write it."""
     error.verbose = False
+    if isinstance(error, RepeatArgumentError):
+        option = error.token.keyword
+        more = "; to serve several models, put them into one folder and use --model-repository FOLDER"
+        return f"{option} is given more than once{more if option == '--model' else '; give it once'}"
     if not isinstance(error, MissingArgumentError) or error.argument is None:
         text = str(error)
         return text if text.endswith("...") else text.removesuffix(".")

@@ -44,6 +44,12 @@ def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field:
         ("serve --port", "--port needs a value; `charioteer serve --help` describes it"),
         ("serve --prt 1", "Unknown option: --prt. Did you mean --port?"),
         ("serve --port x", 'Invalid value for --port: unable to convert "x" into int'),
+        (
+            "serve --model a --model b",
+            "--model is given more than once; to serve several models, put them into one folder and use "
+            "--model-repository FOLDER",
+        ),
+        ("serve --port 1 --port 2", "--port is given more than once; give it once"),
         ("serve x --demo", "Use one of PATH, --model, --model-repository and --demo"),
     ],
 )
