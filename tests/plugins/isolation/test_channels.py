@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.core.engine.models.servable import Servable
@@ -36,8 +37,15 @@ def servable(model: object = None) -> Servable:
     return loaded if model is None else Servable(loaded.task, cast("Any", model), loaded.description, {})
 
 
-def detection_input() -> DetectionInput:
-    return DetectionInput(Image(rectangle()), DetectionParameters())
+def predict(pool: ChannelPool, pixels: NDArray[np.uint8] | None = None) -> Any:
+    """Return the answer to one image in a call over any channel, by default an image of a rectangle."""
+    with pool.lease() as channel:
+        (answer,) = channel.call("predict", [detection_input(pixels)])
+    return answer
+
+
+def detection_input(pixels: NDArray[np.uint8] | None = None) -> DetectionInput:
+    return DetectionInput(Image(rectangle() if pixels is None else pixels), DetectionParameters())
 
 
 @contextmanager
@@ -58,8 +66,7 @@ def pool() -> Iterator[ChannelPool]:
 
 
 def test_predictions_equal_those_of_model(pool: ChannelPool) -> None:
-    with pool.lease() as channel:
-        (found,) = channel.call("predict", [detection_input()])
+    found = predict(pool)
     (expected,) = servable().model([detection_input()])
     assert found.labels == expected.labels
     np.testing.assert_array_equal(found.boxes, expected.boxes)
@@ -69,9 +76,7 @@ def test_channel_is_reused_for_images_of_other_sizes(pool: ChannelPool) -> None:
     for side in (10, 2000, 40, 900):
         pixels = np.zeros((side, side, 3), np.uint8)
         pixels[2:5, 3:8] = 255
-        with pool.lease() as channel:
-            (found,) = channel.call("predict", [DetectionInput(Image(pixels), DetectionParameters())])
-        assert found.boxes[0].tolist() == [3, 2, 8, 5]
+        assert predict(pool, pixels).boxes[0].tolist() == [3, 2, 8, 5]
     assert len(cast("Any", pool.process).threads) == 1
 
 
@@ -84,47 +89,34 @@ def test_images_kept_by_model_stay_unchanged() -> None:
 
     with open_pool(keep_pixels) as pool:
         for value in range(5):
-            image = Image(np.full((100, 100, 3), value, np.uint8))
-            with pool.lease() as channel:
-                assert channel.call("predict", [DetectionInput(image, DetectionParameters())]) == [value]
+            assert predict(pool, np.full((100, 100, 3), value, np.uint8)) == value
         assert [pixels.max() for pixels in kept_pixels] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
     ("raised", "kind", "message"),
     [
-        (
-            InferenceError(ErrorKind.INVALID_REQUEST, "No such prompt", "inputs[0]"),
-            ErrorKind.INVALID_REQUEST,
-            "No such",
-        ),
+        (InferenceError(ErrorKind.INVALID_REQUEST, "No such", "inputs[0]"), ErrorKind.INVALID_REQUEST, "No such"),
         (ValueError("of its own"), ErrorKind.MODEL_FAILED, "The model failed: of its own"),
         (MemoryError(), ErrorKind.MODEL_FAILED, "The model failed: MemoryError"),
         (SystemExit(3), ErrorKind.MODEL_FAILED, "The model failed: 3"),
+        (None, ErrorKind.MODEL_FAILED, "The model's answer cannot be pickled"),
     ],
 )
 def test_model_exception_becomes_same_failure_as_without_isolation(
-    raised: BaseException, kind: ErrorKind, message: str
+    raised: BaseException | None, kind: ErrorKind, message: str
 ) -> None:
     def failing(_: object) -> Sequence[object]:
+        if raised is None:
+            return [threading.Lock()]
         raise raised
 
     with open_pool(failing) as pool:
         for _ in range(2):
-            with pytest.raises(InferenceError) as caught, pool.lease() as channel:
-                channel.call("predict", [detection_input()])
+            with pytest.raises(InferenceError) as caught:
+                predict(pool)
             assert caught.value.kind is kind
             assert caught.value.message.startswith(message)
-
-
-def test_unpicklable_answer_is_model_failure() -> None:
-    def return_lock(_: object) -> Sequence[object]:
-        return [threading.Lock()]
-
-    with open_pool(return_lock) as pool, pytest.raises(InferenceError) as caught, pool.lease() as channel:
-        channel.call("predict", [detection_input()])
-    assert caught.value.kind is ErrorKind.MODEL_FAILED
-    assert "cannot be pickled" in caught.value.message
 
 
 class WordStream:
@@ -152,21 +144,18 @@ def test_stream_arrives_chunk_by_chunk() -> None:
         assert not pool.abandoned
 
 
-def test_stream_is_closed_on_request() -> None:
+@pytest.mark.parametrize("on_request", [True, False])
+def test_stream_is_closed_on_request_or_with_its_channel(on_request: bool) -> None:
     model = WordStream()
     with open_pool(model) as pool, pool.lease(counted=False) as channel:
         channel.call("stream", [detection_input()])
         assert not model.closed.is_set()
-        assert channel.call("close") is None
-        assert model.closed.is_set()
-
-
-def test_stream_is_closed_with_its_channel() -> None:
-    model = WordStream()
-    with open_pool(model) as pool, pool.lease(counted=False) as channel:
-        channel.call("stream", [detection_input()])
-        channel.close()
-        assert model.closed.wait(60)
+        if on_request:
+            assert channel.call("close") is None
+            assert model.closed.is_set()
+        else:
+            channel.close()
+            assert model.closed.wait(60)
 
 
 class BlockingModel:
@@ -199,8 +188,8 @@ def cancel_call(pool: ChannelPool, model: BlockingModel) -> None:
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
-    with cancellation_scope(token), pytest.raises(InferenceError), pool.lease() as channel:
-        channel.call("predict", [detection_input()])
+    with cancellation_scope(token), pytest.raises(InferenceError):
+        predict(pool)
     canceller.join()
 
 
@@ -216,8 +205,7 @@ def test_cancelled_call_keeps_its_slot_until_reply_arrives() -> None:
         channel._wait()  # pyright: ignore[reportPrivateUsage]
         pool.close_abandoned(channel)
         assert not pool.abandoned
-        with pool.lease() as next_channel:
-            assert len(next_channel.call("predict", [detection_input()])) == 1
+        assert predict(pool)
 
 
 def test_model_that_checks_its_token_stops_after_cancellation() -> None:
@@ -230,8 +218,8 @@ def test_model_that_checks_its_token_stops_after_cancellation() -> None:
 def test_call_without_cancellation_token_times_out() -> None:
     model = BlockingModel()
     with open_pool(model, seconds=0.1) as pool:
-        with pytest.raises(InferenceError) as caught, pool.lease() as channel:
-            channel.call("predict", [detection_input()])
+        with pytest.raises(InferenceError) as caught:
+            predict(pool)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         model.go.set()
 
@@ -243,8 +231,7 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
 
         def ask() -> None:
             try:
-                with pool.lease() as channel:
-                    channel.call("predict", [detection_input()])
+                predict(pool)
             except (EOFError, OSError) as error:
                 failures.append(type(error))
 
@@ -265,12 +252,7 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
 def test_concurrent_calls_stay_within_limit() -> None:
     model = BlockingModel()
     with open_pool(model, max_calls=2) as pool:
-
-        def ask() -> None:
-            with pool.lease() as channel:
-                channel.call("predict", [detection_input()])
-
-        threads = [threading.Thread(target=ask) for _ in range(6)]
+        threads = [threading.Thread(target=predict, args=(pool,)) for _ in range(6)]
         for thread in threads:
             thread.start()
         for _ in range(2):
@@ -292,8 +274,7 @@ def test_call_runs_at_nice_value_of_its_caller() -> None:
     def ask(increment: int) -> None:
         if increment:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), usual + increment)
-        with pool.lease() as channel:
-            found.extend(channel.call("predict", [detection_input()]))
+        found.append(predict(pool))
 
     usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     with open_pool(nice_values) as pool:
@@ -311,9 +292,7 @@ def test_large_shared_memory_is_released_by_both_ends() -> None:
 
     with open_pool(sizes) as pool:
         for side in (4800, 100, 4800):
-            image = Image(np.zeros((side, side, 3), np.uint8))
-            with pool.lease() as channel:
-                assert channel.call("predict", [DetectionInput(image, DetectionParameters())]) == [image.pixels.size]
+            assert predict(pool, np.zeros((side, side, 3), np.uint8)) == 3 * side**2
         # The model's end releases its memory after the answer.
         wait_until(lambda: max(shared_memory_sizes(), default=0) <= 64 * 1024 * 1024)
 
@@ -329,8 +308,7 @@ def test_inputs_whose_memory_is_lost_are_rejected_and_next_are_read() -> None:
         with pool.lease() as channel:
             question = pickle.dumps(Call("predict", b"", ((0, 4096),), 0))
             os.write(channel.fileno(), struct.pack("<Q?", len(question), True) + question)
-            with pool.lease() as other:
-                assert len(other.call("predict", [detection_input()])) == 1
+            assert predict(pool)
             with pytest.raises(InferenceError, match="no memory, or no descriptor") as caught:
                 channel.call("downscale", (640, 480))
             assert caught.value.kind is ErrorKind.OVERLOADED

@@ -17,13 +17,9 @@ def read(folder: Path, content: str) -> ModelSettings:
     return read_settings(folder)
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_option_reaches_the_models(isolate: bool) -> None:
-    (source,) = find_models(registry().model_options(model=DEMO_MODELS / "detector", isolate=isolate))
-    assert source.of(IsolationOptions).isolate is isolate
-
-
-def test_options_of_core_alone_have_the_defaults_of_the_plugin() -> None:
+def test_option_reaches_the_models_and_has_a_default_without_the_plugin() -> None:
+    (source,) = find_models(registry().model_options(model=DEMO_MODELS / "detector", isolate=True))
+    assert source.of(IsolationOptions).isolate
     (source,) = find_models(ModelOptions(model=DEMO_MODELS / "detector"))
     assert source.of(IsolationOptions) == IsolationOptions()
     assert ModelSettings().of(IsolationSettings) == IsolationSettings()

@@ -3,19 +3,24 @@
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 
 from app.core.assembly.discovery import discover
-from app.core.assembly.models import describe
+from app.core.assembly.models import load
 from app.core.settings.model import ModelError
 from app.plugins.torch.command import export
 from app.plugins.torch.compare_export import export_model
+from metadata.model import Origin
 from tasks.task import TaskType
+from tasks.vision.contours import mask_of_contours
+from tests.plugins.torch.asking import answers, image_input, scene
 from tests.support.command_line import charioteer
 from tests.support.models import tiny_language, tiny_vision
 from tests.support.models.tiny_models import LABELS
@@ -54,9 +59,35 @@ def test_exported_model_gives_the_same_answers(
     assert len({comparison.size for comparison in exported.comparisons}) == (4 if any_size else 1)
     assert exported.score_difference is not None
     assert exported.score_difference < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
-    (source,) = discover(tmp_path / "onnx")
-    metadata = describe(source)
+    (original,), (source,) = discover(folder), discover(tmp_path / "onnx")
+    served = load(source)
+    metadata = served.description
     assert (metadata.platform, metadata.task_type, tuple(metadata.labels)) == ("onnx", task_type, LABELS)
+    assert not [fact for fact in metadata.facts if fact.origin is Origin.GUESSED]
+    # An image that has the size of the input is not resized.
+    height, width = exported.comparisons[0].size
+    image = image_input(scene(width, height), score_threshold=0.0)
+    (expected,), (found,) = answers(load(original), image), answers(served, image)
+    assert {record.label for record in found} == {record.label for record in expected}
+    if task_type is TaskType.OBJECT_DETECTION:
+        assert sorted_boxes(found) == pytest.approx(sorted_boxes(expected), abs=1e-2)
+    elif task_type is TaskType.IMAGE_SEGMENTATION:
+        # Two interpolations may differ by rounding at borders between classes.
+        maps = [class_map(records, width, height) for records in (found, expected)]
+        assert (maps[0] == maps[1]).mean() > 0.999
+
+
+def sorted_boxes(records: Sequence[Any]) -> NDArray[np.float64]:
+    """Return each coordinate of the boxes in order, because almost equal scores may swap places."""
+    return np.sort([[record.xmin, record.ymin, record.xmax, record.ymax] for record in records], axis=0)
+
+
+def class_map(records: Sequence[Any], width: int, height: int) -> NDArray[np.int64]:
+    classes = np.full((height, width), -1)
+    for record in records:
+        contours = [np.array([(point.x, point.y) for point in contour], np.float32) for contour in record.contour]
+        classes[mask_of_contours(contours, width, height) > 0] = LABELS.index(record.label)
+    return classes
 
 
 def test_exported_file_has_metadata_of_its_source(tmp_path: Path) -> None:
@@ -89,7 +120,7 @@ def test_runtime_settings_are_not_copied_to_the_export(tmp_path: Path) -> None:
     assert exported.score_difference < TOLERANCE
     assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == copied
     (source,) = discover(tmp_path / "onnx")
-    assert tuple(describe(source).labels) == ("x", "y", "z")
+    assert tuple(load(source).description.labels) == ("x", "y", "z")
 
 
 def test_export_of_a_folder_with_two_versions_is_rejected(tmp_path: Path) -> None:
