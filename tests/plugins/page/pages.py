@@ -1,6 +1,8 @@
 """An app with a web page whose clock the test sets."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from litestar import Litestar
 
@@ -27,18 +29,30 @@ class Clock:
         return self.now
 
 
-def engine_of(trends: Trends) -> Engine:
-    sources = [
-        ModelSource(name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
-        for name in NAMES
-    ]
+def model_source(name: str, version: str = "1", **settings: Any) -> ModelSource:
+    model_settings = ModelSettings(task_type=FAKE_MODELS[name][0], **settings)
+    return ModelSource(name=name, version=version, folder=Path(name), settings=model_settings)
+
+
+def repository_of(*sources: ModelSource, unloaded: Sequence[ModelSource] = ()) -> Repository:
+    """Return a repository with `sources`, which are loaded, and `unloaded` on disk."""
     registry = Registry(sources)
-    registry.load(sources[0], load_fake_model)
-    registry.load(sources[1], load_fake_model)
-    return Engine(
-        Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2, batched_observers=[trends]
-    )
+    for source in sources:
+        registry.load(source, load_fake_model)
+    return Repository(registry, lambda: [*sources, *unloaded], load_fake_model)
+
+
+def engine_of(trends: Trends) -> Engine:
+    repository = repository_of(*map(model_source, NAMES))
+    return Engine(repository, [], Limits(), workers=2, batched_observers=[trends])
 
 
 def app_of(engine: Engine, page: WebPage | None) -> Litestar:
     return app_with_parts(engine) if page is None else app_with_parts(engine, page.parts)
+
+
+def app_of_page(repository: Repository, limits: Limits | None = None, **options: Any) -> Litestar:
+    """Return an app with a page that has `options`."""
+    engine = Engine(repository, [], limits or Limits(), workers=2)
+    page = WebPage(engine, Trends(engine.registry.has_model), **options)
+    return app_with_parts(engine, page.parts, protocol=options.get("chariot_protocol", "chariot-v2-kserve"))

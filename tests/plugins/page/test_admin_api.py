@@ -1,7 +1,6 @@
 """Loading and unloading models from the web page, and who may do it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,17 +8,10 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.server.auth.bind_policy import is_loopback_host
-from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.page.admin_api import AdminApi
-from app.plugins.page.page import WebPage
-from app.plugins.page.trends import Trends
-from tasks.inference.limits import Limits
-from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.servers.plugin_apps import app_with_parts
+from tests.plugins.page.pages import app_of_page, model_source, repository_of
 
 ORIGIN = "http://127.0.0.1:8080"
 LOAD = "/page/repository/detector/load"
@@ -27,28 +19,15 @@ UNLOAD = "/page/repository/detector/unload"
 PAGE_HEADERS = {"host": "127.0.0.1:8080", "charioteer-page": ORIGIN, "sec-fetch-site": "same-origin"}
 
 
-def source(name: str) -> ModelSource:
-    return ModelSource(
-        name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0])
-    )
-
-
-def repository_of(*names: str) -> Repository:
-    """Return a repository with `names` on disk, all loaded except the last."""
-    sources = [source(name) for name in names]
-    registry = Registry(sources[:-1])
-    for model_source in sources[:-1]:
-        registry.load(model_source, load_fake_model)
-    return Repository(registry, lambda: sources, load_fake_model)
+def detector_repository() -> Repository:
+    return repository_of(model_source("detector"), unloaded=[model_source("classifier")])
 
 
 def page_client(admin: bool | None) -> TestClient[Litestar]:
-    engine = Engine(repository_of("detector", "classifier"), [], Limits(), workers=2)
-    page = WebPage(engine, Trends(engine.registry.has_model), admin=admin)
-    return TestClient(app_with_parts(engine, page.parts))
+    return TestClient(app_of_page(detector_repository(), admin=admin))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
     with page_client(None) as client:
         yield client
@@ -58,19 +37,21 @@ def states(client: TestClient[Litestar]) -> dict[str, str]:
     return {version["name"]: version["state"] for version in client.get("/page/repository").json()["versions"]}
 
 
-def test_page_loads_and_unloads_models(client: TestClient[Litestar]) -> None:
-    assert client.get("/page/repository", headers=PAGE_HEADERS).json() == {
-        "admin": True,
-        "versions": [
-            {"name": "detector", "version": "1", "state": "READY", "reason": "", "enabled": True},
-            {"name": "classifier", "version": "1", "state": "UNAVAILABLE", "reason": "not loaded", "enabled": False},
-        ],
-    }
-    assert client.post(UNLOAD, headers=PAGE_HEADERS).status_code == 200
-    assert states(client) == {"detector": "UNAVAILABLE", "classifier": "UNAVAILABLE"}
-    assert client.post(LOAD, headers=PAGE_HEADERS).status_code == 200
-    assert client.post("/page/repository/classifier/load", headers=PAGE_HEADERS).status_code == 200
-    assert states(client) == {"detector": "READY", "classifier": "READY"}
+def test_page_loads_and_unloads_models() -> None:
+    unloaded = {"name": "classifier", "version": "1", "state": "UNAVAILABLE", "reason": "not loaded", "enabled": False}
+    with page_client(None) as client:
+        assert client.get("/page/repository", headers=PAGE_HEADERS).json() == {
+            "admin": True,
+            "versions": [
+                {"name": "detector", "version": "1", "state": "READY", "reason": "", "enabled": True},
+                unloaded,
+            ],
+        }
+        assert client.post(UNLOAD, headers=PAGE_HEADERS).status_code == 200
+        assert states(client) == {"detector": "UNAVAILABLE", "classifier": "UNAVAILABLE"}
+        assert client.post(LOAD, headers=PAGE_HEADERS).status_code == 200
+        assert client.post("/page/repository/classifier/load", headers=PAGE_HEADERS).status_code == 200
+        assert states(client) == {"detector": "READY", "classifier": "READY"}
 
 
 def test_load_of_an_unknown_model_is_404(client: TestClient[Litestar]) -> None:
@@ -134,16 +115,15 @@ def test_admin_false_rejects_every_change() -> None:
         assert client.get("/page/repository", headers=PAGE_HEADERS).json()["admin"] is False
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1"])
-def test_loopback_names_are_recognised(host: str) -> None:
-    assert is_loopback_host(host)
+def test_only_loopback_names_are_recognised() -> None:
+    assert all(map(is_loopback_host, ("localhost", "127.0.0.1", "127.8.8.8", "::1")))
+    others = ("", "localhost.example", "10.0.0.1", "0.0.0.0", "::", "127.0.0.1.example")
+    assert not any(map(is_loopback_host, others))
 
 
-@pytest.mark.parametrize("host", ["", "localhost.example", "10.0.0.1", "0.0.0.0", "::", "127.0.0.1.example"])
-def test_other_hosts_are_not_loopback(host: str) -> None:
-    assert not is_loopback_host(host)
+ADMIN_API = AdminApi(detector_repository())
 
 
 @given(st.dictionaries(st.sampled_from(["host", "charioteer-page", "origin", "sec-fetch-site"]), st.text()))
 def test_arbitrary_headers_are_rejected(headers: dict[str, str]) -> None:
-    assert AdminApi(repository_of("detector", "classifier")).rejection_reason(headers)
+    assert ADMIN_API.rejection_reason(headers)

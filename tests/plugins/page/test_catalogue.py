@@ -1,5 +1,6 @@
 """Data for the web page: models, parameters, ports and samples."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,40 +8,30 @@ import msgspec
 import pytest
 from litestar.testing import TestClient
 
-from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
-from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_IMAGES
-from app.plugins.page.catalogue import ModelUsage, describe_models, model_usage
-from app.plugins.page.page import WebPage
+from app.plugins.page.catalogue import ModelEntry, ModelUsage, describe_models, model_usage
 from app.plugins.page.page_files import read_sample, samples
 from app.plugins.page.trends import Trends
 from tasks.inference.error import ErrorKind
-from tasks.inference.limits import Limits
 from tasks.task import TaskType
+from tests.plugins.page.pages import app_of_page, model_source, repository_of
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.servers.plugin_apps import app_with_parts
 
 
-def source(name: str, version: str = "1", **settings: Any) -> ModelSource:
-    task_type = FAKE_MODELS[name][0] if name in FAKE_MODELS else None
-    model_settings = ModelSettings(task_type=task_type, **settings)
-    return ModelSource(name=name, version=version, folder=Path(name), settings=model_settings)
-
-
-def registry_of(*sources: ModelSource) -> Registry:
-    registry = Registry(sources)
-    for model_source in sources:
-        registry.load(model_source, load_fake_model)
-    return registry
+def entry_of(source: ModelSource, load: Callable[[ModelSource], Any] = load_fake_model) -> ModelEntry:
+    registry = Registry([source])
+    registry.load(source, load)
+    (entry,) = describe_models(registry)
+    return entry
 
 
 def test_model_is_described_with_tensors_and_parameters() -> None:
     labels = ("cat", "dog")
     settings: dict[str, Any] = {"chariot_id": "ABC", "default": True, "parameters": {"score_threshold": 0.3, "x": 1}}
-    (entry,) = describe_models(registry_of(source("detector", labels=labels, **settings)))
+    entry = entry_of(model_source("detector", labels=labels, **settings))
     assert (entry.name, entry.version, entry.latest, entry.state) == ("detector", "1", True, "READY")
     assert (entry.chariot_id, entry.default, entry.task_type) == ("abc", True, "OBJECT_DETECTION")
     assert not entry.streams
@@ -58,10 +49,10 @@ def test_latest_is_the_newest_version_that_is_ready() -> None:
             raise ModelError("broken <b>")
         return load_fake_model(candidate)
 
-    sources = [source("detector", version) for version in ("2", "9", "10")]
+    sources = [model_source("detector", version) for version in ("2", "9", "10")]
     registry = Registry(sources)
-    for model_source in sources:
-        registry.load(model_source, load)
+    for source in sources:
+        registry.load(source, load)
     models = describe_models(registry)
     assert [(model.version, model.latest, model.state) for model in models] == [
         ("10", False, "UNAVAILABLE"),
@@ -73,7 +64,7 @@ def test_latest_is_the_newest_version_that_is_ready() -> None:
 
 @pytest.mark.parametrize("name", sorted(FAKE_MODELS))
 def test_every_task_lists_its_parameters_with_defaults(name: str) -> None:
-    (entry,) = describe_models(registry_of(source(name)))
+    entry = entry_of(model_source(name))
     assert entry.task_type == FAKE_MODELS[name][0]
     assert all("default" in parameter for parameter in entry.parameters.values())
     assert ("score_threshold" in entry.parameters) == (
@@ -88,23 +79,13 @@ def test_candidate_labels_are_listed_for_open_vocabularies_only(open_vocabulary:
         servable.description = msgspec.structs.replace(servable.description, open_vocabulary=open_vocabulary)
         return servable
 
-    registry = Registry([source("detector")])
-    registry.load(source("detector"), load)
-    (entry,) = describe_models(registry)
+    entry = entry_of(model_source("detector"), load)
     assert ("candidate_labels" in entry.parameters) == open_vocabulary
 
 
-def test_empty_registry_describes_no_models() -> None:
-    assert describe_models(Registry([])) == []
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Any:
-    sources = [source("detector")]
-    registry = registry_of(*sources)
-    engine = Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2)
-    page = WebPage(engine, Trends(engine.registry.has_model), chariot_protocol="chariot-v2")
-    with TestClient(app_with_parts(engine, page.parts, protocol="chariot-v2")) as opened:
+    with TestClient(app_of_page(repository_of(model_source("detector")), chariot_protocol="chariot-v2")) as opened:
         yield opened
 
 

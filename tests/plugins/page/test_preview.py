@@ -12,23 +12,16 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
-from app.plugins.page.page import MAX_SIDE, PREVIEW_PATH, WebPage
-from app.plugins.page.trends import Trends
+from app.plugins.page.page import MAX_SIDE, PREVIEW_PATH
 from tasks.inference.limits import Limits
-from tests.support.models.fake_models import load_fake_model
-from tests.support.servers.plugin_apps import app_with_parts
+from tests.plugins.page.pages import app_of_page, repository_of
 
 
 def create_preview_app() -> Litestar:
-    repository = Repository(Registry([]), list, load_fake_model)
-    engine = Engine(repository, [], Limits(max_pixels=5_000_000), workers=1)
-    return app_with_parts(engine, WebPage(engine, Trends(engine.registry.has_model)).parts)
+    return app_of_page(repository_of(), Limits(max_pixels=5_000_000))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     with TestClient(create_preview_app()) as client:
         yield client

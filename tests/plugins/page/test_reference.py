@@ -84,7 +84,3 @@ def test_openapi_json_redirects_to_the_schema(client: Client) -> None:
     assert (response.status_code, response.headers["location"]) == (307, "schema/openapi.json")
     assert response.content == b""
     assert client.get("/openapi.json", follow_redirects=True).json() == client.get("/schema").json()
-
-
-def test_healthz_is_alive(client: Client) -> None:
-    assert client.get("/healthz").json() == {"status": "alive"}
