@@ -55,20 +55,6 @@ def test_pickles_are_rejected_unread(tmp_path: Path, name: str) -> None:
             use(found)
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"]
-)
-def test_configuration_that_refers_to_own_code_is_rejected(tmp_path: Path, name: str) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"x" * 30)
-    (tmp_path / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
-    (tmp_path / name).write_text('{"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}')
-    (tmp_path / "evil.py").write_text("raise SystemExit('the code was run')")
-    (found,) = discover(tmp_path)
-    for use in (describe, load):
-        with pytest.raises(ModelError, match=rf"{name} refers to Python code of the model \(auto_map\)"):
-            use(found)
-
-
 def hugging_face_folder(folder: Path, **files: Any) -> ModelSource:
     """Write a Hugging Face folder with JSON files; a double underscore in a name stands for a dot."""
     (folder / "model.safetensors").write_bytes(b"x" * 30)
@@ -83,9 +69,15 @@ def nested(value: Any, depth: int) -> Any:
     return value if depth == 0 else {"text_config": nested(value, depth - 1)}
 
 
+EVIL = {"auto_map": {"AutoModel": "evil.Model"}, "model_type": "evil"}
+CONFIGURATIONS = ("config", "preprocessor_config", "processor_config", "tokenizer_config")
+
+
 @pytest.mark.parametrize(
     ("files", "error_text"),
     [
+        *(({f"{name}__json": EVIL}, rf"{name}\.json refers to Python code of the model \(auto_map\)")
+          for name in CONFIGURATIONS),
         ({"config__json": {"text_config": {"auto_map": {"AutoModel": "a/b--evil.Model"}}}}, "auto_map"),
         ({"config__json": {"parts": [{"auto_map": {"AutoConfig": "evil.Config"}}]}}, "auto_map"),
         ({"video_preprocessor_config__json": {"auto_map": {"AutoProcessor": "evil.P"}}}, "auto_map"),
@@ -94,8 +86,9 @@ def nested(value: Any, depth: int) -> Any:
         ({"config__json": {"vision_config": {"_attn_implementation": {"": "a/b@main"}}}}, "refers to code on a hub"),
         ({"adapter_config__json": {"base_model_name_or_path": "/etc"}}, "adapters of another model"),
     ],
-)
+)  # fmt: skip
 def test_reference_to_code_or_other_model_is_rejected(tmp_path: Path, files: Any, error_text: str) -> None:
+    (tmp_path / "evil.py").write_text("raise SystemExit('the code was run')")
     model_source = hugging_face_folder(tmp_path, **files)
     for use in (describe, load):
         with pytest.raises(ModelError, match=error_text):

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.models.tiny_models import (
+    TINY,
     bert_tokenizer,
     byte_tokenizer,
     label_config,
     random_model,
     save,
+    t,
     torch,
-    transformers,
 )
 
 
@@ -31,14 +32,10 @@ CHAT_TEMPLATE = (
 
 
 def vision_config(class_name: str, **changes: Any) -> Any:
-    return getattr(transformers(), class_name)(
-        image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
-        **changes,
-    )  # fmt: skip
+    return getattr(t, class_name)(image_size=32, patch_size=8, **TINY, **changes)
 
 
 def llava(folder: Path) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer("<image>")
     text = t.LlamaConfig(**llama_config(len(tokenizer)))
     config = t.LlavaConfig(
@@ -57,7 +54,6 @@ TILE_TOKENS = ("<image>", "<fake_token_around_image>", "<global-img>", "<end_of_
 
 def idefics3_parts(name: str) -> tuple[Any, Any, Any]:
     """A configuration, an image processor, and a tokenizer."""
-    t = transformers()
     tokenizer = byte_tokenizer(*TILE_TOKENS)
     text = t.LlamaConfig(**llama_config(len(tokenizer), max_position_embeddings=512))
     vision = vision_config(f"{name}VisionConfig")
@@ -72,7 +68,6 @@ def idefics3_parts(name: str) -> tuple[Any, Any, Any]:
 
 
 def idefics3(folder: Path) -> Path:
-    t = transformers()
     config, image_processor, tokenizer = idefics3_parts("Idefics3")
     processor = t.Idefics3Processor(image_processor, tokenizer, image_seq_len=4, chat_template=CHAT_TEMPLATE)
     return save(folder, random_model(lambda: t.Idefics3ForConditionalGeneration(config), 20), processor)
@@ -80,7 +75,6 @@ def idefics3(folder: Path) -> Path:
 
 def smolvlm(folder: Path) -> Path:
     """As the hub has it: the processor names a class that wants video packages."""
-    t = transformers()
     config, image_processor, tokenizer = idefics3_parts("SmolVLM")
     save(folder, random_model(lambda: t.SmolVLMForConditionalGeneration(config), 20), image_processor, tokenizer)
     (folder / "processor_config.json").write_text('{"image_seq_len": 4, "processor_class": "SmolVLMProcessor"}')
@@ -93,7 +87,6 @@ QWEN_CHAT_TEMPLATE = CHAT_TEMPLATE.replace("<image>", "<|vision_start|><|image_p
 
 def qwen2_vl(folder: Path) -> Path:
     """As the hub has it: the processor names a class that wants video packages."""
-    t = transformers()
     tokenizer = byte_tokenizer("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in tokenizer.get_vocab()}
     text = llama_config(
@@ -114,12 +107,9 @@ def qwen2_vl(folder: Path) -> Path:
 
 
 def blip(folder: Path, class_name: str = "BlipForConditionalGeneration") -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
-    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "encoder_hidden_size": 32, "intermediate_size": 48,
-            "num_hidden_layers": 2, "num_attention_heads": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3,
-            "pad_token_id": 0, "max_position_embeddings": 64, "projection_dim": 32,
-            "initializer_range": 0.2}  # fmt: skip
+    text = {**bert_config(tokenizer), "encoder_hidden_size": 32, "bos_token_id": 2, "sep_token_id": 3,
+            "eos_token_id": 3, "pad_token_id": 0, "projection_dim": 32, "initializer_range": 0.2}  # fmt: skip
     config = t.BlipConfig(
         text_config=text, vision_config=vision_config("BlipVisionConfig").to_dict(), projection_dim=32
     )
@@ -135,17 +125,14 @@ def blip_vqa(folder: Path) -> Path:
 
 
 def git(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
-    config = t.GitConfig(vision_config=vision_config("GitVisionConfig").to_dict(), vocab_size=len(tokenizer),
-                         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+    config = t.GitConfig(vision_config=vision_config("GitVisionConfig").to_dict(), vocab_size=len(tokenizer), **TINY,
                          max_position_embeddings=128, bos_token_id=2, eos_token_id=3, pad_token_id=0)  # fmt: skip
     image_processor = t.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
     return save(folder, random_model(lambda: t.GitForCausalLM(config), 20), t.GitProcessor(image_processor, tokenizer))
 
 
 def paligemma(folder: Path) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer("<image>", "<bos>", bos_token="<bos>")
     text = {
         "model_type": "gemma",
@@ -163,11 +150,8 @@ def paligemma(folder: Path) -> Path:
 
 
 def clip(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
-    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 64, "eos_token_id": 3, "bos_token_id": 2,
-            "pad_token_id": 0, "projection_dim": 16}  # fmt: skip
+    text = {**bert_config(tokenizer), "eos_token_id": 3, "bos_token_id": 2, "pad_token_id": 0, "projection_dim": 16}
     config = t.CLIPConfig(
         text_config=text, vision_config=vision_config("CLIPVisionConfig").to_dict(), projection_dim=16
     )
@@ -176,21 +160,17 @@ def clip(folder: Path) -> Path:
 
 
 def siglip(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
-    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 64, "projection_size": 32}  # fmt: skip
+    text = {**bert_config(tokenizer), "projection_size": 32}
     config = t.SiglipConfig(text_config=text, vision_config=vision_config("SiglipVisionConfig").to_dict())
     image_processor = t.SiglipImageProcessorPil(size={"height": 32, "width": 32})
     return save(folder, random_model(lambda: t.SiglipModel(config)), image_processor, tokenizer)
 
 
 def owlvit(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
     tokenizer.model_max_length = 16
-    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 16, "bos_token_id": 2, "eos_token_id": 3,
+    text = {**bert_config(tokenizer), "max_position_embeddings": 16, "bos_token_id": 2, "eos_token_id": 3,
             "pad_token_id": 0}  # fmt: skip
     config = t.OwlViTConfig(text_config=text, vision_config=vision_config("OwlViTVisionConfig").to_dict(),
                             projection_dim=32)  # fmt: skip
@@ -204,10 +184,8 @@ def owlvit(folder: Path) -> Path:
 
 
 def grounding_dino(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
-    text = {"model_type": "bert", "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48,
-            "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}  # fmt: skip
+    text = {**bert_config(tokenizer), "model_type": "bert", "num_hidden_layers": 1}
     backbone = t.SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 2],
                        window_size=4, out_features=["stage2", "stage3", "stage4"])  # fmt: skip
     config = t.GroundingDinoConfig(
@@ -220,12 +198,10 @@ def grounding_dino(folder: Path) -> Path:
 
 
 def bert_config(tokenizer: Any) -> dict[str, Any]:
-    return {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "intermediate_size": 48, "max_position_embeddings": 64}  # fmt: skip
+    return {"vocab_size": len(tokenizer), "max_position_embeddings": 64, **TINY}
 
 
 def text_classifier(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
     config = t.BertConfig(**bert_config(tokenizer), **label_config())
     return save(folder, random_model(lambda: t.BertForSequenceClassification(config), 60), tokenizer)
@@ -233,7 +209,6 @@ def text_classifier(folder: Path) -> Path:
 
 def roberta_classifier(folder: Path) -> Path:
     """As some lie on the hub, with a tokenizer that does not say how long a text may be."""
-    t = transformers()
     tokenizer = bert_tokenizer()
     tokenizer.model_max_length = 10**30
     config = t.RobertaConfig(**bert_config(tokenizer), pad_token_id=0, **label_config())
@@ -241,7 +216,6 @@ def roberta_classifier(folder: Path) -> Path:
 
 
 def gpt2_classifier(folder: Path, padding: int | None = 256) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer()
     config = t.GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=32, n_layer=2, n_head=2,
                           pad_token_id=padding, **label_config())  # fmt: skip
@@ -254,7 +228,6 @@ def gpt2_classifier_without_padding(folder: Path) -> Path:
 
 def fnet_classifier(folder: Path) -> Path:
     """A model that mixes all places of a text, and knows no mask."""
-    t = transformers()
     tokenizer = bert_tokenizer()
     tokenizer.model_input_names = ["input_ids", "token_type_ids"]
     config = t.FNetConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, intermediate_size=48,
@@ -266,7 +239,6 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 
 def token_classifier(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
     config = t.BertConfig(**bert_config(tokenizer), id2label=dict(enumerate(TAGS)),
                           label2id={tag: number for number, tag in enumerate(TAGS)})  # fmt: skip
@@ -274,14 +246,12 @@ def token_classifier(folder: Path) -> Path:
 
 
 def causal_lm(folder: Path) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer()
     config = t.LlamaConfig(**llama_config(len(tokenizer)))
     return save(folder, random_model(lambda: t.LlamaForCausalLM(config), 20, suppressed_tokens=(256, 257)), tokenizer)
 
 
 def t5(folder: Path) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer()
     config = t.T5Config(
         vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,

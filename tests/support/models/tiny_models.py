@@ -23,6 +23,19 @@ def transformers() -> Any:
     return library
 
 
+class _Transformers:
+    """Import the library when a model is made, not when a module of tests is imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(transformers(), name)
+
+
+t: Any = _Transformers()
+
+TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+"""The size of the networks, in the words of most configurations."""
+
+
 @cache
 def torch() -> Any:
     """The other library."""

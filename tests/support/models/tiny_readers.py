@@ -5,14 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.models.tiny_language import vision_config
-from tests.support.models.tiny_models import (
-    bert_tokenizer,
-    byte_tokenizer,
-    label_config,
-    random_model,
-    save,
-    transformers,
-)
+from tests.support.models.tiny_models import TINY, bert_tokenizer, byte_tokenizer, label_config, random_model, save, t
 
 LOCATIONS = tuple(f"<loc_{number}>" for number in range(20))
 FIELDS = ("<s_docvqa>", "<s_question>", "</s_question>", "<s_answer>", "</s_answer>")
@@ -29,7 +22,6 @@ def decoder_config(vocabulary_size: int) -> dict[str, Any]:
 
 
 def florence2(folder: Path) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer(
         "<s>", "<image>", *LOCATIONS, bos_token="<s>", extra_special_tokens={"image_token": "<image>"}
     )
@@ -51,7 +43,6 @@ def florence2(folder: Path) -> Path:
 
 
 def trocr(folder: Path) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer("<s>", bos_token="<s>")
     config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
         vision_config("ViTConfig"), t.TrOCRConfig(**_decoder_only(len(tokenizer)), tie_word_embeddings=False)
@@ -65,7 +56,6 @@ def trocr(folder: Path) -> Path:
 
 
 def donut(folder: Path, fields: Sequence[str] = FIELDS) -> Path:
-    t = transformers()
     tokenizer = byte_tokenizer("<s>", *fields, "<unk>", bos_token="<s>", unk_token="<unk>")
     encoder = t.DonutSwinConfig(
         image_size=[64, 48], patch_size=4, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4
@@ -88,13 +78,9 @@ def donut_receipts(folder: Path) -> Path:
 
 
 def vilt(folder: Path) -> Path:
-    t = transformers()
     tokenizer = bert_tokenizer()
-    config = t.ViltConfig(
-        vocab_size=len(tokenizer), image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=48, max_position_embeddings=40, initializer_range=0.5,
-        **label_config(),
-    )  # fmt: skip
+    config = t.ViltConfig(vocab_size=len(tokenizer), image_size=32, patch_size=8, max_position_embeddings=40,
+                          initializer_range=0.5, **TINY, **label_config())  # fmt: skip
     image_processor = t.ViltImageProcessorPil(size={"shortest_edge": 32}, size_divisor=8)
     model = random_model(lambda: t.ViltForQuestionAnswering(config), 30)
     return save(folder, model, t.ViltProcessor(image_processor, tokenizer))

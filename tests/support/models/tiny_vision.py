@@ -3,32 +3,28 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.models.tiny_models import LABELS, byte_tokenizer, label_config, random_model, save, transformers
+from tests.support.models.tiny_models import LABELS, TINY, byte_tokenizer, label_config, random_model, save, t
 
 
 def vit(folder: Path) -> Path:
-    t = transformers()
-    config = t.ViTConfig(image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-                         intermediate_size=48, **label_config())  # fmt: skip
+    config = t.ViTConfig(image_size=32, patch_size=8, **TINY, **label_config())
     processor = t.ViTImageProcessorPil(size={"height": 32, "width": 32})
     return save(folder, random_model(lambda: t.ViTForImageClassification(config), 30), processor)
 
 
 def resnet(folder: Path) -> Path:
-    t = transformers()
     config = t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", **label_config())
     processor = t.ConvNextImageProcessorPil(size={"shortest_edge": 64}, crop_pct=0.875)
     return save(folder, random_model(lambda: t.ResNetForImageClassification(config), 1), processor)
 
 
 def resnet_backbone(**changes: Any) -> Any:
-    return transformers().ResNetConfig(
+    return t.ResNetConfig(
         embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], layer_type="basic", **changes
     )
 
 
 def detr(folder: Path) -> Path:
-    t = transformers()
     config = t.DetrConfig(
         backbone_config=resnet_backbone(out_features=["stage4"]), use_timm_backbone=False, backbone=None,
         num_queries=12, d_model=32, encoder_layers=1, decoder_layers=2,
@@ -40,11 +36,7 @@ def detr(folder: Path) -> Path:
 
 
 def yolos(folder: Path) -> Path:
-    t = transformers()
-    config = t.YolosConfig(
-        image_size=[64, 64], patch_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=48, num_detection_tokens=10, **label_config(),
-    )  # fmt: skip
+    config = t.YolosConfig(image_size=[64, 64], patch_size=16, num_detection_tokens=10, **TINY, **label_config())
     processor = t.YolosImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 96})
     return save(folder, random_model(lambda: t.YolosForObjectDetection(config), 20), processor)
 
@@ -63,7 +55,6 @@ def rt_detr_config(**changes: Any) -> dict[str, Any]:
 
 
 def rt_detr(folder: Path) -> Path:
-    t = transformers()
     backbone = t.RTDetrResNetConfig(
         embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], layer_type="basic",
         out_features=["stage2", "stage3", "stage4"],
@@ -74,7 +65,6 @@ def rt_detr(folder: Path) -> Path:
 
 
 def d_fine(folder: Path) -> Path:
-    t = transformers()
     backbone = t.HGNetV2Config(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 24, 32],
                           stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 24, 32, 32],
                           stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1],
@@ -88,7 +78,6 @@ def d_fine(folder: Path) -> Path:
 
 
 def segformer(folder: Path) -> Path:
-    t = transformers()
     config = t.SegformerConfig(hidden_sizes=[8, 16, 16, 24], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 2, 2],
                                decoder_hidden_size=16, mlp_ratios=[2, 2, 2, 2], **label_config())  # fmt: skip
     processor = t.SegformerImageProcessorPil(size={"height": 64, "width": 64})
@@ -96,13 +85,12 @@ def segformer(folder: Path) -> Path:
 
 
 def swin_backbone() -> Any:
-    return transformers().SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1],
+    return t.SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1],
                                      num_heads=[1, 2, 2, 2], window_size=4,
                                      out_features=["stage1", "stage2", "stage3", "stage4"])  # fmt: skip
 
 
 def maskformer(folder: Path) -> Path:
-    t = transformers()
     decoder = t.DetrConfig(use_timm_backbone=False, backbone=None, backbone_config=resnet_backbone(), d_model=16,
                            encoder_layers=0, decoder_layers=2, decoder_attention_heads=2, encoder_attention_heads=2,
                            decoder_ffn_dim=32, num_queries=8)  # fmt: skip
@@ -113,7 +101,6 @@ def maskformer(folder: Path) -> Path:
 
 
 def mask2former(folder: Path) -> Path:
-    t = transformers()
     config = t.Mask2FormerConfig(backbone_config=swin_backbone(), feature_size=32, mask_feature_size=32, hidden_dim=32,
                                  encoder_feedforward_dim=32, encoder_layers=1, decoder_layers=2, num_attention_heads=2,
                                  dim_feedforward=32, num_queries=8, **label_config())  # fmt: skip
@@ -122,7 +109,6 @@ def mask2former(folder: Path) -> Path:
 
 
 def oneformer(folder: Path) -> Path:
-    t = transformers()
     config = t.OneFormerConfig(backbone_config=swin_backbone(), hidden_dim=32, conv_dim=32, mask_dim=32,
                                encoder_layers=2,
                                decoder_layers=2, num_attention_heads=2, dim_feedforward=32,
