@@ -20,6 +20,9 @@ from app.plugins.conformance.options import ConformanceOptions
 from tests.plugins.conformance.engines import Respond, check_engine
 from tests.plugins.conformance.tiny_engine import tiny_engine
 
+TENSOR = {"name": "x", "datatype": "FP32", "shape": [1]}
+METADATA = {"name": "m", "platform": "p", "inputs": [TENSOR], "outputs": [TENSOR]}
+
 
 def findings(protocol: str, reply: Respond, **target: Any) -> dict[str, Finding]:
     """Return the findings for an engine by the ids of the checks."""
@@ -50,16 +53,6 @@ def test_models_that_are_not_loaded_are_not_listed() -> None:
         assert list_models(Probe(client, Target(url="http://engine.local"))) == ["loaded"]
 
 
-def test_tensors_that_are_too_large_are_not_generated() -> None:
-    dims = [{"size": "-1"}, {"size": "100000"}, {"size": "100000"}]
-    spec = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": dims}}
-    signatures = {"signature_def": {"serving_default": {"inputs": {"x": spec}}}}
-    answer = {"model_spec": {"name": "m", "version": "1"}, "metadata": {"signature_def": signatures}}
-    found = findings("tensorflow-serving", lambda _: httpx.Response(200, json=answer))
-    assert found["TFS-005"].verdict is Verdict.NOT_TESTED
-    assert "An input of 10000000000 elements is too large to generate" in found["TFS-005"].reason
-
-
 @pytest.mark.parametrize(
     ("signature", "reason"),
     [
@@ -71,6 +64,14 @@ def test_tensors_that_are_too_large_are_not_generated() -> None:
         ({"inputs": {"x": {"dtype": "DT_HALF"}}}, "x is DT_HALF, which REST does not accept"),
         ({"inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": 1}}}, "The shape of x is not known"),
         ({"inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "a"}]}}}}, "The shape of x is not"),
+        (
+            {
+                "inputs": {
+                    "x": {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, *[{"size": "100000"}] * 2]}}
+                }
+            },
+            "An input of 10000000000 elements is too large to generate",
+        ),
     ],
 )
 def test_inputs_are_not_generated_from_unknown_metadata(signature: object, reason: str) -> None:
@@ -109,13 +110,9 @@ def test_stream_with_comments_and_without_spaces_is_read(request_: object) -> No
 
 @pytest.mark.parametrize(("protocol", "check"), [("v1", "V1-005"), ("openai", "OAI-002"), ("v2", "V2-008")])
 def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1]}
-    metadata = {"name": "m", "platform": "p", "inputs": [tensor], "outputs": [tensor]}
-
     def reply(request: httpx.Request) -> httpx.Response:
-        return (
-            httpx.Response(200, json=metadata) if request.method == "GET" else httpx.Response(400, json={"error": "no"})
-        )
+        status, answer = (200, METADATA) if request.method == "GET" else (400, {"error": "no"})
+        return httpx.Response(status, json=answer)
 
     finding = findings(protocol, reply, request={"instances": [1], "messages": 1, "inputs": []})[check]
     assert finding.verdict is Verdict.NOT_TESTED
@@ -124,13 +121,11 @@ def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) 
 
 
 def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1]}
-    metadata = {"name": "m", "platform": "p", "inputs": [tensor], "outputs": [tensor]}
-    given = {"inputs": [{**tensor, "data": [1]}], "parameters": {"needed": 1}}
+    given = {"inputs": [{**TENSOR, "data": [1]}], "parameters": {"needed": 1}}
 
     def reply(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            return httpx.Response(200, json=metadata)
+            return httpx.Response(200, json=METADATA)
         if b'"needed"' not in request.content:
             return httpx.Response(400, json={"error": "no"})
         return httpx.Response(200, json={"outputs": given["inputs"]})
@@ -207,8 +202,7 @@ def test_text_that_cannot_be_decoded_is_not_read_as_items(text: str) -> None:
 
 @pytest.mark.parametrize(("protocol", "check"), [("v2", "V2-027"), ("tensorflow-serving", "TFS-002")])
 def test_version_that_fits_no_path_fails_its_check(protocol: str, check: str) -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
-    answer = {"name": "m", "platform": "p", "versions": ["1\n"], "inputs": [tensor], "outputs": [tensor],
+    answer = {**METADATA, "versions": ["1\n"], "outputs": [{**TENSOR, "data": [1]}],
               "model_version_status": [{"version": "1\n", "state": "AVAILABLE",
                                         "status": {"error_code": "OK", "error_message": ""}}]}  # fmt: skip
     finding = findings(protocol, lambda _: httpx.Response(200, json=answer))[check]
@@ -252,13 +246,16 @@ def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pyte
     assert json.loads((tmp_path / "report.org%2Fhalf.json").read_bytes())["model"] == "org/half"
 
 
-def test_server_without_a_list_of_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    with tiny_engine(model="") as url, pytest.raises(SystemExit):
-        conform(url, options=ConformanceOptions(protocol="v1"), all_models=True)
-    assert "the server lists no models, or refuses the credentials; choose one" in capsys.readouterr().err
-
-
-def test_limit_too_low_to_list_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    with tiny_engine() as url, pytest.raises(SystemExit):
-        conform(url, options=ConformanceOptions(protocol="v1", max_requests=1), all_models=True)
-    assert "The limit of 1 requests is reached" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("model", "limit", "message"),
+    [
+        ("", 400, "the server lists no models, or refuses the credentials; choose one"),
+        ("half", 1, "The limit of 1 requests is reached"),
+    ],
+)
+def test_models_that_cannot_be_listed_are_reported(
+    capsys: pytest.CaptureFixture[str], model: str, limit: int, message: str
+) -> None:
+    with tiny_engine(model=model) as url, pytest.raises(SystemExit):
+        conform(url, options=ConformanceOptions(protocol="v1", max_requests=limit), all_models=True)
+    assert message in capsys.readouterr().err

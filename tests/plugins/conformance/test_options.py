@@ -76,10 +76,7 @@ def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path
         assert runner.probe.client.headers["authorization"] == "Bearer secret"
         assert runner.probe.client.headers["x-other"] == "1"
     file.write_text("secret")
-    with (
-        pytest.raises(OptionsError) as raised,
-        open_runner("http://engine.local", ConformanceOptions(header_file=file)),
-    ):
+    with pytest.raises(OptionsError) as raised, open_runner("engine", ConformanceOptions(header_file=file)):
         pass
     assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
 
@@ -88,19 +85,16 @@ def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path
 def test_request_that_cannot_be_decoded_is_rejected(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "request.json"
     file.write_bytes(content)
-    with (
-        pytest.raises(OptionsError, match=r"^--request: "),
-        open_runner("http://engine.local", ConformanceOptions(request=file)),
-    ):
+    options = ConformanceOptions(request=file)
+    with pytest.raises(OptionsError, match=r"^--request: "), open_runner("engine", options):
         pass
 
 
 def test_password_in_url_is_sent_and_not_reported() -> None:
     with open_runner("http://someone:s%40cret@engine.local:8000/base", ConformanceOptions()) as runner:
         assert runner.probe.target.url == "http://engine.local:8000/base"
-        assert (
-            base64.b64decode(runner.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"
-        )
+        credentials = runner.probe.client.headers["authorization"].removeprefix("Basic ")
+        assert base64.b64decode(credentials) == b"someone:s@cret"
 
 
 @pytest.mark.parametrize(

@@ -80,25 +80,18 @@ def report(*checks: Check) -> ConformanceReport:
 def test_each_check_has_the_expected_verdict() -> None:
     verdicts = {finding.check.id: (finding.verdict.value, finding.reason) for finding in report().findings}
     assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
-        "X-1": "failed",
-        "X-2": "passed",
-        "X-3": "failed",
-        "X-4": "not tested",
-        "X-5": "not applicable",
-        "X-6": "not tested",
-        "X-9": "not tested",
-        "X-7": "failed",
-        "X-8": "not tested",
-    }
+        "X-1": "failed", "X-2": "passed", "X-3": "failed", "X-4": "not tested", "X-5": "not applicable",
+        "X-6": "not tested", "X-9": "not tested", "X-7": "failed", "X-8": "not tested",
+    }  # fmt: skip
     assert verdicts["X-6"][1] == "X-1 failed"
     assert verdicts["X-9"][1] == "X-1 failed"
     assert "timed out" in verdicts["X-7"][1]
     assert "20 requests" in verdicts["X-8"][1]
 
 
-@pytest.mark.parametrize(("index", "conforms"), [(0, False), (1, True), (2, True), (3, True), (4, True), (7, False)])
-def test_only_failed_must_checks_break_conformance(index: int, conforms: bool) -> None:
-    assert report(CHECKS[index]).conforms is conforms
+def test_only_failed_must_checks_break_conformance() -> None:
+    conforming = [index for index in (0, 1, 2, 3, 4, 7) if report(CHECKS[index]).conforms]
+    assert conforming == [1, 2, 3, 4]
 
 
 def test_json_report_has_counts_features_and_exchanges() -> None:
@@ -112,10 +105,7 @@ def test_json_report_has_counts_features_and_exchanges() -> None:
     assert json.loads(exchange["request"]["body"]) == {"text": HOSTILE}
     assert exchange["response"] == {"status": 200, "headers": {"content-length": "42"}, "body": HOSTILE}
     assert b"secret" not in json_report(report())
-
-
-def test_json_report_lists_features_that_can_read_answers() -> None:
-    readable_by = {finding["id"]: finding["readable_by"] for finding in json.loads(json_report(report()))["findings"]}
+    readable_by = {finding["id"]: finding["readable_by"] for finding in parsed["findings"]}
     assert readable_by["X-1"] == {"storage": False, "drift": True, "evaluation": True}
     assert readable_by["X-3"] == {"storage": True, "drift": True, "evaluation": True}
     assert readable_by["X-2"] == readable_by["X-4"] == {}
@@ -124,12 +114,8 @@ def test_json_report_lists_features_that_can_read_answers() -> None:
 
 def test_junit_report_has_cases_and_properties() -> None:
     (suite,) = ET.fromstring(junit_report(report()))
-    assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
-        "tests": "9",
-        "failures": "2",
-        "skipped": "6",
-        "errors": "0",
-    }
+    counts = {"tests": "9", "failures": "2", "skipped": "6", "errors": "0"}
+    assert {name: suite.get(name) for name in counts} == counts
     properties, *cases = suite
     assert [len(case) for case in cases] == [1, 0, 1, 1, 1, 1, 1, 1, 1]
     values = {entry.get("name"): entry.get("value") for entry in properties}
@@ -153,13 +139,15 @@ def test_page_escapes_text_and_lists_failures_first() -> None:
     assert "<td>X-1 failed<details><summary>X-6, X-9</summary>" in page
 
 
-def test_table_shows_texts_verdict_and_features() -> None:
+def test_table_shows_texts_escaped_verdict_and_features() -> None:
     written = io.StringIO()
-    print_report(report(), Console(file=written, width=160), everything=True)
-    assert "<script>alert(1)</script> [bold]" in written.getvalue()
-    assert "does not conform" in written.getvalue()
-    assert "storage: would not work: X-1 failed" in written.getvalue()
-    assert "Answers would not be read by storage; would still be read by drift, evaluation." in written.getvalue()
+    print_report(report(), Console(file=written, width=200), everything=True)
+    text = written.getvalue()
+    assert HOSTILE.replace("\x00", r"\x00").replace("\x1b", r"\x1b") in text
+    assert "\x1b" not in text
+    assert "does not conform" in text
+    assert "storage: would not work: X-1 failed" in text
+    assert "Answers would not be read by storage; would still be read by drift, evaluation." in text
 
 
 def test_table_folds_untested_checks_with_the_same_reason() -> None:
@@ -182,13 +170,6 @@ def test_untested_must_check_is_not_shown_as_passed(index: int, message: str) ->
     print_report(result, Console(file=out, width=200))
     assert message in out.getvalue()
     assert ("conforms but for 1 MUST not tested</h1>" in html_report(result).decode()) is (index == 3)
-
-
-def test_table_shows_control_characters_of_an_engine_as_escapes() -> None:
-    written = io.StringIO()
-    print_report(report(), Console(file=written, width=200))
-    assert HOSTILE.replace("\x00", r"\x00").replace("\x1b", r"\x1b") in written.getvalue()
-    assert "\x1b" not in written.getvalue()
 
 
 def test_closed_connection_is_reopened_once() -> None:

@@ -139,10 +139,8 @@ ANSWER_FAULTS: AnswerFaults = {
     "JSON as text": ("CV2K-006", set_headers("/infer", content_type="text/plain")),
     "no charset": ("CV2K-007", replace_when(lambda r: "charset" in r.headers.get("content-type", ""), 415)),
     "NaN": ("CV2K-008", nan_answer),
-    "outputs in an object": (
-        "CV2K-009",
-        lambda _, s, a: (s, {**a, "outputs": {"0": a["outputs"][0]}} if a.get("outputs") else a),
-    ),
+    "outputs in an object": ("CV2K-009",
+        lambda _, s, a: (s, {**a, "outputs": {"0": a["outputs"][0]}} if a.get("outputs") else a)),
     "one output for all": ("CV2K-010", change_outputs(lambda found: found.__delitem__(slice(1, None)))),
     "no name": ("CV2K-011", change_each_output(lambda o: o.update(name="output"))),
     "wrong order of outputs": ("CV2K-011", change_outputs(lambda found: found.reverse())),
@@ -150,19 +148,12 @@ ANSWER_FAULTS: AnswerFaults = {
     "shape of text": ("CV2K-013", change_each_output(lambda o: o.update(shape="1"))),
     "datatype": ("CV2K-014", change_each_output(lambda o: o.update(datatype="JSON")), "classifier"),
     "items not in a list": ("CV2K-015", change_each_output(lambda o: o.update(data=o["data"][0]))),
-    "items as JSON text": (
-        "CV2K-015",
-        change_each_output(lambda o: o.update(data=[json.dumps(o["data"][0])])),
-        "classifier",
-    ),
-    "no list without detections": (
-        "CV2K-016",
-        change_each_output(lambda o: o.update(data=[]) if o["data"] == [[]] else None),
-    ),
-    "a version of numbers": (
-        "CV2K-017",
-        lambda _, status, answer: (status, {**answer, "model_version": 1} if "outputs" in answer else answer),
-    ),
+    "items as JSON text": ("CV2K-015",
+        change_each_output(lambda o: o.update(data=[json.dumps(o["data"][0])])), "classifier"),
+    "no list without detections": ("CV2K-016",
+        change_each_output(lambda o: o.update(data=[]) if o["data"] == [[]] else None)),
+    "a version of numbers": ("CV2K-017",
+        lambda _, status, answer: (status, {**answer, "model_version": 1} if "outputs" in answer else answer)),
     "parameters that are a list": ("CV2K-018", change_each_output(lambda o: o.setdefault("parameters", [])), "vlm"),
     "no id": ("CV2K-020", ignored_id),
     "id from header before id from body": ("CV2K-021", id_from_header),
@@ -171,16 +162,12 @@ ANSWER_FAULTS: AnswerFaults = {
     "no metadata echo": ("CV2K-030", change_each_output(lambda o: o.pop("parameters", None))),
     "coordinates rounded": ("CV2K-031", change_metadata(lambda t: "51.5" in t, lambda t: t.replace("51.5", "52"))),
     "metadata serialized again": ("CV2K-033", change_each_output(reserialized_metadata)),
-    "metadata in ASCII": (
-        "CV2K-034",
-        change_metadata(lambda t: "東" in t, lambda t: t.encode("ascii", "replace").decode()),
-    ),
+    "metadata in ASCII": ("CV2K-034",
+        change_metadata(lambda t: "東" in t, lambda t: t.encode("ascii", "replace").decode())),
     "metadata that is JSON only": ("CV2K-035", change_each_output(json_metadata_only)),
     "metadata of another image": ("CV2K-036", change_outputs(shuffled_metadata)),
-    "metadata invented": (
-        "CV2K-037",
-        change_each_output(lambda o: o.setdefault("parameters", {}).setdefault("metadata", "{}")),
-    ),
+    "metadata invented": ("CV2K-037",
+        change_each_output(lambda o: o.setdefault("parameters", {}).setdefault("metadata", "{}"))),
     "metadata cut": ("CV2K-038", change_metadata(lambda t: len(t) > 4096, lambda t: t[:4096])),
     "unknown parameters refused": ("CV2K-040", replace_containing(b"conform_nested")),
     "known actions refused": ("CV2K-041", replace_containing(b'"detect"')),
@@ -201,7 +188,7 @@ ANSWER_FAULTS: AnswerFaults = {
     "a threshold of text, 500": ("CV2K-058", replace_containing(b'"high"', 500)),
     "errors without a reason": ("CV2K-059", error_without_reason),
     "broken after an error": ("CV2K-060", broken_after_error()),
-}
+}  # fmt: skip
 _NAME = "chariot-v2-kserve"
 
 FAULTS: dict[str, Fault] = {

@@ -105,28 +105,20 @@ ANSWER_FAULTS: AnswerFaults = {
     "only datatype names accepted": ("GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400)), "half_plus_two"),
     "nested numbers misread": ("GRPS-011", misread_nested, "half_plus_two"),
     "nested once more": ("GRPS-012", change_answers(nested, PREDICT), "half_plus_two"),
-    "ndarray ignored": (
-        "GRPS-013",
-        replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" not in str(r.url), 200, SUCCESS),
-    ),
-    "no bytes": (
-        "GRPS-014",
-        replace_when(lambda r: r.headers.get("content-type") == "application/octet-stream", 415, failure(415)),
-    ),
+    "ndarray ignored": ("GRPS-013",
+        replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" not in str(r.url), 200, SUCCESS)),
+    "no bytes": ("GRPS-014",
+        replace_when(lambda r: r.headers.get("content-type") == "application/octet-stream", 415, failure(415))),
     "any model accepted": ("GRPS-S08", replace_prediction(b"conform-unknown")),
     "unknown models are 500": ("GRPS-S09", server_error_for_unknown_model),
-    "query before body": (
-        "GRPS-018",
-        replace_when(lambda r: "conform-unknown" in str(r.url) and b'"model"' in r.content, 404, failure(404)),
-    ),
+    "query before body": ("GRPS-018",
+        replace_when(lambda r: "conform-unknown" in str(r.url) and b'"model"' in r.content, 404, failure(404))),
     "anything is JSON": ("GRPS-019", replace_when(lambda r: r.content.endswith(b": "), 200, SUCCESS)),
     "bad JSON, 500": ("GRPS-020", server_error_for_bad_json),
     "no data, 200": ("GRPS-021", replace_prediction(b'"conform_unknown"')),
     "no body, 200": ("GRPS-022", replace_prediction_of(b"")),
-    "any Content-Type accepted": (
-        "GRPS-023",
-        replace_when(lambda r: r.headers.get("content-type") == "image/png", 200, SUCCESS),
-    ),
+    "any Content-Type accepted": ("GRPS-023",
+        replace_when(lambda r: r.headers.get("content-type") == "image/png", 200, SUCCESS)),
     "bytes in JSON": ("GRPS-024", replace_prediction(b'"bin_data"')),
     "errors without a message": ("GRPS-025", without_message),
     "always 200": ("GRPS-026", always_200),
@@ -138,11 +130,9 @@ ANSWER_FAULTS: AnswerFaults = {
         ),
     ),
     "a stream without flags": ("GRPS-029", stream_without_flags),
-    "ndarray in a stream accepted": (
-        "GRPS-030",
-        replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" in str(r.url), 200, SUCCESS),
-    ),
-}
+    "ndarray in a stream accepted": ("GRPS-030",
+        replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" in str(r.url), 200, SUCCESS)),
+}  # fmt: skip
 _STREAM_FAULTS: AnswerFaults = {"commas in a stream": ("GRPS-029", comma_separated_stream)}
 
 FAULTS: dict[str, Fault] = {

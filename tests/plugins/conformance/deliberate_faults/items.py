@@ -135,20 +135,12 @@ ANSWER_FAULTS: AnswerFaults = {
     "normalised boxes": ("CV2-P02", change_sized_items(lambda item, w, h: scale(item, 1 / w, 1 / h))),
     "boxes of the model's own frame": ("CV2-P03", change_sized_items(lambda item, w, h: scale(item, 320 / w, 320 / h))),
     "left and right swapped": ("CV2-P04", change_items(lambda item: item.update(xmin=item["xmax"], xmax=item["xmin"]))),
-    "boxes outside": (
-        "CV2-P05",
-        change_sized_items(lambda item, w, _: item.update(xmin=item["xmin"] + w, xmax=item["xmax"] + w)),
-    ),
-    "rotations of text": (
-        "CV2-P06",
-        change_items(lambda item: item.update(r=str(item["r"]))),
-        "oriented-detector",
-    ),
-    "oriented boxes in pixels": (
-        "CV2-P07",
-        change_sized_items(lambda item, w, h: scale(item, w, h, "cx cy w h")),
-        "oriented-detector",
-    ),
+    "boxes outside": ("CV2-P05",
+        change_sized_items(lambda item, w, _: item.update(xmin=item["xmin"] + w, xmax=item["xmax"] + w))),
+    "rotations of text": ("CV2-P06",
+        change_items(lambda item: item.update(r=str(item["r"]))), "oriented-detector"),
+    "oriented boxes in pixels": ("CV2-P07",
+        change_sized_items(lambda item, w, h: scale(item, w, h, "cx cy w h")), "oriented-detector"),
     "degrees": ("CV2-P08", change_items(lambda item: item.update(r=math.degrees(item["r"]))), "oriented-detector"),
     "counter-clockwise rotation": ("CV2-P09", change_items(lambda item: item.update(r=-item["r"])), BARS),
     "negative sides": ("CV2-P10", change_items(lambda item: item.update(w=-item["w"])), "oriented-detector"),
@@ -158,19 +150,13 @@ ANSWER_FAULTS: AnswerFaults = {
         change_items(lambda item: item.update(contour=[[[p["x"], p["y"]] for p in c] for c in item["contour"]])),
         "segmenter",
     ),
-    "normalised contours": (
-        "CV2-P12",
-        change_sized_items(lambda item, w, h: scale_points(item, 1 / w, 1 / h)),
-        "segmenter",
-    ),
-    "contours of the model's own frame": (
-        "CV2-P13",
-        change_sized_items(lambda item, w, h: scale_points(item, 320 / w, 320 / h)),
-        "segmenter",
-    ),
+    "normalised contours": ("CV2-P12",
+        change_sized_items(lambda item, w, h: scale_points(item, 1 / w, 1 / h)), "segmenter"),
+    "contours of the model's own frame": ("CV2-P13",
+        change_sized_items(lambda item, w, h: scale_points(item, 320 / w, 320 / h)), "segmenter"),
     "contours outside": ("CV2-P14", change_items(move_points), "segmenter"),
     "unstable scores": ("CV2-I15", unstable_scores()),
-}
+}  # fmt: skip
 
 FAULTS: dict[str, Fault] = {
     **answer_faults("chariot-v2", "detector", ANSWER_FAULTS),

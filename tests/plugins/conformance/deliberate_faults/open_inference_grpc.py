@@ -97,33 +97,21 @@ CALL_FAULTS: CallFaults = {
     "unknown parameters refused": ("V2G-S08", replace_when(lambda r: "conform-unknown" in r.parameters, _INVALID)),
     "unknown models are INVALID_ARGUMENT": ("V2G-018", invalid_argument_for_unknown_model),
     "errors without a message": ("V2G-019", without_error_text),
-    "any output accepted": (
-        "V2G-S09",
-        replace_when(lambda r: any(o.name == "conform-unknown" for o in r.outputs), _OK),
-    ),
-    "no inputs, INTERNAL": (
-        "V2G-021",
-        replace_when(lambda r: r.model_name != "conform-unknown" and not r.inputs, _INTERNAL),
-    ),
-    "an unknown datatype, INTERNAL": (
-        "V2G-S10",
-        replace_when(lambda r: any(i.datatype == "CONFORM" for i in r.inputs), _INTERNAL),
-    ),
-    "a wrong shape, INTERNAL": (
-        "V2G-S11",
-        replace_when(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL),
-    ),
-    "raw and typed contents accepted": (
-        "V2G-024",
-        replace_when(lambda r: bool(r.raw_input_contents) and any(i.HasField("contents") for i in r.inputs), _OK),
-    ),
-    "too many raw contents accepted": (
-        "V2G-025",
-        replace_when(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK),
-    ),
+    "any output accepted": ("V2G-S09",
+        replace_when(lambda r: any(o.name == "conform-unknown" for o in r.outputs), _OK)),
+    "no inputs, INTERNAL": ("V2G-021",
+        replace_when(lambda r: r.model_name != "conform-unknown" and not r.inputs, _INTERNAL)),
+    "an unknown datatype, INTERNAL": ("V2G-S10",
+        replace_when(lambda r: any(i.datatype == "CONFORM" for i in r.inputs), _INTERNAL)),
+    "a wrong shape, INTERNAL": ("V2G-S11",
+        replace_when(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL)),
+    "raw and typed contents accepted": ("V2G-024",
+        replace_when(lambda r: bool(r.raw_input_contents) and any(i.HasField("contents") for i in r.inputs), _OK)),
+    "too many raw contents accepted": ("V2G-025",
+        replace_when(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK)),
     "no versions": ("V2G-026", version_not_found),
     "truncated raw elements": ("V2G-012", change_messages("ModelInfer", truncated_raw)),
     "truncated raw texts": ("V2G-012", change_messages("ModelInfer", truncated_raw), "greeter"),
-}
+}  # fmt: skip
 
 FAULTS = call_faults("v2-grpc", "half_plus_two", CALL_FAULTS)

@@ -70,65 +70,43 @@ def truncated_content(answer: Any) -> None:
 
 
 CALL_FAULTS: CallFaults = {
-    "versions without a state": (
-        "TFSG-002",
-        change_messages("GetModelStatus", lambda a: a.model_version_status[0].ClearField("state")),
-    ),
-    "all versions returned": (
-        "TFSG-003",
-        change_when(lambda r: r.model_spec.HasField("version"), repeated_versions, "GetModelStatus"),
-    ),
+    "versions without a state": ("TFSG-002",
+        change_messages("GetModelStatus", lambda a: a.model_version_status[0].ClearField("state"))),
+    "all versions returned": ("TFSG-003",
+        change_when(lambda r: r.model_spec.HasField("version"), repeated_versions, "GetModelStatus")),
     "reloads accepted": ("TFSG-004", accept_when(lambda _: True, "HandleReloadConfigRequest", "ReloadConfigResponse")),
-    "another type URL": (
-        "TFSG-005",
-        change_messages("GetModelMetadata", lambda a: setattr(a.metadata["signature_def"], "type_url", "x/y")),
-    ),
-    "any metadata field accepted": (
-        "TFSG-006",
-        accept_when(lambda r: r.metadata_field != ["signature_def"], "GetModelMetadata", "GetModelMetadataResponse"),
-    ),
+    "another type URL": ("TFSG-005",
+        change_messages("GetModelMetadata", lambda a: setattr(a.metadata["signature_def"], "type_url", "x/y"))),
+    "any metadata field accepted": ("TFSG-006",
+        accept_when(lambda r: r.metadata_field != ["signature_def"], "GetModelMetadata", "GetModelMetadataResponse")),
     "an undeclared output": ("TFSG-007", change_messages("Predict", renamed_output)),
     "too many elements": ("TFSG-008", change_messages("Predict", lambda a: a.outputs["y"].float_val.append(1))),
     "too short tensor_content": ("TFSG-008", change_messages("Predict", truncated_content)),
     "tensor_content misread": ("TFSG-009", change_when(lambda r: r.inputs["x"].tensor_content, plus_one)),
     "one value misread": ("TFSG-010", change_when(lambda r: len(r.inputs["x"].float_val) == 1, plus_one)),
-    "output_filter ignored": (
-        "TFSG-011",
-        change_when(lambda r: r.output_filter, lambda a: a.outputs["z"].CopyFrom(a.outputs["y"])),
-    ),
+    "output_filter ignored": ("TFSG-011",
+        change_when(lambda r: r.output_filter, lambda a: a.outputs["z"].CopyFrom(a.outputs["y"]))),
     "no version in the answer": ("TFSG-012", change_messages("Predict", lambda a: a.model_spec.ClearField("version"))),
-    "unknown models are INVALID_ARGUMENT": (
-        "TFSG-013",
-        replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.name == _UNKNOWN),
-    ),
-    "unknown versions are INVALID_ARGUMENT": (
-        "TFSG-014",
-        replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.HasField("version")),
-    ),
-    "unknown labels are NOT_FOUND": (
-        "TFSG-015",
-        replace_status(_INVALID, _NOT_FOUND, lambda r: r.model_spec.version_label),
-    ),
+    "unknown models are INVALID_ARGUMENT": ("TFSG-013",
+        replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.name == _UNKNOWN)),
+    "unknown versions are INVALID_ARGUMENT": ("TFSG-014",
+        replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.HasField("version"))),
+    "unknown labels are NOT_FOUND": ("TFSG-015",
+        replace_status(_INVALID, _NOT_FOUND, lambda r: r.model_spec.version_label)),
     "any signature accepted": ("TFSG-016", accept_when(lambda r: r.model_spec.signature_name == _UNKNOWN)),
     "no model is NOT_FOUND": ("TFSG-001", replace_status(_INVALID, _NOT_FOUND, lambda r: not r.model_spec.name)),
     "any input accepted": ("TFSG-017", accept_when(lambda r: _UNKNOWN in r.inputs)),
     "any output accepted": ("TFSG-018", accept_when(lambda r: _UNKNOWN in r.output_filter)),
-    "another datatype, INTERNAL": (
-        "TFSG-019",
-        replace_status(_INVALID, _INTERNAL, lambda r: "dtype: DT_STRING" in str(r)),
-    ),
+    "another datatype, INTERNAL": ("TFSG-019",
+        replace_status(_INVALID, _INTERNAL, lambda r: "dtype: DT_STRING" in str(r))),
     "another size, INTERNAL": ("TFSG-020", replace_status(_INVALID, _INTERNAL, lambda r: "tensor_content" in str(r))),
     "errors without a message": ("TFSG-021", without_error_text),
     "one classification": ("TFSG-022", change_messages("Classify", lambda a: a.result.classifications.pop())),
     "one regression": ("TFSG-023", change_messages("Regress", lambda a: a.result.regressions.pop())),
-    "another context": (
-        "TFSG-024",
-        change_when(lambda r: r.input.HasField("example_list_with_context"), regressions_plus_one, "Regress"),
-    ),
-    "no examples accepted": (
-        "TFSG-025",
-        accept_when(lambda r: not r.HasField("input"), "Classify", "ClassificationResponse"),
-    ),
+    "another context": ("TFSG-024",
+        change_when(lambda r: r.input.HasField("example_list_with_context"), regressions_plus_one, "Regress")),
+    "no examples accepted": ("TFSG-025",
+        accept_when(lambda r: not r.HasField("input"), "Classify", "ClassificationResponse")),
     "one task": ("TFSG-026", change_messages("MultiInference", lambda a: a.results.pop())),
-}
+}  # fmt: skip
 FAULTS = call_faults("tensorflow-serving-grpc", "half_plus_two", CALL_FAULTS)
