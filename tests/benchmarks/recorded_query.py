@@ -10,17 +10,20 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-import msgspec
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from app.plugins.recording.inference import RecordedImage, RecordedInference
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.stores.migrations import MIGRATIONS
+from app.plugins.recording.stores.rows import Rows, to_rows
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.recording.stores.tables import SCHEMA, inferences, labels, metadata, schema_version
+from metadata.request import MetadataEntry
 
 TARGET = 200
 BATCH = 20_000
@@ -65,42 +68,26 @@ def main() -> None:
 
 def queries(count: int) -> dict[str, InferenceQuery]:
     """Return the queries by name."""
-    week_ago = f"{STARTED // 1_000_000 + count - 7 * 86400}"
-    recent = _moment(int(week_ago))
-    return {
-        "camera = text (1 of 8) and altitude > int (1 of 10)": InferenceQuery(
-            where=['camera = "north"', "altitude > 900"]
-        ),
-        "camera = text (1 of 8) and altitude > int (1 of 1000)": InferenceQuery(
-            where=['camera = "north"', "altitude > 999"]
-        ),
-        "run = text (1 of 2000) and altitude > int (1 of 10)": InferenceQuery(
-            where=['run = "run-77"', "altitude > 900"]
-        ),
-        "camera = text and season = text, which never meet": InferenceQuery(
-            where=['camera = "dock"', 'season = "winter"']
-        ),
-        "season = text of the oldest tenth, and altitude > int": InferenceQuery(
-            where=['season = "winter"', "altitude > 500"]
-        ),
-        "blur < float (1 of 100) and altitude = int": InferenceQuery(where=["blur < 0.01", "altitude = 7"]),
-        "blur < float (1 of 10) and altitude > int (1 of 10)": InferenceQuery(where=["blur < 0.1", "altitude > 900"]),
-        "label and the last week": InferenceQuery(label="boat", since=recent),
-        "label with a score and the last week": InferenceQuery(label="plane", min_score=0.99, since=recent),
-        "label and camera = text": InferenceQuery(label="bus", where=['camera = "roof"']),
-        "box of 1 x 1 degrees and camera = text": InferenceQuery(box="47.6,11,48.6,12", where=['camera = "south"']),
-        "box of 9 x 13 degrees and camera = text": InferenceQuery(box="43.6,5,52.6,18", where=['camera = "south"']),
-        "box across the antimeridian and altitude > int": InferenceQuery(
-            box="-20,170,20,-170", where=["altitude > 900"]
-        ),
-        "box and label": InferenceQuery(box="40,-5,45,5", label="car"),
-        "model and error": InferenceQuery(model="second", error="model_failed"),
-        "score without a label, and camera = text": InferenceQuery(min_score=0.99, where=['camera = "east"']),
+    recent = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(STARTED // 1_000_000 + count - 7 * 86400))
+    queries: dict[str, dict[str, Any]] = {
+        "camera = text (1 of 8) and altitude > int (1 of 10)": {"where": ['camera = "north"', "altitude > 900"]},
+        "camera = text (1 of 8) and altitude > int (1 of 1000)": {"where": ['camera = "north"', "altitude > 999"]},
+        "run = text (1 of 2000) and altitude > int (1 of 10)": {"where": ['run = "run-77"', "altitude > 900"]},
+        "camera = text and season = text, which never meet": {"where": ['camera = "dock"', 'season = "winter"']},
+        "season = text of the oldest tenth, and altitude > int": {"where": ['season = "winter"', "altitude > 500"]},
+        "blur < float (1 of 100) and altitude = int": {"where": ["blur < 0.01", "altitude = 7"]},
+        "blur < float (1 of 10) and altitude > int (1 of 10)": {"where": ["blur < 0.1", "altitude > 900"]},
+        "label and the last week": {"label": "boat", "since": recent},
+        "label with a score and the last week": {"label": "plane", "min_score": 0.99, "since": recent},
+        "label and camera = text": {"label": "bus", "where": ['camera = "roof"']},
+        "box of 1 x 1 degrees and camera = text": {"box": "47.6,11,48.6,12", "where": ['camera = "south"']},
+        "box of 9 x 13 degrees and camera = text": {"box": "43.6,5,52.6,18", "where": ['camera = "south"']},
+        "box across the antimeridian and altitude > int": {"box": "-20,170,20,-170", "where": ["altitude > 900"]},
+        "box and label": {"box": "40,-5,45,5", "label": "car"},
+        "model and error": {"model": "second", "error": "model_failed"},
+        "score without a label, and camera = text": {"min_score": 0.99, "where": ['camera = "east"']},
     }
-
-
-def _moment(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return {name: InferenceQuery(**fields) for name, fields in queries.items()}
 
 
 def make_store(file: Path, count: int) -> None:
@@ -108,102 +95,71 @@ def make_store(file: Path, count: int) -> None:
     part = file.with_suffix(".part")
     part.unlink(missing_ok=True)
     engine = create_engine(f"sqlite:///{part}")
-    statements = {table: str(insert(table).compile(engine)) for table in (inferences, metadata, labels)}
-    texts = {t: f"INSERT INTO {t.name} VALUES ({', '.join('?' * len(t.columns))})" for t in statements}
+    tables = (inferences, metadata, labels)
+    texts = {table: f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(table.columns))})" for table in tables}
     with sqlite3.connect(part, isolation_level=None) as store:
         store.execute("PRAGMA journal_mode = OFF")
         store.execute("PRAGMA synchronous = OFF")
         for table in SCHEMA.sorted_tables:
             store.execute(str(CreateTable(table).compile(engine)))
-        store.execute(f"INSERT INTO {schema_version.name} VALUES (1)")
+        store.execute(f"INSERT INTO {schema_version.name} VALUES ({len(MIGRATIONS) + 1})")
         dice = random.Random(0)
         for start in range(0, count, BATCH):
-            rows = list(_rows(dice, start, min(start + BATCH, count), count))
+            rows = {number: _rows(dice, number, count) for number in range(start, min(start + BATCH, count))}
+            columns = [column.name for column in inferences.columns]
             store.execute("BEGIN")
-            for index, table in enumerate((inferences, metadata, labels)):
-                store.executemany(texts[table], [row for batch in rows for row in batch[index]])
+            store.executemany(
+                texts[inferences],
+                ([{"number": number, **row.inference}.get(name) for name in columns] for number, row in rows.items()),
+            )
+            entries = ((number, *entry) for number, row in rows.items() for entry in row.metadata)
+            store.executemany(texts[metadata], entries)
+            scores = ((number, *label) for number, row in rows.items() for label in row.labels)
+            store.executemany(texts[labels], scores)
             store.execute("COMMIT")
-        for table in (inferences, metadata, labels):
+        for table in tables:
             for index in sorted(table.indexes, key=lambda item: str(item.name)):
                 store.execute(str(CreateIndex(index).compile(engine)))
     part.rename(file)
 
 
-def _rows(dice: random.Random, start: int, end: int, count: int) -> Iterator[Sequence[list[tuple[object, ...]]]]:
-    for number in range(start, end):
-        yield _inference(dice, number, count)
-
-
-def _inference(dice: random.Random, number: int, count: int) -> list[list[tuple[object, ...]]]:
-    latitude, longitude = dice.uniform(-60, 70), dice.uniform(-180, 180)
-    camera, altitude, run = (
-        CAMERAS[int(dice.random() * 8)],
-        int(dice.random() * 1001),
-        f"run-{int(dice.random() * 2000)}",
-    )
+def _rows(dice: random.Random, number: int, count: int) -> Rows:
+    """Return the rows of a detector's answer to an image of 1280 x 720 pixels."""
     season = "winter" if number < count / 10 else "summer"
-    if season == "winter" and camera == "dock":
-        camera = "gate"
-    blur, yaw = dice.random(), dice.random() * 3.1416
-    entries: list[tuple[str, str, object]] = [
+    camera = dice.choice(CAMERAS[:-1] if season == "winter" else CAMERAS)
+    entries: list[tuple[str, str, Any]] = [
         ("camera", "str", camera),
-        ("altitude", "int", altitude),
-        ("run", "str", run),
+        ("altitude", "int", dice.randint(0, 1000)),
+        ("run", "str", f"run-{dice.randrange(2000)}"),
         ("season", "str", season),
-        ("blur", "float", blur),
-        ("pose", "dict", {"yaw": yaw, "valid": True}),
-        ("latitude", "float", latitude),
-        ("longitude", "float", longitude),
+        ("blur", "float", dice.random()),
+        ("pose", "dict", {"yaw": dice.uniform(0, 3.1416), "valid": True}),
+        ("latitude", "float", dice.uniform(-60, 70)),
+        ("longitude", "float", dice.uniform(-180, 180)),
     ]
-    found = [(LABELS[int(dice.random() ** 2 * 8)], round(dice.random(), 4)) for _ in range(int(dice.random() * 6))]
+    box = {"xmin": 10.5, "ymin": 20.25, "xmax": 110.125, "ymax": 220.0625}
     records = [
-        {"label": name, "score": score, "xmin": 10.5, "ymin": 20.25, "xmax": 110.125, "ymax": 220.0625}
-        for name, score in found
+        {"label": LABELS[int(dice.random() ** 2 * 8)], "score": round(dice.random(), 4), **box}
+        for _ in range(dice.randrange(6))
     ]
-    best: dict[str, float] = {}
-    for name, score in found:
-        best[name] = max(score, best.get(name, 0))
-    error = "model_failed" if number % 997 == 0 else None
-    row = _row(
-        number=number,
-        id=f"{number:032x}-0-0",
-        request_id=f"request-{number}",
-        input=0,
-        datum=0,
-        protocol="chariot-v2-kserve",
-        model="second" if number % 5 == 0 else "first",
-        version="1",
-        task_type="OBJECT_DETECTION",
-        started=STARTED + number * 1_000_000,
-        duration=12_000,
-        parameters="{}",
-        metadata=msgspec.json.encode([{"key": k, "type": t, "value": v} for k, t, v in entries]).decode(),
-        records=None if error else msgspec.json.encode(records).decode(),
-        image_digest=f"{number % 1000:064x}",
-        image_width=1280,
-        image_height=720,
-        image_size=200_000,
-        image_kept=False,
-        error=error,
-        message="The model failed" if error else "",
-        explanation=False,
-        latitude=latitude,
-        longitude=longitude,
+    failed = number % 997 == 0
+    return to_rows(
+        RecordedInference(
+            id=f"{number:032x}-0-0",
+            request_id=f"request-{number}",
+            protocol="chariot-v2-kserve",
+            model="second" if number % 5 == 0 else "first",
+            version="1",
+            task_type="OBJECT_DETECTION",
+            started=STARTED + number * 1_000_000,
+            duration=12_000,
+            metadata=[MetadataEntry(*entry) for entry in entries],
+            records=None if failed else records,
+            image=RecordedImage(digest=f"{number % 1000:064x}", width=1280, height=720, size=200_000),
+            error="model_failed" if failed else None,
+            message="The model failed" if failed else "",
+        )
     )
-    column = {"int": 1, "float": 2, "str": 3, "dict": 4}
-    typed: list[tuple[object, ...]] = []
-    for index, (key, kind, value) in enumerate(entries):
-        values: list[object] = [key, None, None, None, None]
-        values[column[kind]] = msgspec.json.encode(value).decode() if kind == "dict" else value
-        typed.append((number, index, *values))
-    scored: list[tuple[object, ...]] = [
-        (number, name, score, sum(label == name for label, _ in found)) for name, score in best.items()
-    ]
-    return [[row], typed, scored if error is None else []]
-
-
-def _row(**values: object) -> tuple[object, ...]:
-    return tuple(values.get(column.name) for column in inferences.columns)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def cost(rounds: int, **measures: Measure) -> dict[str, Cost]:
 
 
 def measure_server(server: RunningServer, request: BenchmarkRequest, requests: int, connections: int) -> Measure:
-    """Measure the cost of a request in a server."""
+    """Measure the cost of a request in a server, after some requests that do not count."""
+    send(request, 50, min(connections, 8))
 
     def measure() -> tuple[float, LoadResult | None]:
         before = server.cpu_seconds()

@@ -4,7 +4,6 @@ import shutil
 import statistics
 
 from tests.benchmarks.serving.cost import cost, measure_server
-from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import chariot
@@ -25,8 +24,6 @@ def isolation(workload: Workload, rounds: int, requests: int) -> Section:
         for name, image, connections in _CASES:
             file = workload.images[image]
             inside, alone = (chariot(server.ports["http"], model, file) for model in (name, f"{name}-alone"))
-            for request in (inside, alone):
-                send(request, 50, connections)
             costs = cost(
                 rounds,
                 inside=measure_server(server, inside, requests, connections),

@@ -33,8 +33,6 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
             bare_request = BenchmarkRequest(bare_server.ports["http"], f"/{model}", request.body)
             labels = [_labels(warm_up_request) for warm_up_request in (opencv_request, bare_request)]
             assert labels[0] == labels[1], "the server and the floor do not do the same work"
-            for warm_up_request in (request, opencv_request, bare_request):
-                send(warm_up_request, 50, 4)
             for connections in _CONCURRENCY:
                 costs = cost(
                     rounds,
@@ -84,8 +82,6 @@ def protocols(workload: Workload, rounds: int, requests: int) -> Section:
             chariot_v2_server,
             raw_chariot(chariot_v2_server.ports["http"], "small", image),
         )
-        for _, request in requests_by_name.values():
-            send(request, 50, 4)
         measures: dict[str, Callable[[], object]] = {
             name: measure_server(request_server, request, requests, 8)
             for name, (request_server, request) in requests_by_name.items()
@@ -109,8 +105,6 @@ def chat(workload: Workload, rounds: int, requests: int) -> Section:
     del workload
     with charioteer("--model", str(ROOT / "fixtures" / "models" / "vlm")) as server:
         requests_by_name = questions(server.ports["http"], "vlm", ROOT / "fixtures" / "images" / "shape.jpg")
-        for request in requests_by_name.values():
-            send(request, 50, 4)
         costs = cost(
             rounds, **{name: measure_server(server, request, requests, 1) for name, request in requests_by_name.items()}
         )

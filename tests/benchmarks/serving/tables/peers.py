@@ -5,7 +5,7 @@ import sys
 from itertools import product
 
 from tests.benchmarks.serving.cost import Cost, cost, measure_server
-from tests.benchmarks.serving.load import BenchmarkRequest, send
+from tests.benchmarks.serving.load import BenchmarkRequest
 from tests.benchmarks.serving.peer_servers import PEERS, install, run_peer
 from tests.benchmarks.serving.processes import RunningServer, charioteer
 from tests.benchmarks.serving.section import Cell, Section
@@ -30,9 +30,7 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(folder)) as ours:
         own = {
-            (model, size, kind): _warmed_up(
-                chariot(ours.ports["http"], f"{model}{suffix}", workload.image(model, size))
-            )
+            (model, size, kind): chariot(ours.ports["http"], f"{model}{suffix}", workload.image(model, size))
             for kind, suffix in (("plain", ""), ("tuned", "-tuned"))
             for model in _MODELS
             for size in IMAGE_SIZES
@@ -44,7 +42,7 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
                 with run_peer(PEERS[name], install(name), graph, folder.parent, pipeline_kind) as theirs:
                     for size in IMAGE_SIZES:
                         body = PEERS[name].body(workload.image(model, size).read_bytes())
-                        request = _warmed_up(BenchmarkRequest(theirs.ports["http"], PEERS[name].target, body))
+                        request = BenchmarkRequest(theirs.ports["http"], PEERS[name].target, body)
                         costs = cost(
                             rounds,
                             theirs=measure_server(theirs, request, requests, _CONNECTIONS),
@@ -64,11 +62,6 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
         "the lowest and highest."
     )
     return Section(title="Other servers", about=about, columns=_COLUMNS, rows=rows)
-
-
-def _warmed_up(request: BenchmarkRequest) -> BenchmarkRequest:
-    send(request, 30, 4)
-    return request
 
 
 def _row(costs: dict[str, Cost], server: RunningServer) -> list[Cell]:

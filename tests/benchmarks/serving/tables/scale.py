@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tests.benchmarks.serving.cost import Measure, cost, measure_server
-from tests.benchmarks.serving.load import BenchmarkRequest, send
+from tests.benchmarks.serving.load import BenchmarkRequest
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import chariot
@@ -43,13 +43,11 @@ def _models(requests: int, add: Callable[[int, Measure], None]) -> None:
                 shutil.copytree(ROOT / "fixtures" / "models" / "half_plus_two", Path(folder) / f"model-{index}")
             with charioteer("--model-repository", folder) as server:
                 request = BenchmarkRequest(server.ports["http"], f"/v2/models/model-{count - 1}/infer", body)
-                send(request, 50, 1)
                 add(count, measure_server(server, request, requests * 3, 8))
 
 
 def _connections(workload: Workload, requests: int, add: Callable[[int, Measure], None]) -> None:
     with charioteer("--model", str(workload.folder / "small"), "--max-waiting", "2000") as server:
         request = chariot(server.ports["http"], "small", workload.images["vga"])
-        send(request, 50, 1)
         for count in _CONNECTIONS:
             add(count, measure_server(server, request, max(requests, 2 * count), count))

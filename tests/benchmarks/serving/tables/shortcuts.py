@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
-from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import chariot
@@ -31,8 +30,6 @@ def shortcuts(workload: Workload, rounds: int, requests: int) -> Section:
             requests_by_name = {
                 name: chariot(server.ports["http"], f"way-{index}", file) for index, name in enumerate(_SETTINGS)
             }
-            for request in requests_by_name.values():
-                send(request, 50, 8)
             body = requests_by_name[_PLAIN].body
             costs = cost(
                 rounds,

@@ -9,7 +9,6 @@ from typing import Any
 
 from fixtures.scenes import DETECT, SEGMENT
 from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
-from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.accuracy import figures, write_dataset
@@ -44,8 +43,6 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
                 request, tuned_request = (
                     chariot(server.ports["http"], model, image) for model in (name, f"{name}-tuned")
                 )
-                for warm_up_request in (request, tuned_request):
-                    send(warm_up_request, 50, 4)
                 costs = cost(
                     rounds,
                     floor=measure_floor(workload.model(name), request.body, requests),
