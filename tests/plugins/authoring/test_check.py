@@ -48,14 +48,9 @@ def classifier(folder: Path, settings: str = "{}", softmax_axis: int = 1) -> Pat
     return folder
 
 
-def test_good_models_have_no_warning(tmp_path: Path) -> None:
-    text = checked(classifier(tmp_path, json.dumps({"labels": ["-", "-", "blue"]})))
-    assert "same label" not in text
-    assert "more than once" not in text
-    assert "scores are the same" not in text
-
-
 def test_duplicate_labels_are_reported(tmp_path: Path) -> None:
+    text = checked(classifier(tmp_path, json.dumps({"labels": ["-", "-", "blue"]})))
+    assert not [warning for warning in ("same label", "more than once", "scores are the same") if warning in text]
     text = checked(classifier(tmp_path, json.dumps({"labels": ["red", "red", "blue"]})))
     assert "Several classes have the same label: 'red'; answers do not distinguish them" in text
 

@@ -45,10 +45,8 @@ def test_archive_has_the_files_relative_to_the_folder(folder: Path, tmp_path: Pa
     archive(folder, packed, tmp_path / "out.tar.gz")
     with tarfile.open(tmp_path / "out.tar.gz") as tar:
         assert tar.getnames() == ["a.json", "b/labels.txt"]
-        assert {
-            (member.uid, member.gid, member.uname, member.gname, member.mtime, member.mode)
-            for member in tar.getmembers()
-        } == {(0, 0, "", "", 0, 0o644)}
+        owners = {(m.uid, m.gid, m.uname, m.gname, m.mtime, m.mode) for m in tar.getmembers()}
+        assert owners == {(0, 0, "", "", 0, 0o644)}
         tar.extractall(tmp_path / "back", filter="data")
     assert (tmp_path / "back" / "b" / "labels.txt").read_text() == "red\n"
 
@@ -87,50 +85,26 @@ def test_link_within_the_folder_is_packed_as_its_file(folder: Path, tmp_path: Pa
     assert contents(tmp_path / "out.tar.gz")["c.txt"] == b"red\n"
 
 
-def link_out_of_the_folder(folder: Path) -> None:
-    (folder.parent / "secret").write_text("")
-    (folder / "x").symlink_to("../secret")
-
-
-def dangling_link(folder: Path) -> None:
-    (folder / "x").symlink_to("nothing")
-
-
-def link_to_a_folder(folder: Path) -> None:
-    (folder / "x").symlink_to(".")
-
-
-def named_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "x")
-
-
-def pickle_file(folder: Path) -> None:
-    (folder / "x").write_bytes(pickle.dumps({"a": 1}))
-
-
-def torch_archive(folder: Path) -> None:
-    with zipfile.ZipFile(folder / "x", "w") as torch_file:
+def write_torch_archive(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as torch_file:
         torch_file.writestr("archive/data.pkl", pickle.dumps([]))
-
-
-def pickle_extension(folder: Path) -> None:
-    (folder / "x.PTH").write_bytes(b"")
 
 
 @pytest.mark.parametrize(
     ("create", "message"),
     [
-        (link_out_of_the_folder, "is a link to ../secret"),
-        (dangling_link, "is a link to nothing"),
-        (link_to_a_folder, "is a link to ."),
-        (named_pipe, "neither a file nor a folder"),
-        (pickle_file, "is a pickle"),
-        (torch_archive, "is a pickle"),
-        (pickle_extension, "is a pickle"),
+        (lambda file: file.symlink_to("../secret"), "is a link to ../secret"),
+        (lambda file: file.symlink_to("nothing"), "is a link to nothing"),
+        (lambda file: file.symlink_to("."), "is a link to ."),
+        (os.mkfifo, "neither a file nor a folder"),
+        (lambda file: file.write_bytes(pickle.dumps({"a": 1})), "is a pickle"),
+        (write_torch_archive, "is a pickle"),
+        (lambda file: file.with_suffix(".PTH").write_bytes(b""), "is a pickle"),
     ],
 )
-def test_unsafe_file_is_rejected(folder: Path, create: Callable[[Path], None], message: str) -> None:
-    create(folder)
+def test_unsafe_file_is_rejected(folder: Path, create: Callable[[Path], object], message: str) -> None:
+    (folder.parent / "secret").write_text("")
+    create(folder / "x")
     with pytest.raises(ModelError, match=message):
         members(folder)
 
@@ -155,14 +129,8 @@ def test_command_prints_the_packed_files(tmp_path: Path) -> None:
     assert completed.returncode == 0, completed.stderr
     model_file = (DETECTOR / "model.onnx").read_bytes()
     assert contents(output) == {"model-settings.json": NAMED_DETECTOR, "model.onnx": model_file}
-    for text in (
-        "OBJECT_DETECTION",
-        "model.onnx",
-        "1859720",
-        "1 file, 1.9 MB",
-        "sha256",
-        "model-settings.json in the archive names the model detector",
-    ):
+    summary = ("OBJECT_DETECTION", "model.onnx", "1859720", "1 file, 1.9 MB", "sha256")
+    for text in (*summary, "model-settings.json in the archive names the model detector"):
         assert text in completed.stdout
 
 

@@ -112,36 +112,27 @@ def test_model_settings_override_those_of_triton(tmp_path: Path) -> None:
     ("policy", "served"),
     [
         ("", ["10"]),
-        ("latest { num_versions: 2 }", ["10", "9"]),
-        ("all { }", ["10", "2", "9"]),
-        ("specific { versions: [2, 9] }", ["2", "9"]),
+        ("latest { num_versions: 2 }", ["09", "10"]),
+        ("all { }", ["09", "10", "2"]),
+        ("specific { versions: [2, 10] }", ["10", "2"]),
     ],
 )
 def test_version_policy_of_triton_selects_versions(tmp_path: Path, policy: str, served: list[str]) -> None:
     config = f"version_policy: {{ {policy} }}" if policy else "max_batch_size: 0"
-    folder = write_triton_model(tmp_path / "m", config, versions=("2", "9", "10"))
+    folder = write_triton_model(tmp_path / "m", config, versions=("2", "09", "10"))
     assert sorted(source.version for source in discover(folder)) == served
 
 
-def test_latest_versions_of_triton_may_begin_with_zero(tmp_path: Path) -> None:
-    config = "version_policy: { latest { num_versions: 2 } }"
-    folder = write_triton_model(tmp_path / "m", config, versions=("08", "09", "10"))
-    assert [source.version for source in discover(folder)] == ["09", "10"]
-
-
-def test_default_model_filename_of_triton_selects_the_graph(tmp_path: Path) -> None:
+def test_graph_of_triton_has_another_name_or_is_in_a_folder_named_model_onnx(tmp_path: Path) -> None:
     folder = write_triton_model(tmp_path / "m", 'backend: "onnxruntime" default_model_filename: "net.onnx"')
     (folder / "1" / "model.onnx").rename(folder / "1" / "net.onnx")
     (source,) = model_at(folder)
     assert source.file == folder / "1" / "net.onnx"
     assert describe(source).labels[0] == "red circle"
-
-
-def test_graph_in_folder_named_model_onnx_is_found(tmp_path: Path) -> None:
-    folder = write_triton_model(tmp_path / "m")
-    (folder / "1" / "model.onnx").rename(folder / "1" / "graph")
+    graph = source.file.rename(folder / "graph")
+    (folder / "config.pbtxt").write_text(CONFIG)
     (folder / "1" / "model.onnx").mkdir()
-    (folder / "1" / "graph").rename(folder / "1" / "model.onnx" / "model.onnx")
+    graph.rename(folder / "1" / "model.onnx" / "model.onnx")
     (source,) = model_at(folder)
     assert describe(source).labels[0] == "red circle"
 
