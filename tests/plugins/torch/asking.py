@@ -1,6 +1,6 @@
 """Send requests to servables, and run transformers itself on the same images."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,11 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tests.support.data.images import encode_image
 from tests.support.models import tiny_models
+
+FolderOf = Callable[[str], Path]
+"""The type of the fixture `folder_of`."""
+Served = Callable[..., Servable]
+"""The type of the fixture `served`."""
 
 
 def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:
@@ -61,7 +66,3 @@ def model_and_processor(folder: Path, auto: str) -> tuple[Any, Any]:
 def forward(model: Any, inputs: Any) -> Any:
     with tiny_models.torch().no_grad():
         return model(**inputs)
-
-
-def by_score(records: Sequence[Any]) -> list[Any]:
-    return sorted(records, key=lambda record: -record.score)

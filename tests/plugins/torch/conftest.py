@@ -1,6 +1,5 @@
 """Create each tiny model once."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -9,11 +8,12 @@ import pytest
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.torch.runtime import TRANSFORMERS
+from tests.plugins.torch.asking import FolderOf, Served
 from tests.support.models import tiny_language, tiny_readers, tiny_vision
 
 
 @pytest.fixture(scope="session")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
     """Return a function that creates a tiny model by its name in `tests.support` and returns its folder."""
     root = tmp_path_factory.mktemp("tiny")
 
@@ -27,7 +27,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
-def served(folder_of: Callable[[str], Path]) -> Callable[..., Servable]:
+def served(folder_of: FolderOf) -> Served:
     """Return a function that loads a tiny model by name, optionally with a declared layout."""
 
     @cache

@@ -1,13 +1,18 @@
 """Compare detections with the post-processing of transformers."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from app.core.engine.models.servable import Servable
-from tests.plugins.torch.asking import answers, forward, image_input, model_and_processor, pil_image, scene
+from tests.plugins.torch.asking import (
+    FolderOf,
+    Served,
+    answers,
+    forward,
+    image_input,
+    model_and_processor,
+    pil_image,
+    scene,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -16,9 +21,7 @@ DETECTORS = ["detr", "yolos", "rt_detr", "d_fine"]
 
 @pytest.mark.parametrize("name", DETECTORS)
 @pytest.mark.parametrize("threshold", [0.0, 0.4])
-def test_boxes_equal_those_of_processor(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str, threshold: float
-) -> None:
+def test_boxes_equal_those_of_processor(folder_of: FolderOf, served: Served, name: str, threshold: float) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForObjectDetection")
     pixels = scene(150, 90)
     outputs = forward(model, processor(images=pil_image(pixels), return_tensors="pt"))
@@ -38,7 +41,7 @@ def test_boxes_equal_those_of_processor(
 
 
 @pytest.mark.parametrize("name", DETECTORS)
-def test_batched_image_gets_same_answer_as_alone(served: Callable[..., Servable], name: str) -> None:
+def test_batched_image_gets_same_answer_as_alone(served: Served, name: str) -> None:
     images = [scene(150, 90, 1), scene(60, 120, 2), scene(150, 90, 3)]
     batched = answers(served(name), image_input(*images, score_threshold=0.0))
     for pixels, found in zip(images, batched, strict=True):

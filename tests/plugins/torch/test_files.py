@@ -21,7 +21,7 @@ from app.plugins.torch.runtime import TRANSFORMERS
 from app.plugins.torch.settings import TransformersSettings
 from metadata.model import Origin
 from tasks.task import TaskType
-from tests.plugins.torch.asking import answers, image_input, scene
+from tests.plugins.torch.asking import FolderOf, answers, image_input, scene
 
 RUNTIME = TRANSFORMERS
 
@@ -128,7 +128,7 @@ def test_damaged_files_are_rejected(tmp_path: Path, config: str, weights: bytes,
 
 
 @pytest.fixture
-def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+def changed(folder_of: FolderOf, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that copies a tiny model and changes its configuration; () removes a field."""
 
     def copy_with_changes(name: str, **changes: Any) -> Path:
@@ -183,22 +183,20 @@ def test_missing_labels_are_reported_as_guessed(changed: Callable[..., Path]) ->
         ({"task_type": TaskType.OBJECT_DETECTION}, "does not list for OBJECT_DETECTION"),
     ],
 )
-def test_settings_that_do_not_fit_are_rejected(
-    folder_of: Callable[[str], Path], settings: dict[str, Any], reason: str
-) -> None:
+def test_settings_that_do_not_fit_are_rejected(folder_of: FolderOf, settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         RUNTIME.load(source(folder_of("vit"), **settings))
 
 
 @pytest.mark.slow
-def test_unavailable_device_is_rejected(folder_of: Callable[[str], Path]) -> None:
+def test_unavailable_device_is_rejected(folder_of: FolderOf) -> None:
     settings = TransformersSettings(device="cuda:7000")
     with pytest.raises(ModelError, match="cuda:7000"):
         RUNTIME.load(source(folder_of("vit"), transformers=settings))
 
 
 @pytest.mark.slow
-def test_layout_unsupported_by_processor_is_rejected(folder_of: Callable[[str], Path]) -> None:
+def test_layout_unsupported_by_processor_is_rejected(folder_of: FolderOf) -> None:
     with pytest.raises(ModelError, match="layout: Expected one of semantic, got 'instance'"):
         RUNTIME.load(source(folder_of("segformer"), layout="instance"))
 
@@ -241,7 +239,7 @@ def test_preparation_that_does_not_fit_is_rejected(
 
 
 @pytest.mark.slow
-def test_device_and_dtype_chosen_by_machine_are_not_guesses(folder_of: Callable[[str], Path]) -> None:
+def test_device_and_dtype_chosen_by_machine_are_not_guesses(folder_of: FolderOf) -> None:
     facts = {fact.topic: fact.origin for fact in RUNTIME.load(source(folder_of("vit"))).description.facts}
     assert (facts["device"], facts["dtype"]) == (Origin.MACHINE, Origin.MACHINE)
     settings = TransformersSettings(device="cpu", dtype="float32")
@@ -251,7 +249,7 @@ def test_device_and_dtype_chosen_by_machine_are_not_guesses(folder_of: Callable[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_model_runs_in_half_precision(folder_of: Callable[[str], Path], dtype: Any) -> None:
+def test_model_runs_in_half_precision(folder_of: FolderOf, dtype: Any) -> None:
     full_precision = RUNTIME.load(source(folder_of("resnet")))
     half_precision = RUNTIME.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
     (expected,), (found,) = answers(full_precision, image_input(scene())), answers(half_precision, image_input(scene()))
@@ -263,7 +261,7 @@ def test_model_runs_in_half_precision(folder_of: Callable[[str], Path], dtype: A
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit", "llava", "smolvlm"])
 def test_loading_and_answering_open_no_connection(
-    folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     folder = folder_of(name)
 

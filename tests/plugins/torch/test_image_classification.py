@@ -1,25 +1,20 @@
 """Compare image classification with the pipeline of transformers."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from app.core.engine.models.servable import Servable
 from app.plugins.torch.heads.classification import probabilities
 from tasks.inference.error import InferenceError
-from tests.plugins.torch.asking import answers, image_input, model_and_processor, pil_image, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, model_and_processor, pil_image, scene
 from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["vit", "resnet"])
-def test_answers_equal_those_of_pipeline(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
-) -> None:
+def test_answers_equal_those_of_pipeline(folder_of: FolderOf, served: Served, name: str) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForImageClassification")
     pipeline = tiny_models.transformers().pipeline("image-classification", model=model, image_processor=processor)
     for pixels in (scene(), scene(40, 200, 1), scene(32, 32, 2)):
@@ -30,7 +25,7 @@ def test_answers_equal_those_of_pipeline(
         assert max(record.score for record in found) < 0.999
 
 
-def test_images_of_several_sizes_are_answered_in_order(served: Callable[..., Servable]) -> None:
+def test_images_of_several_sizes_are_answered_in_order(served: Served) -> None:
     images = [scene(96, 64, 1), scene(50, 70, 2), scene(96, 64, 3)]
     batched = answers(served("resnet"), image_input(*images))
     alone = [answers(served("resnet"), image_input(image))[0] for image in images]
@@ -39,12 +34,12 @@ def test_images_of_several_sizes_are_answered_in_order(served: Callable[..., Ser
         assert [record.score for record in found] == pytest.approx([record.score for record in expected], abs=1e-5)
 
 
-def test_action_predict_returns_only_best_class(served: Callable[..., Servable]) -> None:
+def test_action_predict_returns_only_best_class(served: Served) -> None:
     (records,) = answers(served("vit"), image_input(scene()))
     assert answers(served("vit"), image_input(scene(), action="predict")) == [records[:1]]
 
 
-def test_candidate_labels_are_rejected(served: Callable[..., Servable]) -> None:
+def test_candidate_labels_are_rejected(served: Served) -> None:
     with pytest.raises(InferenceError, match="classes of its own") as caught:
         answers(served("vit"), image_input(scene(), candidate_labels=["cat"]))
     assert caught.value.path == "inputs[0].parameters.candidate_labels"

@@ -24,7 +24,7 @@ from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
-from tests.plugins.torch.asking import answers, image_input, pil_image, request, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, request, scene
 from tests.support.data.library_answers import LibraryModel
 from tests.support.models import tiny_models
 
@@ -59,9 +59,7 @@ def generated_text(folder: Path, inputs: Any, tokens: int) -> str:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_tokens_of_two_images_and_prompts_equal_generate(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
-) -> None:
+def test_tokens_of_two_images_and_prompts_equal_generate(folder_of: FolderOf, served: Served, name: str) -> None:
     library, servable = LibraryModel(folder_of(name)), served(name)
     images, prompts = [scene(80, 48), scene(40, 40, seed=1)], [PROMPT, "who?"]
     encoded = [library.inputs([pixels], prompt) for pixels in images for prompt in prompts]
@@ -75,9 +73,7 @@ def test_tokens_of_two_images_and_prompts_equal_generate(
 
 
 @pytest.mark.parametrize("name", TEMPLATED)
-def test_conversation_with_two_images_equals_generate(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
-) -> None:
+def test_conversation_with_two_images_equals_generate(folder_of: FolderOf, served: Served, name: str) -> None:
     images = [scene(80, 48), scene(64, 64, seed=1)]
     place, text = {"type": "image"}, {"type": "text", "text": PROMPT}
     messages = [
@@ -99,9 +95,7 @@ def test_conversation_with_two_images_equals_generate(
 
 
 @pytest.mark.parametrize("name", TEMPLATED)
-def test_conversation_without_images_equals_generate(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
-) -> None:
+def test_conversation_without_images_equals_generate(folder_of: FolderOf, served: Served, name: str) -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
     processor = processor_of(folder_of(name), name)
     rendered = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
@@ -112,9 +106,7 @@ def test_conversation_without_images_equals_generate(
 
 
 @pytest.mark.parametrize("name", ["blip", "blip_vqa", "git", "paligemma", "florence2", "trocr"])
-def test_model_without_template_rejects_a_conversation_without_images(
-    served: Callable[..., Servable], name: str
-) -> None:
+def test_model_without_template_rejects_a_conversation_without_images(served: Served, name: str) -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
     with pytest.raises(InferenceError, match="answers no question without one") as caught:
         answers(served(name), image_input(messages=messages))
@@ -122,14 +114,14 @@ def test_model_without_template_rejects_a_conversation_without_images(
 
 
 @pytest.mark.parametrize("name", ["blip", "git", "paligemma"])
-def test_model_without_template_rejects_a_conversation(served: Callable[..., Servable], name: str) -> None:
+def test_model_without_template_rejects_a_conversation(served: Served, name: str) -> None:
     messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": PROMPT}]}] * 2
     with pytest.raises(InferenceError, match="no chat template for a conversation") as caught:
         answers(served(name), image_input(scene(), scene(), messages=messages))
     assert caught.value.path == "inputs[0].parameters.messages"
 
 
-def test_number_of_image_tokens_follows_image_size(folder_of: Callable[[str], Path]) -> None:
+def test_number_of_image_tokens_follows_image_size(folder_of: FolderOf) -> None:
     processor = processor_of(folder_of("qwen2_vl"), "qwen2_vl")
     text = processor.apply_chat_template(
         [{"role": "user", "content": [{"type": "image"}]}], add_generation_prompt=True, tokenize=False
@@ -141,7 +133,7 @@ def test_number_of_image_tokens_follows_image_size(folder_of: Callable[[str], Pa
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_streamed_chunks_equal_answers_to_each_prompt(served: Callable[..., Servable], name: str) -> None:
+def test_streamed_chunks_equal_answers_to_each_prompt(served: Served, name: str) -> None:
     """Compare batched answers with single answers, and streamed answers with batched answers."""
     images, prompts = [scene(), scene(40, 40, 3)], ["what?", "who is in the red picture?"]
     sampled = {"max_new_tokens": 10, "temperature": 1.5, "top_k": 20, "seed": 5}
@@ -161,7 +153,7 @@ def test_streamed_chunks_equal_answers_to_each_prompt(served: Callable[..., Serv
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable], name: str) -> None:
+def test_sampling_is_repeatable_with_same_seed(served: Served, name: str) -> None:
     def sample(seed: int, **more: object) -> str:
         sampled = {"max_new_tokens": 12, "temperature": 3.0, "seed": seed, **more}
         return answers(served(name), image_input(scene(), prompts=["what?"], **sampled))[0][0].answer
@@ -172,7 +164,7 @@ def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable], 
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_closed_stream_stops_generation(folder_of: Callable[[str], Path], name: str) -> None:
+def test_closed_stream_stops_generation(folder_of: FolderOf, name: str) -> None:
     known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
     network = load_network(known)
     steps = 0
@@ -201,7 +193,7 @@ def test_closed_stream_stops_generation(folder_of: Callable[[str], Path], name: 
         ("x" * 300, "leaves room"),
     ],
 )  # fmt: skip
-def test_unusable_prompt_is_rejected(served: Callable[..., Servable], prompt: str, reason: str) -> None:
+def test_unusable_prompt_is_rejected(served: Served, prompt: str, reason: str) -> None:
     with pytest.raises(InferenceError, match=reason) as caught:
         answers(served("llava"), image_input(scene(), prompts=["fine", prompt]))
     assert (caught.value.kind, caught.value.path) == (
@@ -211,7 +203,7 @@ def test_unusable_prompt_is_rejected(served: Callable[..., Servable], prompt: st
 
 
 @pytest.fixture
-def templated(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Servable]:
+def templated(folder_of: FolderOf, tmp_path: Path) -> Callable[[str], Servable]:
     """Return a function that loads the LLaVA model with another chat template."""
 
     def load_with_template(template: str) -> Servable:
@@ -246,7 +238,7 @@ def test_template_without_image_and_prompt_is_rejected(templated: Callable[[str]
 
 
 @pytest.mark.parametrize("name", ["llava", "blip"])
-def test_first_token_of_a_greedy_answer_is_the_likeliest(served: Callable[..., Servable], name: str) -> None:
+def test_first_token_of_a_greedy_answer_is_the_likeliest(served: Served, name: str) -> None:
     image = image_input(scene(80, 48), prompts=[PROMPT, "who lives in Paris?"], max_new_tokens=1)
     _, ((target,),) = explanation_targets(served(name), request(image), Limits(), None, 1)
     own, answers = target.predictions.scores, target.predictions.prediction

@@ -1,6 +1,5 @@
 """Test that preprocessing by table equals the image processor."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from app.plugins.torch.images import Batch, ImagePreparation, table_preparation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
-from tests.plugins.torch.asking import pil_image, scene
+from tests.plugins.torch.asking import FolderOf, pil_image, scene
 from tests.support.data.rounding import assert_equal_but_for_rounding
 from tests.support.models import tiny_models
 
@@ -34,7 +33,7 @@ def preparation(folder: Path) -> ImagePreparation:
 )
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_table_equals_processor_but_for_rounding(
-    folder_of: Callable[[str], Path], name: str, width: int, height: int, seed: int
+    folder_of: FolderOf, name: str, width: int, height: int, seed: int
 ) -> None:
     processor = load_image_processor(ModelSource(name=name, version="1", folder=folder_of(name)))
     table = table_preparation(processor)
@@ -50,7 +49,7 @@ def test_table_equals_processor_but_for_rounding(
 @pytest.mark.parametrize(
     ("name", "by_table"), [("vit", True), ("rt_detr", True), ("segformer", True), ("detr", False), ("resnet", False)]
 )
-def test_table_is_used_where_it_equals_processor(folder_of: Callable[[str], Path], name: str, by_table: bool) -> None:
+def test_table_is_used_where_it_equals_processor(folder_of: FolderOf, name: str, by_table: bool) -> None:
     assert (preparation(folder_of(name)).table is not None) is by_table
 
 
@@ -67,7 +66,7 @@ def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
     assert ImagePreparation(processor).table is None
 
 
-def test_images_are_batched_by_preprocessed_shape(folder_of: Callable[[str], Path]) -> None:
+def test_images_are_batched_by_preprocessed_shape(folder_of: FolderOf) -> None:
     batches: list[Batch] = []
 
     def run(batch: Batch) -> list[tuple[int, int]]:

@@ -1,12 +1,9 @@
 """Compare Florence-2, TrOCR, Donut and ViLT with what the library's documentation does beyond `generate`."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
 from app.plugins.torch.architecture import read_model_spec
 from app.plugins.torch.heads.image_text_to_text import load_vision_language_model
@@ -15,7 +12,7 @@ from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
-from tests.plugins.torch.asking import answers, image_input, pil_image, request, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, request, scene
 from tests.support.data.library_answers import LibraryModel
 
 pytestmark = [
@@ -41,7 +38,7 @@ TOWERS = [
 
 @pytest.mark.parametrize(("name", "tower", "calls"), TOWERS)
 def test_vision_tower_runs_once_for_several_prompts_if_generate_accepts_features(
-    folder_of: Callable[[str], Path], name: str, tower: str, calls: int
+    folder_of: FolderOf, name: str, tower: str, calls: int
 ) -> None:
     spec = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
     network = load_network(spec)
@@ -58,9 +55,7 @@ def test_vision_tower_runs_once_for_several_prompts_if_generate_accepts_features
     assert count == calls
 
 
-def test_florence_answers_task_prompts_with_locations(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_florence_answers_task_prompts_with_locations(folder_of: FolderOf, served: Served) -> None:
     library, pixels = LibraryModel(folder_of("florence2")), scene(80, 48)
     prompts = ["<CAPTION>", "<OD>", "<REGION_TO_CATEGORY><loc_3><loc_4><loc_9><loc_12>"]
     encoded = [library.inputs([pixels], prompt) for prompt in prompts]
@@ -76,22 +71,20 @@ def test_florence_answers_task_prompts_with_locations(
     ("prompt", "reason"),
     [("<OCR> here", "processor rejects .*Task token <OCR>"), ("a<s>", "control"), ("a<eos>", "control")],
 )
-def test_florence_rejects_unusable_prompt(served: Callable[..., Servable], prompt: str, reason: str) -> None:
+def test_florence_rejects_unusable_prompt(served: Served, prompt: str, reason: str) -> None:
     with pytest.raises(InferenceError, match=reason) as caught:
         answers(served("florence2"), image_input(scene(), prompts=["fine", prompt]))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].parameters.prompts[1]")
 
 
-def test_donut_uses_task_prompt_unchanged(served: Callable[..., Servable]) -> None:
+def test_donut_uses_task_prompt_unchanged(served: Served) -> None:
     prompts = ["who?", "<s_docvqa><s_question>who?</s_question><s_answer>", "<s_docvqa>"]
     (found,) = answers(served("donut"), image_input(scene(), prompts=prompts, max_new_tokens=12))
     texts = [record.answer for record in found]
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_donut_without_questions_starts_with_its_start_token(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_donut_without_questions_starts_with_its_start_token(folder_of: FolderOf, served: Served) -> None:
     library, pixels = LibraryModel(folder_of("donut_receipts")), scene(80, 48)
     (found,) = answers(
         served("donut_receipts"), image_input(pixels, prompts=["<s_receipt>", "who?"], max_new_tokens=12)
@@ -104,23 +97,21 @@ def test_donut_without_questions_starts_with_its_start_token(
         assert record.answer == text.removeprefix("<eos>").removeprefix("<s_receipt>")
 
 
-def test_text_is_not_stripped(served: Callable[..., Servable]) -> None:
+def test_text_is_not_stripped(served: Served) -> None:
     tensor = image_input(scene(), max_new_tokens=6)
     ((found,),) = answers(served("trocr"), tensor)
     assert found.answer.startswith(" ")
     assert "".join(chunk.text for chunk in served("trocr").stream(request(tensor), Limits())) == found.answer
 
 
-def test_answer_ends_at_the_decoder_s_last_position(served: Callable[..., Servable]) -> None:
+def test_answer_ends_at_the_decoder_s_last_position(served: Served) -> None:
     tensor = image_input(scene(), max_new_tokens=200)
     *_, last = served("trocr").stream(request(tensor), Limits())
     assert last.usage is not None
     assert last.usage.completion == 127
 
 
-def test_vilt_chooses_the_answer_that_the_library_chooses(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_vilt_chooses_the_answer_that_the_library_chooses(folder_of: FolderOf, served: Served) -> None:
     library, images = LibraryModel(folder_of("vilt")), [scene(80, 48), scene(40, 40, seed=1)]
     prompts = ["what is in the picture?", "who?", "is this a red dog?", "where?"]
     expected = [[library.answer([pixels], prompt) for prompt in prompts] for pixels in images]
@@ -131,7 +122,7 @@ def test_vilt_chooses_the_answer_that_the_library_chooses(
     assert [chunk.text for chunk in chunks] == [answer for row in expected for answer in row]
 
 
-def test_vilt_rejects_a_question_with_too_many_tokens(served: Callable[..., Servable]) -> None:
+def test_vilt_rejects_a_question_with_too_many_tokens(served: Served) -> None:
     with pytest.raises(InferenceError, match="at most 40 tokens, got a text of 43") as caught:
         answers(served("vilt"), image_input(scene(), prompts=["who " * 41]))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].parameters.prompts[0]")

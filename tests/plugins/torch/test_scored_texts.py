@@ -1,7 +1,6 @@
 """Test that batched texts get the same scores as single texts."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from app.plugins.torch.network import load_network
 from app.plugins.torch.settings import TransformersSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.request import TextItem
+from tests.plugins.torch.asking import FolderOf
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def softmax(logits: Any) -> Any:
 
 
 @pytest.fixture
-def texts_of(folder_of: Callable[[str], Path]) -> Callable[..., tuple[TextScorer, list[int]]]:
+def texts_of(folder_of: FolderOf) -> Callable[..., tuple[TextScorer, list[int]]]:
     """Return a function that loads a text model, and returns it with the batch sizes of its calls."""
 
     def load_texts(name: str) -> tuple[TextScorer, list[int]]:
@@ -81,7 +81,7 @@ def test_model_affected_by_padding_answers_one_by_one(texts_of: Callable[..., An
     assert calls == [1, 1, 1]
 
 
-def test_16_bit_models_answer_one_by_one(folder_of: Callable[[str], Path]) -> None:
+def test_16_bit_models_answer_one_by_one(folder_of: FolderOf) -> None:
     settings = registry().model_settings(transformers=TransformersSettings(dtype="bfloat16"))
     folder = folder_of("text_classifier")
     known = read_model_spec(ModelSource(name="m", version="1", folder=folder, settings=settings))

@@ -1,19 +1,25 @@
 """Compare the filled contours with the masks that transformers computes."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.core.engine.models.servable import Servable
 from app.plugins.torch.heads.segmentation import class_map
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.contours import mask_of_contours
-from tests.plugins.torch.asking import answers, forward, image_input, model_and_processor, pil_image, scene
+from tests.plugins.torch.asking import (
+    FolderOf,
+    Served,
+    answers,
+    forward,
+    image_input,
+    model_and_processor,
+    pil_image,
+    scene,
+)
 from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
@@ -26,9 +32,7 @@ def mask(record: Any) -> NDArray[np.uint8]:
     return mask_of_contours(contours, WIDTH, HEIGHT)
 
 
-def test_every_class_of_a_semantic_model_is_an_object(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_every_class_of_a_semantic_model_is_an_object(folder_of: FolderOf, served: Served) -> None:
     model, processor = model_and_processor(folder_of("segformer"), "AutoModelForSemanticSegmentation")
     pixels = scene(WIDTH, HEIGHT)
     outputs = forward(model, processor(images=pil_image(pixels), return_tensors="pt"))
@@ -54,9 +58,7 @@ def test_class_map_computed_in_parts_equals_full_map() -> None:
 
 @pytest.mark.parametrize("name", ["maskformer", "mask2former", "oneformer"])
 @pytest.mark.parametrize("layout", ["panoptic", "instance", "semantic"])
-def test_masks_equal_those_of_processor(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str, layout: str
-) -> None:
+def test_masks_equal_those_of_processor(folder_of: FolderOf, served: Served, name: str, layout: str) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForUniversalSegmentation")
     pixels = scene(WIDTH, HEIGHT)
     inputs = dict(processor(images=pil_image(pixels), return_tensors="pt"))
@@ -105,7 +107,7 @@ def test_masks_equal_those_of_processor(
     assert all(0 <= record.score <= 1 for record in found)
 
 
-def test_batched_images_get_same_masks_as_alone(served: Callable[..., Servable]) -> None:
+def test_batched_images_get_same_masks_as_alone(served: Served) -> None:
     images = [scene(WIDTH, HEIGHT, 1), scene(WIDTH, HEIGHT, 2)]
     batched = answers(served("mask2former"), image_input(*images, score_threshold=0.1))
     alone = [answers(served("mask2former"), image_input(image, score_threshold=0.1))[0] for image in images]
@@ -115,11 +117,11 @@ def test_batched_images_get_same_masks_as_alone(served: Callable[..., Servable])
 
 
 @pytest.mark.parametrize("layout", ["panoptic", "instance"])
-def test_image_without_confident_segments_has_no_objects(served: Callable[..., Servable], layout: str) -> None:
+def test_image_without_confident_segments_has_no_objects(served: Served, layout: str) -> None:
     assert answers(served("maskformer", layout), image_input(scene(WIDTH, HEIGHT), score_threshold=1.0)) == [[]]
 
 
-def test_masks_of_large_image_have_its_size(served: Callable[..., Servable]) -> None:
+def test_masks_of_large_image_have_its_size(served: Served) -> None:
     (found,) = answers(served("mask2former", "semantic"), image_input(scene(2400, 1600), score_threshold=0.0))
     points = [point for record in found for contour in record.contour for point in contour]
     assert max(point.x for point in points) == 2399
@@ -127,7 +129,7 @@ def test_masks_of_large_image_have_its_size(served: Callable[..., Servable]) -> 
 
 
 @pytest.mark.parametrize("name", ["maskformer", "oneformer"])
-def test_image_that_the_processor_rejects_is_an_invalid_request(served: Callable[..., Servable], name: str) -> None:
+def test_image_that_the_processor_rejects_is_an_invalid_request(served: Served, name: str) -> None:
     with pytest.raises(InferenceError, match="The model's processor rejects the image") as caught:
         answers(served(name), image_input(np.zeros((700, 1, 3), np.uint8)))
     assert caught.value.kind is ErrorKind.INVALID_REQUEST

@@ -1,14 +1,12 @@
 """Compare text models with the pipelines of transformers."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from app.plugins.explanations.request import explanation_targets
 from app.plugins.torch.runtime import TRANSFORMERS
@@ -16,7 +14,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.text_generation import GeneratedText
-from tests.plugins.torch.asking import answers, request, text_input
+from tests.plugins.torch.asking import FolderOf, Served, answers, request, text_input
 from tests.support.models import tiny_language, tiny_models
 
 pytestmark = pytest.mark.slow
@@ -28,7 +26,7 @@ def pipeline(task: str, folder: Path) -> Any:
     return tiny_models.transformers().pipeline(task, model=str(folder), device="cpu")
 
 
-def test_classes_equal_those_of_pipeline(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
+def test_classes_equal_those_of_pipeline(folder_of: FolderOf, served: Served) -> None:
     classify = pipeline("text-classification", folder_of("text_classifier"))
     found = answers(served("text_classifier"), text_input(*TEXTS))
     for text, records in zip(TEXTS, found, strict=True):
@@ -38,9 +36,7 @@ def test_classes_equal_those_of_pipeline(folder_of: Callable[[str], Path], serve
 
 
 @pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
-def test_entities_equal_those_of_pipeline(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], strategy: str
-) -> None:
+def test_entities_equal_those_of_pipeline(folder_of: FolderOf, served: Served, strategy: str) -> None:
     tag = pipeline("token-classification", folder_of("token_classifier"))
     found = answers(served("token_classifier"), text_input(*TEXTS, aggregation_strategy=strategy))
     assert any(found)
@@ -53,7 +49,7 @@ def test_entities_equal_those_of_pipeline(
         assert [entity.score for entity in records] == pytest.approx(scores, abs=1e-4)
 
 
-def test_declared_labels_name_entities(folder_of: Callable[[str], Path]) -> None:
+def test_declared_labels_name_entities(folder_of: FolderOf) -> None:
     settings = ModelSettings(labels=("B-v", "I-v", "w", "x", "y"))
     folder = folder_of("token_classifier")
     model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder, settings=settings))
@@ -72,15 +68,13 @@ def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> 
     assert (found.word, found.start, found.end) == ("née", 0, 3)
 
 
-def test_too_long_text_is_rejected(served: Callable[..., Servable]) -> None:
+def test_too_long_text_is_rejected(served: Served) -> None:
     with pytest.raises(InferenceError, match="at most 64 tokens, got a text of 102") as caught:
         answers(served("text_classifier"), text_input("hello", "hello " * 100))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[1]")
 
 
-def test_generated_text_equals_that_of_pipeline(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Served) -> None:
     generate = pipeline("text-generation", folder_of("causal_lm"))
     options = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
     for text in ("Hello", "the quick brown"):
@@ -97,9 +91,7 @@ def chat(*turns: str) -> list[dict[str, object]]:
     return [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in zip(roles, turns)]  # noqa: B905
 
 
-def test_conversation_is_formatted_with_the_chat_template(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], tmp_path: Path
-) -> None:
+def test_conversation_is_formatted_with_the_chat_template(folder_of: FolderOf, served: Served, tmp_path: Path) -> None:
     folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
     template = (
         "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
@@ -128,7 +120,7 @@ def test_conversation_is_formatted_with_the_chat_template(
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% for m in messages %}"])
 def test_chat_template_that_rejects_a_short_message_is_rejected(
-    folder_of: Callable[[str], Path], tmp_path: Path, template: str
+    folder_of: FolderOf, tmp_path: Path, template: str
 ) -> None:
     folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
     (folder / "chat_template.jinja").write_text(template)
@@ -136,14 +128,14 @@ def test_chat_template_that_rejects_a_short_message_is_rejected(
         TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
 
 
-def test_model_without_template_continues_one_message(served: Callable[..., Servable]) -> None:
+def test_model_without_template_continues_one_message(served: Served) -> None:
     expected = answers(served("causal_lm"), text_input("hello", max_new_tokens=4))
     assert answers(served("causal_lm"), text_input("hello", messages=chat("hello"), max_new_tokens=4)) == expected
     with pytest.raises(InferenceError, match="no chat template"):
         answers(served("causal_lm"), text_input("hello", messages=chat("a", "b", "hello")))
 
 
-def test_seq2seq_answer_equals_generate(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
+def test_seq2seq_answer_equals_generate(folder_of: FolderOf, served: Served) -> None:
     t = tiny_models.transformers()
     model = t.AutoModelForSeq2SeqLM.from_pretrained(folder_of("t5")).eval()
     tokenizer = t.AutoTokenizer.from_pretrained(folder_of("t5"))
@@ -153,7 +145,7 @@ def test_seq2seq_answer_equals_generate(folder_of: Callable[[str], Path], served
     assert expected
 
 
-def test_request_inputs_are_arguments_of_one_call(served: Callable[..., Servable]) -> None:
+def test_request_inputs_are_arguments_of_one_call(served: Served) -> None:
     """Run the example of the Chariot page with smaller numbers."""
 
     def argument(name: str, datatype: Datatype, value: object) -> Tensor:
@@ -174,7 +166,7 @@ def test_request_inputs_are_arguments_of_one_call(served: Callable[..., Servable
     assert greedy != found
 
 
-def test_joined_chunks_equal_answer(served: Callable[..., Servable]) -> None:
+def test_joined_chunks_equal_answer(served: Served) -> None:
     inputs = text_input("one", "two", max_new_tokens=10, return_full_text=True)
     expected = [records[0].generated_text for records in answers(served("causal_lm"), inputs)]
     stream = served("causal_lm").stream(request(inputs), Limits())
@@ -186,7 +178,7 @@ def test_joined_chunks_equal_answer(served: Callable[..., Servable]) -> None:
     assert len(chunks) > 6
 
 
-def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable]) -> None:
+def test_sampling_is_repeatable_with_same_seed(served: Served) -> None:
     def sample(**parameters: object) -> list[list[Any]]:
         return answers(served("causal_lm"), text_input("Hello", max_new_tokens=16, **parameters))
 
@@ -196,20 +188,18 @@ def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable]) 
 
 
 @pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
-def test_unusable_text_is_rejected(served: Callable[..., Servable], text: str, reason: str) -> None:
+def test_unusable_text_is_rejected(served: Served, text: str, reason: str) -> None:
     with pytest.raises(InferenceError, match=reason) as caught:
         answers(served("causal_lm"), text_input("fine", text))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[1]")
 
 
-def test_answer_stops_at_context_length(served: Callable[..., Servable]) -> None:
+def test_answer_stops_at_context_length(served: Served) -> None:
     ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
     assert 0 < len(found.generated_text.encode()) <= 18
 
 
-def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(folder_of: FolderOf, served: Served) -> None:
     t = tiny_models.transformers()
     model = t.AutoModelForCausalLM.from_pretrained(folder_of("causal_lm")).eval()
     tokenizer = t.AutoTokenizer.from_pretrained(folder_of("causal_lm"))

@@ -1,8 +1,6 @@
 """Test loading and calling models in several threads at once."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +9,14 @@ from app.core.plugins import registry
 from app.core.settings.model import ModelSource
 from app.plugins.torch.runtime import TRANSFORMERS
 from app.plugins.torch.settings import TransformersSettings
-from tests.plugins.torch.asking import answers, image_input, scene, text_input
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, scene, text_input
 
 pytestmark = pytest.mark.slow
 
 NAMES = ["vit", "t5", "causal_lm", "segformer", "llava", "text_classifier", "clip"]
 
 
-def test_models_loaded_concurrently_keep_their_dtype(folder_of: Callable[[str], Path]) -> None:
+def test_models_loaded_concurrently_keep_their_dtype(folder_of: FolderOf) -> None:
     def loaded(name: str) -> Servable:
         # transformers sets the dtype for the entire process while it reads weights.
         settings = TransformersSettings(dtype="bfloat16" if name in ("vit", "clip") else "float32")
@@ -37,7 +35,7 @@ def test_models_loaded_concurrently_keep_their_dtype(folder_of: Callable[[str], 
     assert dtypes == ["bfloat16", "float32", "float32", "float32", "float32", "float32", "bfloat16"]
 
 
-def test_answers_do_not_depend_on_concurrent_requests(served: Callable[..., Servable]) -> None:
+def test_answers_do_not_depend_on_concurrent_requests(served: Served) -> None:
     images = [scene(90 + 10 * number, 64, number) for number in range(4)]
     calls = [
         *((served("vit"), image_input(image)) for image in images),

@@ -1,15 +1,21 @@
 """Compare zero-shot models with the post-processing of transformers."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from app.core.engine.models.servable import Servable
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.plugins.torch.asking import answers, forward, image_input, model_and_processor, pil_image, scene
+from tests.plugins.torch.asking import (
+    FolderOf,
+    Served,
+    answers,
+    forward,
+    image_input,
+    model_and_processor,
+    pil_image,
+    scene,
+)
 from tests.support.models import tiny_models
 
 pytestmark = pytest.mark.slow
@@ -18,9 +24,7 @@ CANDIDATE_LABELS = ["red ship", "a dog", "picture"]
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip"])
-def test_image_classes_equal_those_of_pipeline(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
-) -> None:
+def test_image_classes_equal_those_of_pipeline(folder_of: FolderOf, served: Served, name: str) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForZeroShotImageClassification")
     tokenizer = tiny_models.transformers().AutoTokenizer.from_pretrained(folder_of(name))
     pipeline = tiny_models.transformers().pipeline(
@@ -33,9 +37,7 @@ def test_image_classes_equal_those_of_pipeline(
         assert [record.score for record in found] == pytest.approx([record["score"] for record in expected], abs=1e-4)
 
 
-def test_boxes_of_candidate_labels_equal_those_of_processor(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_boxes_of_candidate_labels_equal_those_of_processor(folder_of: FolderOf, served: Served) -> None:
     t = tiny_models.transformers()
     model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("owlvit")).eval()
     processor = t.AutoProcessor.from_pretrained(folder_of("owlvit"))
@@ -57,9 +59,7 @@ def test_boxes_of_candidate_labels_equal_those_of_processor(
     )
 
 
-def test_grounding_assigns_class_of_best_word(
-    folder_of: Callable[[str], Path], served: Callable[..., Servable]
-) -> None:
+def test_grounding_assigns_class_of_best_word(folder_of: FolderOf, served: Served) -> None:
     t = tiny_models.transformers()
     model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("grounding_dino")).eval()
     processor = t.AutoProcessor.from_pretrained(folder_of("grounding_dino"))
@@ -96,7 +96,7 @@ def test_grounding_assigns_class_of_best_word(
     ],
 )
 def test_missing_or_invalid_candidate_labels_are_rejected(
-    served: Callable[..., Servable], name: str, parameters: dict[str, Any], kind: ErrorKind
+    served: Served, name: str, parameters: dict[str, Any], kind: ErrorKind
 ) -> None:
     with pytest.raises(InferenceError) as caught:
         answers(served(name), image_input(scene(), **parameters))
@@ -105,7 +105,7 @@ def test_missing_or_invalid_candidate_labels_are_rejected(
 
 @pytest.mark.parametrize("name", ["clip", "siglip", "owlvit", "grounding_dino"])
 @pytest.mark.parametrize("label", ["{0}{}", "...", "a.b.c", "\N{DOG}", "[SEP]", "x" * 256])
-def test_candidate_label_may_be_any_text(served: Callable[..., Servable], name: str, label: str) -> None:
+def test_candidate_label_may_be_any_text(served: Served, name: str, label: str) -> None:
     (found,) = answers(served(name), image_input(scene(), candidate_labels=["cat", label], score_threshold=0.0))
     assert {record.label for record in found} <= {"cat", label}
     assert found
@@ -121,7 +121,7 @@ def test_candidate_label_may_be_any_text(served: Callable[..., Servable], name: 
     ],
 )
 def test_unreadable_candidate_label_is_named_in_error(
-    served: Callable[..., Servable], name: str, labels: list[str], kind: ErrorKind, path: str
+    served: Served, name: str, labels: list[str], kind: ErrorKind, path: str
 ) -> None:
     with pytest.raises(InferenceError) as caught:
         answers(served(name), image_input(scene(), candidate_labels=labels))
