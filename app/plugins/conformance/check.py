@@ -83,11 +83,11 @@ def renamed(check: Check, prefix: str) -> Check:
     return replace(check, id=f"{prefix}-{check.id}", requires=requires)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """The result of one check, with the exchanges that prove it, the deciding one last."""
 
     check: Check
     verdict: Verdict
     reason: str
-    exchanges: Sequence[Exchange]
+    exchanges: Sequence[Exchange] = ()

@@ -143,11 +143,10 @@ class CheckRunner:
 
     def _run_unless_blocked(self, check: Check) -> Finding:
         if reason := self._why_inapplicable():
-            return Finding(check=check, verdict=Verdict.NOT_APPLICABLE, reason=reason, exchanges=())
+            return Finding(check, Verdict.NOT_APPLICABLE, reason)
         if roots := [self._root_failures[required] for required in check.requires if required in self._root_failures]:
             self._root_failures[check.id] = roots[0]
-            reason = f"{roots[0]} failed"
-            return Finding(check=check, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
+            return Finding(check, Verdict.NOT_TESTED, f"{roots[0]} failed")
         finding = _run(check, self.probe)
         if finding.verdict is Verdict.FAILED:
             self._root_failures[check.id] = check.id
@@ -175,4 +174,4 @@ def _run(check: Check, probe: Probe) -> Finding:
         # A failure stays one, so that an expired key cannot pass.
         reason = f"{reason}. {_UNAUTHORIZED}" if verdict is Verdict.FAILED else _UNAUTHORIZED
         verdict = verdict if verdict is Verdict.FAILED else Verdict.NOT_TESTED
-    return Finding(check=check, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MAX_EXCHANGES:]))
+    return Finding(check, verdict, reason, tuple(probe.exchanges[-_MAX_EXCHANGES:]))

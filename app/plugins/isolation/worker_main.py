@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import gc
 import logging
 import logging.handlers
 import mmap
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from app.core.engine.cancellation import cancellation_scope
 from app.core.engine.error_text import error_text
 from app.core.engine.models.servable import HealthReporting, Servable
+from app.core.server.process_setup import configure_process, freeze_garbage
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.isolation.messages import Call, MissingMemoryError, receive, send
 from app.plugins.isolation.remote import Binding, Failure, ModelUnavailable
@@ -77,6 +79,15 @@ def run_worker(control: socket.socket, name: str) -> None:
     except (OSError, RuntimeError) as error:
         # A new process starts with fresh threads and descriptors.
         report(ModelUnavailable(f"It cannot serve more calls: {error_text(error)}"))
+
+
+def load_alone(load: Callable[[ModelSource], Servable], source: ModelSource) -> Servable:
+    """Load the model with `load` in the process that was started for it."""
+    gc.disable()
+    configure_process()
+    servable = load(source)
+    freeze_garbage()
+    return servable
 
 
 def _bind_to_server(name: str) -> None:

@@ -5,7 +5,7 @@ on this machine. Such a page can send simple requests to any address, and can gi
 rebinding). It can neither send a header of its own choice to another origin, nor choose `Host`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from litestar import Response, get, post
@@ -23,27 +23,6 @@ REPOSITORY_PATH = "/page/repository"
 PAGE_HEADER = "charioteer-page"
 """Header with the origin under which the page was opened. Browsers ask with a preflight before they send it to another
 origin, and the server allows no such preflight."""
-
-
-class ModelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a model, loaded or only on disk.
-
-    Attributes:
-        state: a `ModelState`.
-        reason: why it is not ready; empty if it is.
-        enabled: False if it was unloaded on purpose, or never loaded.
-    """
-
-    name: str
-    version: str
-    state: str
-    reason: str
-    enabled: bool
-
-
-class _RepositoryState(msgspec.Struct, frozen=True, kw_only=True):
-    admin: bool
-    versions: Sequence[ModelVersion]
 
 
 class AdminApi:
@@ -79,8 +58,7 @@ class AdminApi:
         async def show_versions(request: HttpRequest) -> Response[bytes]:
             versions = [_version(registration) for registration in await repository.index()]
             admin = not self.rejection_reason(request.headers) and self._access.allows(request.scope, "admin")
-            answer = _RepositoryState(admin=admin, versions=versions)
-            return json_response(msgspec.json.encode(answer))
+            return json_response(msgspec.json.encode({"admin": admin, "versions": versions}))
 
         @post(f"{REPOSITORY_PATH}/{{name:str}}/load", status_code=200, opt=requires("admin"))
         async def load(request: HttpRequest) -> Response[bytes]:
@@ -107,12 +85,10 @@ def _is_same_origin(headers: Mapping[str, str]) -> bool:
     return origin is None or origin.partition("://")[2] == headers.get("host", "")
 
 
-def _version(registration: Registration) -> ModelVersion:
-    source = registration.source
-    return ModelVersion(
-        name=source.name,
-        version=source.version,
-        state=registration.state,
-        reason=registration.reason,
-        enabled=registration.enabled,
-    )
+def _version(registration: Registration) -> dict[str, object]:
+    """Return one version of a model, loaded or only on disk.
+
+    `enabled` is False if it was unloaded on purpose, or never loaded.
+    """
+    own = {name: getattr(registration, name) for name in ("state", "reason", "enabled")}
+    return {"name": registration.source.name, "version": registration.source.version, **own}

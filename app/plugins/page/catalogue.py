@@ -8,6 +8,7 @@ import numpy as np
 
 from app import __version__
 from app.core.engine.models.registry import Registration, Registry
+from app.core.engine.models.servable import Servable
 from app.plugins.drawing.palette import VIVID, Colour, colours_of
 from app.plugins.page.page_files import PageSample, samples
 from app.plugins.page.request_history import HistoryWindow, Resolution, quantiles
@@ -17,24 +18,17 @@ from tasks.inference.tensor import TensorSpec
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of one model.
+    """One version of one model. The fields from `task_type` on are empty while it is not loaded.
 
     Attributes:
         latest: whether it answers requests without a version.
-        state: a `ModelState`.
-        reason: why it is not ready; empty if it is.
         chariot_id: id of the model in Chariot's path, after ``m-``.
         default: whether the bare ``/infer`` uses it.
-        task_type: task type; empty while the model is not loaded, as are all following fields.
-        platform: the runtime's name for the model's format.
-        layout: the name of its output layout.
         labels: class names by class number.
         colours: of the labels, as ``#rrggbb``.
-        streams: whether it can stream generated text.
         inputs: input tensors, as tensor protocols report them.
         outputs: output tensors, into which its predictions are stacked.
         memory: bytes of memory that it uses, as `Servable.resident_bytes`; None if unknown.
-        facts: detected properties of the model and their sources.
         parameters: JSON Schema of each parameter by name; the default is the model's own if its settings define one.
     """
 
@@ -76,13 +70,11 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """The models and ports of the server.
 
     Attributes:
-        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        palette: the colours of labels that no model declares, chosen by CRC-32.
         ports: other ports by the name of their protocol, without disabled protocols.
         memory: resident memory of the server in bytes.
-        usage: the use of each model, by name.
+        usage: by the name of the model.
         models: every version of every model, by name, latest version first.
-        requires_credentials: whether clients must authenticate.
-        palette: the colours of labels that no model declares, chosen by CRC-32.
     """
 
     version: str
@@ -144,21 +136,16 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         return entry
     description = servable.description
     colours = colours_of(tuple(description.labels))
+    shared = ("task_type", "platform", "layout", "labels", "facts")
     return msgspec.structs.replace(
         entry,
-        task_type=description.task_type,
-        platform=description.platform,
-        layout=description.layout,
-        labels=description.labels,
+        **{name: getattr(description, name) for name in shared},
         colours=[_hex(colours[label]) for label in description.labels],
         streams=servable.streams,
         inputs=servable.inputs,
         outputs=servable.outputs,
         memory=servable.resident_bytes,
-        facts=description.facts,
-        parameters=_parameters(
-            servable.parameters_type, servable.defaults, open_vocabulary=description.open_vocabulary
-        ),
+        parameters=_parameters(servable),
     )
 
 
@@ -166,16 +153,14 @@ def _hex(colour: Colour) -> str:
     return "#" + bytes(colour).hex()
 
 
-def _parameters(
-    parameters_type: type[msgspec.Struct], defaults: Mapping[str, object], *, open_vocabulary: bool
-) -> Mapping[str, Any]:
-    """Return the JSON Schema of every field that the model accepts, with `defaults` instead of those of the type."""
-    (_,), components = msgspec.json.schema_components([parameters_type])
-    schema = components[parameters_type.__name__]
+def _parameters(servable: Servable) -> Mapping[str, Any]:
+    """Return the JSON Schema of every parameter that the model accepts, with the model's own defaults."""
+    (_,), components = msgspec.json.schema_components([servable.parameters_type])
+    properties = components[servable.parameters_type.__name__]["properties"]
     return {
-        name: {**field, "default": defaults[name]} if name in defaults else field
-        for name, field in schema["properties"].items()
-        if name != "candidate_labels" or open_vocabulary
+        name: {**field, "default": servable.defaults[name]} if name in servable.defaults else field
+        for name, field in properties.items()
+        if name != "candidate_labels" or servable.description.open_vocabulary
     }
 
 

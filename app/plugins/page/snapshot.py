@@ -38,16 +38,15 @@ Number = float | None
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of one model, or of all requests, in one window.
 
+    Latencies are those of successful requests in milliseconds; None without any.
+
     Attributes:
         name: name of the model; empty for all requests.
         state: best state of its versions; empty for all requests.
-        requests: number of finished requests.
-        failures: number of those that failed.
+        requests: number of finished requests, including `failures`.
         rate: requests a second.
-        mean: mean latency of successful requests in milliseconds; None without any.
-        percentiles: their latency percentiles by `PERCENTILES`, in milliseconds.
-        slowest: their maximum latency in milliseconds.
-        batch: mean number of images or texts in them.
+        percentiles: by `PERCENTILES`.
+        batch: mean number of images or texts in a successful request.
         trend: requests a second in each interval, oldest first; None before the start of the server.
     """
 
@@ -67,9 +66,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """Charts of one model, or of all requests. Trends are as in `Summary.trend`.
 
     Attributes:
-        name: name of the model; empty for all requests.
         errors: failures in percent of the requests.
-        p50: this and the following: latency percentiles of each interval, in milliseconds.
+        p50: as p90 and p99, a latency percentile of each interval, in milliseconds.
         batch: mean number of images or texts in a successful request.
         batches: pairs of a range of sizes, such as 3-4, and the number of successful requests.
     """
@@ -87,17 +85,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the metrics page shows.
 
     Attributes:
-        age: seconds since its start.
-        total_requests: number of requests since its start.
+        age: seconds since its start, as those of `total_requests`.
         not_ready_reason: why the server reports not ready; empty if it is ready.
         window: a key of `WINDOWS`.
         interval: seconds in one interval of a trend.
         now: last readings; `in_flight` and `waiting` are current. CPU in cores, memory in bytes.
-        machine_memory: memory of the machine in bytes.
         process: trends of the readings, by name.
-        total: metrics of all requests.
         models: metrics of every known model, by name.
-        detail: charts of the selected model.
     """
 
     version: str

@@ -36,25 +36,17 @@ _FAMILIES = (
     _Family("semantic-segmentation", TaskType.IMAGE_SEGMENTATION, "SEMANTIC_SEGMENTATION", "SemanticSegmentation"),
     _Family("mask-segmentation", TaskType.IMAGE_SEGMENTATION, "UNIVERSAL_SEGMENTATION", "UniversalSegmentation"),
     _Family("mask-segmentation", TaskType.IMAGE_SEGMENTATION, "INSTANCE_SEGMENTATION", "InstanceSegmentation"),
-    _Family(
-        "zero-shot-image-classification",
-        TaskType.IMAGE_CLASSIFICATION,
-        "ZERO_SHOT_IMAGE_CLASSIFICATION",
-        "ZeroShotImageClassification",
-    ),
-    _Family(
-        "zero-shot-object-detection",
-        TaskType.OBJECT_DETECTION,
-        "ZERO_SHOT_OBJECT_DETECTION",
-        "ZeroShotObjectDetection",
-    ),
+    _Family("zero-shot-image-classification", TaskType.IMAGE_CLASSIFICATION, "ZERO_SHOT_IMAGE_CLASSIFICATION",
+            "ZeroShotImageClassification"),
+    _Family("zero-shot-object-detection", TaskType.OBJECT_DETECTION, "ZERO_SHOT_OBJECT_DETECTION",
+            "ZeroShotObjectDetection"),
     _Family("image-text-to-text", TaskType.IMAGE_TEXT_TO_TEXT, "IMAGE_TEXT_TO_TEXT", "ImageTextToText"),
     _Family("image-text-to-text", TaskType.IMAGE_TEXT_TO_TEXT, "VISUAL_QUESTION_ANSWERING", "VisualQuestionAnswering"),
     _Family("text-classification", TaskType.TEXT_CLASSIFICATION, "SEQUENCE_CLASSIFICATION", "SequenceClassification"),
     _Family("token-classification", TaskType.TOKEN_CLASSIFICATION, "TOKEN_CLASSIFICATION", "TokenClassification"),
     _Family("text-generation", TaskType.TEXT_GENERATION, "CAUSAL_LM", "CausalLM"),
     _Family("text-generation", TaskType.TEXT_GENERATION, "SEQ_TO_SEQ_CAUSAL_LM", "Seq2SeqLM"),
-)
+)  # fmt: skip
 """If several tables contain a class, the first one applies."""
 
 _UNLABELLED = ("zero-shot", "image-text-to-text", "text-generation")

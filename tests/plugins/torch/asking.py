@@ -1,6 +1,6 @@
 """Send requests to servables, and run transformers itself on the same images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
     """Return the records of every item of every input."""
     outputs = servable.predict(request(*inputs), Limits()).outputs
     return [list(prediction.records()) for output in outputs for prediction in output.predictions]
+
+
+def boxes_of(records: Sequence[Any]) -> NDArray[np.float64]:
+    """Return the boxes of records, (N, 4): left, top, right and bottom."""
+    return np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in records])
 
 
 def pil_image(pixels: NDArray[np.uint8]) -> PIL.Image.Image:

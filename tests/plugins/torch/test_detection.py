@@ -7,6 +7,7 @@ from tests.plugins.torch.asking import (
     FolderOf,
     Served,
     answers,
+    boxes_of,
     forward,
     image_input,
     model_and_processor,
@@ -36,8 +37,7 @@ def test_boxes_equal_those_of_processor(folder_of: FolderOf, served: Served, nam
     assert [record.label for record in found] == [
         model.config.id2label[int(number)] for number in expected["labels"][order]
     ]
-    corners = np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in found])
-    assert np.abs(corners - boxes[order]).max() < 1e-2
+    assert np.abs(boxes_of(found) - boxes[order]).max() < 1e-2
 
 
 @pytest.mark.parametrize("name", DETECTORS)

@@ -10,6 +10,7 @@ from tests.plugins.torch.asking import (
     FolderOf,
     Served,
     answers,
+    boxes_of,
     forward,
     image_input,
     model_and_processor,
@@ -52,11 +53,7 @@ def test_boxes_of_candidate_labels_equal_those_of_processor(folder_of: FolderOf,
     order = np.argsort(-expected["scores"].numpy(), kind="stable")
     assert [record.label for record in found] == [expected["text_labels"][index] for index in order]
     assert [record.score for record in found] == pytest.approx(expected["scores"].numpy()[order].tolist(), abs=1e-4)
-    boxes = expected["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])
-    assert (
-        np.abs(np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in found]) - boxes).max()
-        < 1e-2
-    )
+    assert np.abs(boxes_of(found) - expected["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])).max() < 1e-2
 
 
 def test_grounding_assigns_class_of_best_word(folder_of: FolderOf, served: Served) -> None:
@@ -72,16 +69,12 @@ def test_grounding_assigns_class_of_best_word(folder_of: FolderOf, served: Serve
     by_class = np.stack([scores[:, 1:3].max(1), scores[:, 4:6].max(1), scores[:, 7]], axis=1)
     expected = processor.post_process_grounded_object_detection(outputs, inputs["input_ids"], -1, 2, [(80, 120)])[0]
     order = np.argsort(-by_class.max(1), kind="stable")
-    boxes = expected["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])
     labels = ["Red ship", "a dog.", "picture"]
     (found,) = answers(served("grounding_dino"), image_input(pixels, candidate_labels=labels, score_threshold=0.0))
     assert len(found) == 10
     assert [record.label for record in found] == [labels[by_class[index].argmax()] for index in order]
     assert [record.score for record in found] == pytest.approx(by_class.max(1)[order].tolist(), abs=1e-4)
-    assert (
-        np.abs(np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in found]) - boxes).max()
-        < 1e-2
-    )
+    assert np.abs(boxes_of(found) - expected["boxes"].numpy()[order].clip(0, [120, 80, 120, 80])).max() < 1e-2
 
 
 @pytest.mark.parametrize("name", ["clip", "owlvit"])

@@ -15,11 +15,7 @@ from app.plugins.text.tokenizer import copy_tokenizer, load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.images import Batch, ImagePreparation
 from app.plugins.torch.network import Network
-from app.plugins.torch.tokenizing import (
-    CANDIDATES_PATH,
-    check_length,
-    max_text_tokens,
-)
+from app.plugins.torch.tokenizing import CANDIDATES_PATH, check_length, max_text_tokens
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
 from tasks.vision.image import Image
 

@@ -115,16 +115,8 @@ def _tokens(
         continues = len(word) != len(original) if marks else start > 0 and " " not in text[start - 1 : start + 1]
         if id_ == unknown:
             word, continues = original, False
-        tokens.append(
-            {
-                "word": [word],
-                "scores": scores[index],
-                "start": start,
-                "end": end,
-                "index": index,
-                "is_subword": continues,
-            }
-        )
+        token = {"word": [word], "scores": scores[index], "start": start, "end": end, "index": index}
+        tokens.append({**token, "is_subword": continues})
     return tokens
 
 
