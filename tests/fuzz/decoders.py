@@ -36,18 +36,9 @@ def run(*names: str, seconds: int = 60, seed: int = 1, out: Path = _FOLDER) -> i
     """
     failed: list[str] = []
     for decoder in names or NAMES:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.fuzz.decoders",
-            "one",
-            decoder,
-            "--seconds",
-            str(seconds),
-            "--seed",
-            str(seed),
-        ]
-        status = subprocess.run([*command, "--out", str(out)], check=False).returncode
+        command = [sys.executable, "-m", "tests.fuzz.decoders", "one", decoder]
+        options = ["--seconds", str(seconds), "--seed", str(seed), "--out", str(out)]
+        status = subprocess.run([*command, *options], check=False).returncode
         console.print(f"{decoder}: {'nothing found' if status == 0 else f'status {status}'}")
         failed += [decoder] * (status != 0)
     return 1 if failed else 0

@@ -21,35 +21,37 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.grps.proto import message_class
-from tests.support.servers.server_process import run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 NAME = "subject"
 BROKEN, GONE = "broken", "gone"
 FILES = {2.0: DEMO_MODELS / "half_plus_two", 3.0: DEMO_MODELS / "half_plus_three"}
 V2, GRPS = "/inference.GRPCInferenceService/", "/grps.protos.v1.GrpsService/"
+V2_TENSOR = {"name": "x", "shape": [1], "datatype": "FP32"}
+PREDICT = f"/v1/models/{NAME}:predict"
 TRANSPORTS = st.sampled_from(["rest", "grpc", "page"])
 
 
 class Clients:
-    """Clients for all protocols of a server with one model.
+    """Clients for all protocols of a server with one model, in the repository `folder`."""
 
-    Args:
-        folder: model repository of the server.
-        address: HTTP address.
-        tensorflow: address of TensorFlow Serving's API.
-        grpc_address: gRPC address.
-    """
-
-    def __init__(self, folder: Path, address: str, tensorflow: str, grpc_address: str) -> None:
+    def __init__(self, folder: Path, server: ServerProcess) -> None:
         self.folder = folder
-        self._http = httpx.Client(base_url=address, timeout=60)
-        self._tensorflow = httpx.Client(base_url=tensorflow, timeout=60)
-        self._channel: Any = grpc.insecure_channel(grpc_address)
-        self._page = {"charioteer-page": address, "origin": address}
+        self._http = httpx.Client(base_url=server.address, timeout=60)
+        self._tensorflow = httpx.Client(base_url=server.tensorflow_serving_address, timeout=60)
+        self._channel: Any = grpc.insecure_channel(server.grpc_address)
+        self._page = {"charioteer-page": server.address, "origin": server.address}
         self.infer_functions: Mapping[str, Callable[[float], float | None]] = {
-            "V2": self._v2, "V2 binary": self._v2_binary, "V2 gRPC": self._v2_grpc, "V1": self._v1,
-            "TensorFlow Serving": self._tensorflow_serving, "GRPS": self._grps, "GRPS gRPC": self._grps_grpc,
-        }  # fmt: skip
+            "V2": lambda x: self._post(f"/v2/models/{NAME}/infer", {"inputs": [{**V2_TENSOR, "data": [x]}]}),
+            "V2 binary": self._v2_binary,
+            "V2 gRPC": self._v2_grpc,
+            "V1": lambda x: self._post(PREDICT, {"instances": [x]}),
+            "TensorFlow Serving": lambda x: _value(self._tensorflow.post(PREDICT, json={"instances": [x]})),
+            "GRPS": lambda x: self._post(
+                "/grps/v1/infer/predict", {"model": NAME, "gtensors": {"tensors": [_grps_tensor(x)]}}
+            ),
+            "GRPS gRPC": self._grps_grpc,
+        }
 
     def close(self) -> None:
         """Close the connections."""
@@ -106,17 +108,13 @@ class Clients:
         shown = self._http.get("/page/repository").json()["versions"]
         return {entry["state"] for entry in [*index, *shown] if entry["name"] == NAME}
 
-    def _v2(self, x: float) -> float | None:
-        body = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [x]}]}
-        answer = self._http.post(f"/v2/models/{NAME}/infer", json=body)
-        return _value(answer, lambda reply: reply["outputs"][0]["data"][0])
+    def _post(self, path: str, body: object) -> float | None:
+        return _value(self._http.post(path, json=body))
 
     def _v2_binary(self, x: float) -> float | None:
-        tensor = {"name": "x", "shape": [1], "datatype": "FP32", "parameters": {"binary_data_size": 4}}
-        head = json.dumps({"inputs": [tensor]}).encode()
+        head = json.dumps({"inputs": [{**V2_TENSOR, "parameters": {"binary_data_size": 4}}]}).encode()
         headers = {"inference-header-content-length": str(len(head))}
-        answer = self._http.post(f"/v2/models/{NAME}/infer", content=head + struct.pack("<f", x), headers=headers)
-        return _value(answer, lambda reply: reply["outputs"][0]["data"][0])
+        return _value(self._http.post(f"/v2/models/{NAME}/infer", content=head + struct.pack("<f", x), headers=headers))
 
     def _v2_grpc(self, x: float) -> float | None:
         request = message_class("inference.ModelInferRequest")(model_name=NAME)
@@ -128,20 +126,8 @@ class Clients:
         (value,) = reply.outputs[0].contents.fp32_contents
         return value
 
-    def _v1(self, x: float) -> float | None:
-        answer = self._http.post(f"/v1/models/{NAME}:predict", json={"instances": [x]})
-        return _value(answer, lambda reply: reply["predictions"][0])
-
-    def _tensorflow_serving(self, x: float) -> float | None:
-        answer = self._tensorflow.post(f"/v1/models/{NAME}:predict", json={"instances": [x]})
-        return _value(answer, lambda reply: reply["predictions"][0])
-
-    def _grps(self, x: float) -> float | None:
-        answer = self._http.post("/grps/v1/infer/predict", json={"model": NAME, "gtensors": {"tensors": [_tensor(x)]}})
-        return _value(answer, lambda reply: reply["gtensors"]["tensors"][0]["flat_float32"][0])
-
     def _grps_grpc(self, x: float) -> float | None:
-        tensor = {**_tensor(x), "dtype": 7}
+        tensor = {**_grps_tensor(x), "dtype": 7}
         kind = message_class("grps.protos.v1.GrpsMessage")
         answer = self._call(f"{GRPS}Predict", kind(model=NAME, gtensors={"tensors": [tensor]}))
         reply = kind.FromString(answer)
@@ -157,13 +143,22 @@ class Clients:
             return None
 
 
-def _tensor(x: float) -> dict[str, Any]:
+def _grps_tensor(x: float) -> dict[str, Any]:
     return {"name": "x", "dtype": "DT_FLOAT32", "shape": [1], "flat_float32": [x]}
 
 
-def _value(answer: httpx.Response, read: Callable[[Any], float]) -> float | None:
+def _value(answer: httpx.Response) -> float | None:
+    """Return the only number of an answer, or None for a refusal."""
     assert answer.status_code in (200, 404, 503), answer.text
-    return read(answer.json()) if answer.status_code == 200 else None
+    if answer.status_code != 200:
+        return None
+    match answer.json():
+        case {"outputs": [{"data": [value]}]} | {"predictions": [value]}:
+            return value
+        case {"gtensors": {"tensors": [{"flat_float32": [value]}]}}:
+            return value
+        case reply:
+            raise AssertionError(reply)
 
 
 class ModelStateMachine(RuleBasedStateMachine):
@@ -239,7 +234,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     folder = tmp_path_factory.mktemp("states") / "models"
     shutil.copytree(FILES[2.0], folder / NAME)
     with run_server("--model-repository", str(folder)) as server:
-        clients = Clients(folder, server.address, server.tensorflow_serving_address, server.grpc_address)
+        clients = Clients(folder, server)
         yield clients
         clients.close()
 

@@ -78,10 +78,8 @@ def _instances(count: int) -> Built:
 
 
 def _grps(model: str, images: Sequence[str], parameters: Mapping[str, Any]) -> Built:
-    gmap = {
-        "s_b": {f"i{index}": image for index, image in enumerate(images)},
-        "s_s": {"parameters": json.dumps(parameters)},
-    }
+    data = {f"i{index}": image for index, image in enumerate(images)}
+    gmap = {"s_b": data, "s_s": {"parameters": json.dumps(parameters)}}
     return "/grps/v1/infer/predict", {"model": model, "gmap": gmap}
 
 
@@ -105,11 +103,8 @@ def _openai(model: str, images: Sequence[str], parameters: Mapping[str, Any]) ->
     urls = [f"data:image/png;base64,{image}" for image in images]
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     content = [*parts, {"type": "text", "text": "What?"}]
-    return "/openai/v1/chat/completions", {
-        "model": model,
-        "messages": [{"role": "user", "content": content}],
-        **parameters,
-    }
+    messages = [{"role": "user", "content": content}]
+    return "/openai/v1/chat/completions", {"model": model, "messages": messages, **parameters}
 
 
 def _read_openai_error(status: int, reply: Mapping[str, Any]) -> str:

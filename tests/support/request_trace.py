@@ -41,9 +41,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Trace(msgspec.Struct):
-    """The calls of one request in the event loop and in a worker.
-
-    Periodic tasks, such as counting in batches, are excluded.
+    """The calls of one request in the event loop and in a worker, without those of periodic tasks.
 
     Attributes:
         calls: the called Python functions in order, those of dependencies included.
@@ -71,16 +69,10 @@ def _is_own(file: str) -> bool:
 def trace_request(
     model: str, path: str, body: bytes, content_type: str = "application/json", address: str = "address"
 ) -> Trace:
-    """Return the calls of one request after some others on one connection.
+    """Return the calls of one request after some others on one connection, to a `model` in a folder of the repository.
 
-    Of several requests, the one with the fewest calls counts: the network may cut a request into more packets.
-
-    Args:
-        model: folder of the model, relative to the repository.
-        path: the path of the request.
-        body: its body.
-        content_type: the type of its body.
-        address: the attribute of `ServerProcess` with the URL of the port.
+    Of several requests, the one with the fewest calls counts: the network may cut a request into more packets. The
+    attribute `address` of `ServerProcess` has the URL of the port.
     """
     with tempfile.TemporaryDirectory() as folder:
         commands, replies = Path(folder, "commands"), Path(folder, "replies")
@@ -101,9 +93,8 @@ def trace_request(
         ):
             url = httpx.URL(getattr(server, address)).join(path)
             # The headers of a usual client, in one packet with the body.
-            headers = httpx.Request(
-                "POST", url, content=body, headers={**_HEADERS, "Content-Type": content_type}
-            ).headers
+            fields = {**_HEADERS, "Content-Type": content_type}
+            headers = httpx.Request("POST", url, content=body, headers=fields).headers
             head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             message = f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
 

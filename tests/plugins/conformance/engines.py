@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 
@@ -33,6 +33,7 @@ from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVI
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
+from tasks.vision.image import Image
 from tests.support.models.fake_models import bright_mask, detect_oriented, stand_in_metadata
 from tests.support.servers.apps import PYTHON_MODELS, app_with_sources, model_source
 from tests.support.servers.grpc_server import build_engine_from_sources, run_grpc_server
@@ -87,16 +88,10 @@ CallFault = Callable[[str, Any, Reply], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A deliberate fault.
+    """A deliberate fault: what it changes, and the ids of the checks that must fail.
 
     Args:
-        protocol: the protocol that it breaks.
         model: the model that shows it, a fixture or `BARS`.
-        check: the id of the check that must fail.
-        change_answer: the change of HTTP answers.
-        change_request: the change of HTTP requests.
-        change_call: the change of gRPC replies.
-        also_fails: the ids of other checks that must fail.
         raw: whether `change_answer` also receives answers that are not JSON, as bytes.
     """
 
@@ -119,16 +114,17 @@ CallFaults = Mapping[str, tuple[str, CallFault] | tuple[str, CallFault, str]]
 
 def answer_faults(protocol: str, model: str, faults: AnswerFaults, *, raw: bool = False) -> dict[str, Fault]:
     """Return the faults of a table; `model` is the usual model."""
-    return {
-        name: Fault(protocol=protocol, model=[model, *other][-1], check=check, change_answer=change, raw=raw)
-        for name, (check, change, *other) in faults.items()
-    }
+    return _faults(protocol, model, faults, lambda change: {"change_answer": change, "raw": raw})
 
 
 def call_faults(protocol: str, model: str, faults: CallFaults) -> dict[str, Fault]:
     """Return the faults of a table; `model` is the usual model."""
+    return _faults(protocol, model, faults, lambda change: {"change_call": change})
+
+
+def _faults(protocol: str, model: str, faults: Mapping[str, Any], options: Callable[[Any], Any]) -> dict[str, Fault]:
     return {
-        name: Fault(protocol=protocol, model=[model, *other][-1], check=check, change_call=change)
+        name: Fault(protocol=protocol, model=[model, *other][-1], check=check, **options(change))
         for name, (check, change, *other) in faults.items()
     }
 
@@ -157,17 +153,13 @@ def load(source: ModelSource) -> Servable:
 def detect_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:
     """Detect the bright part of a dark image exactly, as no trained model does, and nothing in a plain image."""
     return [
-        detect_oriented([detection_input])[0]
-        if bright_mask(detection_input.image).any()
-        else _no_detections(detection_input)
-        for detection_input in inputs
+        detect_oriented([item])[0] if bright_mask(item.image).any() else _no_detections(item.image) for item in inputs
     ]
 
 
-def _no_detections(detection_input: DetectionInput) -> OrientedDetections:
+def _no_detections(image: Image) -> OrientedDetections:
     no_scores, no_boxes = np.zeros(0, np.float32), np.zeros((0, 5), np.float32)
-    size = {"width": detection_input.image.width, "height": detection_input.image.height}
-    return OrientedDetections(labels=[], scores=no_scores, boxes=no_boxes, **size)
+    return OrientedDetections(labels=[], scores=no_scores, boxes=no_boxes, width=image.width, height=image.height)
 
 
 @contextmanager
@@ -263,11 +255,9 @@ class FaultyTransport(httpx.BaseTransport):
         self._seen.add(key)
         client = self._engines.http(self._fault.model, self._fault.protocol)
 
-        def send() -> httpx.Response:
-            return client.request(
-                forwarded.method, str(forwarded.url), content=forwarded.content, headers=forwarded.headers
-            )
-
+        send = partial(
+            client.request, forwarded.method, str(forwarded.url), content=forwarded.content, headers=forwarded.headers
+        )
         return self._engines.cached(key, send, repeated=repeated)
 
 
@@ -286,9 +276,8 @@ class FaultyCaller(GrpcChannel):
         repeated = key in self._seen
         self._seen.add(key)
         channel = self._engines.grpc(self._fault.model)
-        status, text, answers = self._engines.cached(
-            key, lambda: channel.call(path, message, streamed=streamed), repeated=repeated
-        )
+        send = partial(channel.call, path, message, streamed=streamed)
+        status, text, answers = self._engines.cached(key, send, repeated=repeated)
         name, method = path.lstrip("/").split("/")
         service = next(candidate for candidate in _SERVICES if candidate.full_name == name)
         descriptor = service.methods_by_name[method]

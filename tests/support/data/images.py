@@ -32,15 +32,7 @@ def rotated_rectangle(
     pixels = np.zeros((height, width, 3), np.uint8)
     along = np.array([np.cos(radians), np.sin(radians)]) * size[0] / 2
     across = np.array([-np.sin(radians), np.cos(radians)]) * size[1] / 2
-    centre_point = np.array(centre)
-    corners = np.array(
-        [
-            centre_point - along - across,
-            centre_point + along - across,
-            centre_point + along + across,
-            centre_point - along + across,
-        ]
-    )
+    corners = np.add(centre, [-along - across, along - across, along + across, -along + across])
     cv2.fillPoly(pixels, [np.rint(corners).astype(np.int32)], (0, 255, 0))
     return pixels
 

@@ -30,17 +30,9 @@ class Model(msgspec.Struct, frozen=True):
 
 def metadata(task: str, labels: object, **changes: Any) -> dict[str, Any]:
     """Return the content of a metadata file; `changes` are fields of ``io``."""
-    return {
-        "interface": {"name": "JATIC_ONNX", "version": "v1"},
-        "io": {
-            "batchSize": -1,
-            "interface": task,
-            "input": {"channels": "RGB", "height": 10, "width": 20},
-            "output": {},
-            **changes,
-        },
-        "index2label": labels,
-    }
+    pixels = {"channels": "RGB", "height": 10, "width": 20}
+    io = {"batchSize": -1, "interface": task, "input": pixels, "output": {}, **changes}
+    return {"interface": {"name": "JATIC_ONNX", "version": "v1"}, "io": io, "index2label": labels}
 
 
 def write_metadata(folder: Path, content: object, name: str = "model-metadata.json") -> Path:

@@ -100,18 +100,11 @@ def echo_model(specs: Sequence[TensorSpec]) -> Servable:
 
 
 def _return_inputs(specs: Sequence[TensorSpec]) -> Callable[[Sequence[TensorsInput]], Sequence[Tensors]]:
-    def predict(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
-        return [
-            Tensors(
-                [
-                    Tensor(name=spec.name, datatype=spec.datatype, data=_encode_text(sample.tensors[spec.name]))
-                    for spec in specs
-                ]
-            )
-            for sample in inputs
-        ]
+    def echo(sample: TensorsInput) -> Tensors:
+        data = {spec: _encode_text(sample.tensors[spec.name]) for spec in specs}
+        return Tensors([Tensor(name=spec.name, datatype=spec.datatype, data=array) for spec, array in data.items()])
 
-    return predict
+    return lambda inputs: list(map(echo, inputs))
 
 
 def _encode_text(array: NDArray[Any]) -> NDArray[Any]:

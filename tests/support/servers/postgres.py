@@ -46,17 +46,9 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
-        command = [
-            str(self._bin_folder / "postgres"),
-            "-D",
-            str(self._data),
-            "-p",
-            str(self.port),
-            "-k",
-            "",
-            *_NO_DURABILITY,
-        ]
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, user=_system_user(), group=_system_user())
+        command = [str(self._bin_folder / "postgres"), "-D", str(self._data), "-p", str(self.port), "-k", ""]
+        user = _system_user()
+        self._process = subprocess.Popen([*command, *_NO_DURABILITY], stderr=subprocess.DEVNULL, user=user, group=user)
         wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
 
     def stop(self, number: int = signal.SIGINT) -> None:
@@ -90,12 +82,8 @@ class PostgresServer:
         return self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", *options, database)
 
     def _run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(
-            [str(self._bin_folder / program), *arguments],
-            capture_output=True,
-            user=_system_user(),
-            group=_system_user(),
-        )
+        command, user = [str(self._bin_folder / program), *arguments], _system_user()
+        return subprocess.run(command, capture_output=True, user=user, group=user)
 
 
 @contextmanager

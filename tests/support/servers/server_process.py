@@ -7,16 +7,18 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[3]
 
 _TIMEOUT_SECONDS = 180
 """Seconds until a silent process is taken to hang, even on a busy machine."""
 
-_ADDRESS = re.compile(r'"address":"(https?://[^"]+)"')
-_GRPC_ADDRESS = re.compile(r'"gRPC":"([^"]+)"')
-_TENSORFLOW_GRPC_ADDRESS = re.compile(r'"TensorFlow Serving gRPC":"([^"]+)"')
-_TENSORFLOW_SERVING_ADDRESS = re.compile(r'"TensorFlow Serving":"(https?://[^"]+)"')
+
+def _announced(name: str, scheme: str = "") -> Any:
+    """Return a property that waits until the log names an address: a URL, or host and port."""
+    pattern = re.compile(rf'"{name}":"({scheme}[^"]+)"')
+    return property(lambda server: server._wait_for_address(pattern))
 
 
 class ServerProcess:
@@ -27,7 +29,16 @@ class ServerProcess:
     Attributes:
         process: the running process.
         log: the lines of its standard error so far.
+        address: the URL of its HTTP port, once its models are loaded.
+        grpc_address: host and port for gRPC.
+        tensorflow_serving_address: the URL of its port for TensorFlow Serving's protocol.
+        tensorflow_grpc_address: host and port of the second gRPC port, for TensorFlow Serving's clients.
     """
+
+    address: str = _announced("address", "https?://")
+    grpc_address: str = _announced("gRPC")
+    tensorflow_serving_address: str = _announced("TensorFlow Serving", "https?://")
+    tensorflow_grpc_address: str = _announced("TensorFlow Serving gRPC")
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
         command = [sys.executable, "-m", "charioteer", "serve", "--log-format", "json", *arguments]
@@ -45,26 +56,6 @@ class ServerProcess:
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    @property
-    def address(self) -> str:
-        """Return the URL of its HTTP port, once its models are loaded."""
-        return self._wait_for_address(_ADDRESS)
-
-    @property
-    def grpc_address(self) -> str:
-        """Return host and port for gRPC."""
-        return self._wait_for_address(_GRPC_ADDRESS)
-
-    @property
-    def tensorflow_serving_address(self) -> str:
-        """Return the URL of its port for TensorFlow Serving's protocol."""
-        return self._wait_for_address(_TENSORFLOW_SERVING_ADDRESS)
-
-    @property
-    def tensorflow_grpc_address(self) -> str:
-        """Return host and port of the second gRPC port, for TensorFlow Serving's clients."""
-        return self._wait_for_address(_TENSORFLOW_GRPC_ADDRESS)
 
     def stop(self) -> int:
         """Terminate the server, wait, and return its exit status."""
