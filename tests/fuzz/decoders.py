@@ -46,7 +46,6 @@ def run(*names: str, seconds: int = 60, seed: int = 1, out: Path = _FOLDER) -> i
 
 @app.command
 def one(decoder: str, *, seconds: int, seed: int, out: Path) -> int:
-    """Fuzz one decoder in this process."""
     folder = out / decoder
     folder.mkdir(parents=True, exist_ok=True)
     atheris = importlib.import_module("atheris")

@@ -54,13 +54,11 @@ class Clients:
         }
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
         self._tensorflow.close()
         self._channel.close()
 
     def put(self, content: float | str) -> None:
-        """Replace the model's file, or remove the model."""
         model = self.folder / NAME
         if content == GONE:
             shutil.rmtree(model, ignore_errors=True)
@@ -83,7 +81,6 @@ class Clients:
         return answer.status_code == 200
 
     def switch(self, online: bool, transport: str) -> None:
-        """Take the server online or offline."""
         verb = "online" if online else "offline"
         if transport == "grpc":
             assert self._call(f"{GRPS}{verb.title()}", message_class("grps.protos.v1.GrpsMessage")()) is not None
@@ -103,7 +100,6 @@ class Clients:
         return [*(status == 200 for status in statuses), over_grpc]
 
     def states(self) -> set[str]:
-        """Return the model's states in all lists of models."""
         index = self._http.post("/v2/repository/index").json()
         shown = self._http.get("/page/repository").json()["versions"]
         return {entry["state"] for entry in [*index, *shown] if entry["name"] == NAME}

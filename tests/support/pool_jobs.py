@@ -29,7 +29,6 @@ class FutureJob(Generic[T]):
         return True
 
     def drop(self) -> None:
-        """Cancel the future."""
         self.future.cancel()
 
 

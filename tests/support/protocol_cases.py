@@ -45,7 +45,6 @@ class ProtocolCase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     image_model: str = "detector"
 
     def encode(self, built: Built) -> tuple[str, bytes]:
-        """Return the path and the encoded body."""
         path, body = built
         return path, body if isinstance(body, bytes) else json.dumps(body).encode()
 

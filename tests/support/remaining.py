@@ -98,7 +98,6 @@ def _post(client: Any, path: str, body: Mapping[str, object]) -> Any:
 
 
 def _call(port: int) -> None:
-    """Send one inference over gRPC."""
     request: Any = message_class("inference.ModelInferRequest")(model_name="detector")
     tensor = request.inputs.add(name="image", datatype="BYTES", shape=[1])
     tensor.contents.bytes_contents.append((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes())

@@ -126,7 +126,6 @@ def _connect(address: str) -> socket.socket:
 
 
 def main() -> None:
-    """Print the calls of the request that the arguments name."""
     model, path, body_file = sys.argv[1:]
     body = Path(body_file).read_bytes()
     is_json = body[:1] == b"{"

@@ -32,7 +32,6 @@ _MACHINE = f"Measured on {len(os.sched_getaffinity(0))} cores, {processor()}."
 
 
 def main() -> None:
-    """Run the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=300, help="in each round")

@@ -30,21 +30,17 @@ class Cost(msgspec.Struct, frozen=True):
 
     @property
     def median(self) -> float:
-        """Return the median CPU milliseconds of the rounds."""
         return statistics.median(self.milliseconds)
 
     @property
     def load(self) -> LoadResult:
-        """Return the result of the last round of a server."""
         assert self.load_result is not None
         return self.load_result
 
     def ratios_to(self, other: "Cost") -> list[float]:
-        """Return the ratios to another cost, sorted."""
         return sorted(own / base for own, base in zip(self.milliseconds, other.milliseconds, strict=True))
 
     def median_ratio_to(self, other: "Cost") -> float:
-        """Return the median of the ratios of the rounds."""
         return statistics.median(self.ratios_to(other))
 
 

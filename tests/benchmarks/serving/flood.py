@@ -42,17 +42,14 @@ class FloodResult(msgspec.Struct, frozen=True):
 
     @property
     def goodput(self) -> float:
-        """Return answers with status 200 a second."""
         return self.statuses.get(200, 0) / self.seconds
 
     @property
     def refused(self) -> float:
-        """Return answers with status 429 a second."""
         return self.statuses.get(429, 0) / self.seconds
 
 
 def request_bytes(method: str, target: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
-    """Return a complete HTTP/1.1 request."""
     headers = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
     return f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode() + body
 

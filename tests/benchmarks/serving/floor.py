@@ -22,14 +22,10 @@ from tests.benchmarks.serving.shape import IOU_THRESHOLD, LABELS, SCORE_THRESHOL
 
 
 class Input(msgspec.Struct):
-    """One input of a request."""
-
     data: msgspec.Raw
 
 
 class Body(msgspec.Struct):
-    """A request."""
-
     inputs: list[Input]
 
 
@@ -67,14 +63,12 @@ class Chain:
         self.read = best_classes if len(outputs[0].shape) == 2 else segments if len(outputs) == 2 else boxes
 
     def __call__(self, body: bytes) -> bytes:
-        """Answer one request."""
         raw = memoryview(msgspec.json.decode(body, type=Body).inputs[0].data)
         records = self.answer(pybase64.b64decode(raw[2:-2], validate=True))
         output = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [records]}
         return msgspec.json.encode({"id": "1", "outputs": [output]})
 
     def answer(self, image: bytes) -> list[dict[str, Any]]:
-        """Return the records of an encoded image."""
         pixels: Any = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR_RGB)
         side, (height, width) = self.side, pixels.shape[:2]
         scale = min(side / width, side / height)
@@ -90,7 +84,6 @@ class Chain:
 
 
 def best_classes(outputs: Sequence[NDArray[Any]], _: Frame) -> list[dict[str, Any]]:
-    """Return the best classes."""
     (scores,) = outputs
     best = np.argpartition(scores, -TOP_K)[-TOP_K:]
     best = best[np.argsort(-scores[best])]
@@ -101,7 +94,6 @@ def best_classes(outputs: Sequence[NDArray[Any]], _: Frame) -> list[dict[str, An
 
 
 def boxes(outputs: Sequence[NDArray[Any]], frame: Frame) -> list[dict[str, Any]]:
-    """Return the objects of a YOLO detector."""
     return [record for record, _ in _objects(outputs[0], len(outputs[0]) - 4, frame)]
 
 

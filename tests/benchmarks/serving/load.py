@@ -53,12 +53,10 @@ class LoadResult(msgspec.Struct, frozen=True):
     milliseconds: list[float]
 
     def percentile(self, share: float) -> float:
-        """Return a percentile of the latency in milliseconds."""
         return self.milliseconds[min(len(self.milliseconds) - 1, int(share * len(self.milliseconds)))]
 
     @property
     def rate(self) -> float:
-        """Return the answers a second."""
         return len(self.milliseconds) / self.seconds
 
 

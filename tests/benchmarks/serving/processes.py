@@ -121,7 +121,6 @@ def _read(process: "subprocess.Popen[bytes]", lines: list[bytes]) -> None:
 
 
 def free_port() -> int:
-    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

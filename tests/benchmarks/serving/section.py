@@ -28,7 +28,6 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_markdown(section: Section) -> str:
-    """Return a section as Markdown."""
     lines = [f"## {section.title}", "", *textwrap.wrap(section.about, _WIDTH, break_on_hyphens=False), ""]
     lines += [_row(section.columns), _row(["---"] * len(section.columns))]
     lines += [_row([_shown(cell) for cell in row]) for row in section.rows]

@@ -44,7 +44,6 @@ class Workload(msgspec.Struct, frozen=True):
         return (self.folder if name in self.megaflops else _FIXTURES / "models") / name / "model.onnx"
 
     def image(self, model: str, size: str) -> Path:
-        """Return the image that a model is measured with."""
         return (self.images if model in self.megaflops else self.scenes)[size]
 
 

@@ -34,7 +34,6 @@ PHOTO = ROOT / "fixtures" / "images" / "photo.jpg"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a folder for every task."""
     root = tmp_path_factory.mktemp("models")
     for task in TASKS:
         completed = charioteer("init", task.lower(), "--task", task, cwd=root)

@@ -25,7 +25,6 @@ ENVIRONMENT.pop("NO_COLOR", None)
 
 
 def output_on_terminal(*options: str) -> str:
-    """Return what the command prints to a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*COMMAND, MODEL, *options], cwd=ROOT, env=ENVIRONMENT, stdout=theirs, stderr=subprocess.DEVNULL

@@ -70,7 +70,6 @@ class Reply:
     messages: list[Any]
 
     def replace(self, status: int, *messages: Any, text: str = "no") -> None:
-        """Replace the status, the messages and the error text."""
         self.status, self.text, self.messages[:] = status, text if status else "", messages
 
 
@@ -144,7 +143,6 @@ def sources(model: str) -> Sequence[ModelSource]:
 
 
 def load(source: ModelSource) -> Servable:
-    """Load a model, a fixture or `BARS`."""
     if source.name != BARS:
         return load_fixture(source)
     return Servable(OrientedObjectDetection(), detect_bars, stand_in_metadata(TaskType.ORIENTED_OBJECT_DETECTION), {})
@@ -313,7 +311,6 @@ def _no_reply(_: httpx.Request) -> httpx.Response:
 
 
 def check_with_fault(engines: Engines, fault: Fault, **target: Any) -> ConformanceReport:
-    """Check our engine with a deliberate fault."""
     is_chariot = fault.protocol in CHARIOT_PROTOCOLS
     target = {"model": None if is_chariot else fault.model, "images": scenes() if is_chariot else (), **target}
     caller = FaultyCaller(engines, fault)

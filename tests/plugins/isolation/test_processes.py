@@ -74,7 +74,6 @@ class IsolatedModel(RestartMetrics):
         self.registration = self.registry.load(source, load)
 
     def count(self, source: ModelSource, reason: str) -> None:
-        """Record why a process of this model ended."""
         if source.folder == self._folder:
             self.exit_reasons.append(reason)
 
@@ -89,23 +88,19 @@ class IsolatedModel(RestartMetrics):
 
     @property
     def servable(self) -> Servable:
-        """Return the servable, ready or not."""
         assert self.registration.servable is not None, self.registration.reason
         return self.registration.servable
 
     def error_of_call(self, action: int, seconds: float | None = None) -> InferenceError:
-        """Return the error of a call that must fail."""
         with pytest.raises(InferenceError) as caught:
             self.ask(action, seconds)
         return caught.value
 
     def unload(self) -> None:
-        """Remove the model from the registry."""
         self.registry.replace("m", [])
         del self.registration
 
     def await_restart(self) -> None:
-        """Wait until the model is ready again."""
         wait_until(lambda: not self.registry.not_ready_reason)
 
 
@@ -118,7 +113,6 @@ def is_running(pid: int) -> bool:
 
 
 def label(prediction: Prediction) -> str:
-    """Return the label of the only detected object."""
     found: Any = prediction
     (only,) = found.labels
     return only

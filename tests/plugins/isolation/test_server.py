@@ -69,7 +69,6 @@ def response_body(server: ServerProcess, model: str, path: str, body: dict[str, 
 
 
 def infer(server: ServerProcess, model: str, value: int) -> httpx.Response:
-    """Send an image of one grey value to a model."""
     tensor = {"name": "image", "shape": [8, 8, 3], "datatype": "UINT8", "data": [value] * (8 * 8 * 3)}
     return httpx.post(f"{server.address}/v2/models/{model}/infer", json={"inputs": [tensor]}, timeout=60)
 

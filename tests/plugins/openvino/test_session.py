@@ -36,7 +36,6 @@ IMAGES = [
 
 
 def model_with(folder: Path, name: str, **settings: object) -> InProcessModel:
-    """Load a copy of a fixture model with other settings."""
     copy = shutil.copytree(MODELS / name, folder / name, dirs_exist_ok=True)
     (copy / SETTINGS_FILE).write_text(json.dumps(settings))
     return InProcessModel(copy)

@@ -52,7 +52,6 @@ def app_of(engine: Engine, page: WebPage | None) -> Litestar:
 
 
 def app_of_page(repository: Repository, limits: Limits | None = None, **options: Any) -> Litestar:
-    """Return an app with a page that has `options`."""
     engine = Engine(repository, [], limits or Limits(), workers=2)
     page = WebPage(engine, Trends(engine.registry.has_model), **options)
     return app_with_parts(engine, page.parts, protocol=options.get("chariot_protocol", "chariot-v2-kserve"))

@@ -28,7 +28,6 @@ def client() -> Iterator[Any]:
 
 
 def tiff(width: int, height: int, orientation: int = 1) -> bytes:
-    """Return a TIFF of one colour."""
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
     file = io.BytesIO()

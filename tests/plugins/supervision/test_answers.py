@@ -47,7 +47,6 @@ CODE = """
 
 
 def detections(**fields: Any) -> SimpleNamespace:
-    """Return an object with the fields of supervision's Detections."""
     return SimpleNamespace(**{"mask": None, "confidence": None, "class_id": None, "data": {}, **fields})
 
 

@@ -40,7 +40,6 @@ def sample(
     with_embeddings: bool = True,
     task: str = "",
 ) -> Sample:
-    """Return the images as one sample."""
     task = task or ("OBJECT_DETECTION" if with_predictions else "")
     return build_sample(
         observations(count, seed, shift=shift, with_predictions=with_predictions, with_embeddings=with_embeddings), task

@@ -50,13 +50,11 @@ def detection_sample(
 def classification_sample(
     true_label: str, scores: Mapping[str, float], name: str, metadata: Mapping[str, str] | None = None
 ) -> EvaluatedItem:
-    """Return one image of one class, and its scores."""
     predictions = tuple(PredictedObject(label=label, score=score) for label, score in scores.items())
     return EvaluatedItem(item=item(name, label=true_label, metadata=metadata), predictions=predictions)
 
 
 def write_image(path: Path, width: int = 64, height: int = 48, colour: tuple[int, int, int] = (40, 90, 160)) -> Path:
-    """Write a plain image file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(path), np.full((height, width, 3), colour, np.uint8))
     return path

@@ -37,7 +37,6 @@ class GoldenCase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     files: Mapping[str, bytes]
 
     def body(self) -> tuple[bytes, dict[str, str]]:
-        """Return the body, and the headers that it needs."""
         parts = [self.files[name] for name in sorted(self.files, reverse=True) if name.startswith("request.")]
         headers: dict[str, str] = dict(self.settings.get("headers", {}))
         if len(parts) > 1:

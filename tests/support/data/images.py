@@ -38,12 +38,10 @@ def rotated_rectangle(
 
 
 def encode_image(pixels: NDArray[Any], file_format: str = "PNG", **options: Any) -> bytes:
-    """Return an image file encoded by Pillow."""
     buffer = io.BytesIO()
     PIL.Image.fromarray(pixels).save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
 def encode_base64(data: bytes) -> str:
-    """Return standard base64."""
     return base64.b64encode(data).decode()

@@ -76,7 +76,6 @@ def detect_oriented(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetect
 
 
 def segment(inputs: Sequence[SegmentationInput]) -> Sequence[Segments]:
-    """Return the contour of the bright part."""
     return [
         Segments(
             labels=[_mean_colour(sample.image)],
@@ -88,7 +87,6 @@ def segment(inputs: Sequence[SegmentationInput]) -> Sequence[Segments]:
 
 
 def answer_with_size(inputs: Sequence[PromptedImage]) -> Sequence[Answers]:
-    """Answer every prompt with the size of the image."""
     return [
         Answers(prompts=sample.prompts, answers=[f"{sample.image.width}x{sample.image.height}" for _ in sample.prompts])
         for sample in inputs
@@ -126,7 +124,6 @@ def generate_prefix(inputs: Sequence[ContinuedText]) -> Sequence[Generation]:
 
 
 def fail(inputs: Sequence[Any]) -> Sequence[Any]:
-    """Never answers."""
     raise RuntimeError(f"a model that fails on {len(inputs)}")
 
 
@@ -151,6 +148,5 @@ def stand_in_metadata(task_type: TaskType, labels: Sequence[str] = ()) -> ModelM
 
 
 def load_fake_model(source: ModelSource) -> Servable:
-    """Return the stand-in with the name of `source`."""
     task_type, task, model = FAKE_MODELS[source.name]
     return Servable(task, model, stand_in_metadata(task_type, LABELS), source.settings.parameters)

@@ -36,7 +36,6 @@ def metadata(task: str, labels: object, **changes: Any) -> dict[str, Any]:
 
 
 def write_metadata(folder: Path, content: object, name: str = "model-metadata.json") -> Path:
-    """Write a metadata file."""
     file = folder / name
     file.write_text(json.dumps(content))
     return file

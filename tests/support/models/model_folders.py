@@ -27,11 +27,9 @@ def write_model(folder: Path, code: str, files: dict[str, str] | None = None, **
 
 
 def source_at(folder: Path, *, allow_code: bool = True) -> ModelSource:
-    """Return the source of the model in a folder."""
     (source,) = model_at(folder)
     return msgspec.structs.replace(source, allow_code=allow_code)
 
 
 def write_and_load(folder: Path, code: str, files: dict[str, str] | None = None, **settings: object) -> InProcessModel:
-    """Write a model folder, and load it."""
     return InProcessModel(write_model(folder, code, files, **settings), allow_code=True)

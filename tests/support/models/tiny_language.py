@@ -16,7 +16,6 @@ from tests.support.models.tiny_models import (
 
 
 def llama_config(vocabulary_size: int, **changes: Any) -> dict[str, Any]:
-    """A tiny language model's configuration."""
     return {
         "vocab_size": vocabulary_size, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "bos_token_id": None,

@@ -38,12 +38,10 @@ TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 
 @cache
 def torch() -> Any:
-    """The other library."""
     return importlib.import_module("torch")
 
 
 def label_config() -> dict[str, Any]:
-    """The part of a configuration that names classes."""
     return {"id2label": dict(enumerate(LABELS)), "label2id": {label: number for number, label in enumerate(LABELS)}}
 
 

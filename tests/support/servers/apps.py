@@ -83,7 +83,6 @@ def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_
 
 
 def load_test_model(source: ModelSource) -> Servable:
-    """Return the model with the name of `source`."""
     if source.name in FAKE_MODELS:
         return load_fake_model(source)
     if source.name in ECHO_MODELS:
@@ -116,7 +115,6 @@ def _encode_text(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def model_source(name: str) -> ModelSource:
-    """Return the source of the model `name`."""
     if name in FAKE_MODELS:
         return ModelSource(
             name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0])

@@ -51,7 +51,6 @@ KEYS = {
 
 
 def write_key_file(folder: Path) -> Path:
-    """Write a file with `KEYS`."""
     path = folder / "keys.json"
     for key, properties in KEYS.items():
         add_key(path, key, properties)
@@ -112,5 +111,4 @@ def http_client(app: Litestar) -> TestClient[Litestar]:
 
 
 def inference_body() -> dict[str, Any]:
-    """Return a valid inference body."""
     return {"inputs": [image_input(encode_base64(encode_image(rectangle())))]}

@@ -34,7 +34,6 @@ class CertificateAuthority:
 
 
 def peer_certificate_serial(connection: ssl.SSLSocket) -> str:
-    """Of the certificate that the other side has shown."""
     certificate = connection.getpeercert()
     assert certificate is not None
     return str(certificate["serialNumber"])

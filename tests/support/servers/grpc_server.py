@@ -32,7 +32,6 @@ Metadata = Sequence[tuple[str, str]]
 
 
 def local_settings(port: int = 0, drain_timeout: int = 1) -> ServerSettings:
-    """Return the settings of a gRPC server on this machine."""
     return ServerSettings(
         host="127.0.0.1",
         grpc_port=port,
@@ -42,7 +41,6 @@ def local_settings(port: int = 0, drain_timeout: int = 1) -> ServerSettings:
 
 
 def message(name: str, /, **fields: Any) -> Any:
-    """Return a message of the protocol."""
     return message_class(f"inference.{name}")(**fields)
 
 
@@ -54,7 +52,6 @@ def build_engine(
     limits: Limits | None = None,
     bounds: QueueLimits | None = None,
 ) -> Engine:
-    """Return an engine with the models `names`."""
     sources = [model_source(name) for name in names]
     return build_engine_from_sources(
         sources, load_test_model, loaded=loaded, observers=observers, limits=limits, bounds=bounds
@@ -70,7 +67,6 @@ def build_engine_from_sources(
     limits: Limits | None = None,
     bounds: QueueLimits | None = None,
 ) -> Engine:
-    """Return an engine with the models of `sources`."""
     registry = Registry(sources)
     if loaded:
         for source in sources:
@@ -99,7 +95,6 @@ class GrpcTestClient:
         self.trailing_metadata: dict[str, str] = {}
 
     def stop_server(self) -> Future[None]:
-        """Stop the server and wait until it has stopped."""
         return asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop)
 
     def call_bytes(self, method: str, data: bytes, metadata: Metadata = (), **options: Any) -> bytes:
@@ -126,7 +121,6 @@ class GrpcTestClient:
         raise AssertionError(response)
 
     def stream(self, requests: Iterable[Any], metadata: Metadata = ()) -> Iterator[Any]:
-        """Call `ModelStreamInfer`."""
         rpc = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
         response_type = message_class("inference.ModelStreamInferResponse")
         data = (request.SerializeToString() for request in requests)

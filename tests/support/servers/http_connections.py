@@ -66,7 +66,6 @@ class HttpTestServer:
 
 
 def read_until_closed(connection: socket.socket) -> bytes:
-    """Return everything until the other side closes the connection."""
     received = b""
     try:
         while chunk := connection.recv(65536):

@@ -14,5 +14,4 @@ MODELS = ("detector", "teller", "continuer", "tagger", "echo-fp32", "echo-bytes"
 
 
 def engine_with_low_limits() -> Engine:
-    """Return an engine with the stand-ins `MODELS` and `LIMITS`."""
     return build_engine(MODELS, limits=LIMITS)

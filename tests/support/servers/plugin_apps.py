@@ -24,8 +24,6 @@ def app_with_parts(
     access: HttpAccess | None = None,
     entry: Entry | None = None,
 ) -> Litestar:
-    """Return the application with the routes of `parts`."""
-
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:

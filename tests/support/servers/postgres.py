@@ -110,7 +110,6 @@ def run_postgres() -> Generator[PostgresServer]:
 
 
 def is_postgres_installed() -> bool:
-    """Return whether PostgreSQL is installed."""
     return _find_bin_folder() is not None
 
 

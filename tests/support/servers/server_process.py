@@ -58,12 +58,10 @@ class ServerProcess:
         self._reader.start()
 
     def stop(self) -> int:
-        """Terminate the server, wait, and return its exit status."""
         self.process.terminate()
         return self.wait()
 
     def wait(self) -> int:
-        """Wait until the server exits by itself, and return its exit status."""
         status = self.process.wait(_TIMEOUT_SECONDS)
         self._reader.join(_TIMEOUT_SECONDS)
         return status

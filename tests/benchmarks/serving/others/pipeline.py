@@ -15,9 +15,7 @@ from tests.benchmarks.serving.shape import IOU_THRESHOLD, LABELS, SCORE_THRESHOL
 class Pipeline(Protocol):
     """The interface that every server calls."""
 
-    def answer(self, image: bytes) -> list[dict[str, Any]]:
-        """Return the records of an encoded image."""
-        ...
+    def answer(self, image: bytes) -> list[dict[str, Any]]: ...
 
 
 class Plain:
@@ -34,7 +32,6 @@ class Plain:
         self.input, self.side = spec.name, spec.shape[-1]
 
     def answer(self, image: bytes) -> list[dict[str, Any]]:
-        """Return the records of an encoded image."""
         pixels = cv2.cvtColor(cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
         side, (height, width) = self.side, pixels.shape[:2]
         scale = min(side / width, side / height)

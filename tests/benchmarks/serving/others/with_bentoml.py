@@ -17,5 +17,4 @@ class VisionModel:
 
     @bentoml.api
     def classify(self, image: str) -> list[dict[str, Any]]:
-        """Return the records of an image in base64."""
         return self._pipeline.answer(base64.b64decode(image))

@@ -13,8 +13,6 @@ model = pipeline()
 
 
 class Input(BaseModel):
-    """An input of a request."""
-
     name: str
     shape: list[int]
     datatype: str
@@ -23,21 +21,17 @@ class Input(BaseModel):
 
 
 class Request(BaseModel):
-    """A request."""
-
     id: str | None = None
     inputs: list[Input]
 
 
 @app.get("/ready")
 def ready() -> dict[str, str]:
-    """Report that the model is loaded."""
     return {"status": "ready"}
 
 
 @app.post("/infer")
 def infer(request: Request) -> dict[str, Any]:
-    """Answer every input."""
     images = [base64.b64decode(tensor.data[0]) for tensor in request.inputs]
     outputs = [
         {"name": tensor.name, "shape": [1], "datatype": "BYTES", "data": [model.answer(image)]}

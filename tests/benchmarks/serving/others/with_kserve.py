@@ -18,13 +18,11 @@ class VisionModel(Model):
         self.load()
 
     def load(self) -> bool:
-        """Open the graph."""
         self._pipeline = pipeline()
         self.ready = True
         return True
 
     def predict(self, payload: InferRequest, headers: dict[str, str] | None = None) -> InferResponse:
-        """Answer one image."""
         del headers
         found = self._pipeline.answer(base64.b64decode(payload.inputs[0].data[0]))
         output = InferOutput("predictions", [1], "BYTES", data=[json.dumps(found)])

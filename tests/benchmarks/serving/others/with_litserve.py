@@ -13,20 +13,16 @@ class VisionModel(litserve.LitAPI):
     """As LitServe's documentation has it."""
 
     def setup(self, device: str) -> None:
-        """Open the graph."""
         del device
         self._pipeline = pipeline()
 
     def decode_request(self, request: dict[str, Any]) -> bytes:
-        """Decode the image from base64."""
         return base64.b64decode(request["image"])
 
     def predict(self, image: bytes) -> list[dict[str, Any]]:
-        """Return the records."""
         return self._pipeline.answer(image)
 
     def encode_response(self, output: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the answer."""
         return {"predictions": output}
 
 

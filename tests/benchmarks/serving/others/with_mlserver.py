@@ -13,12 +13,10 @@ class VisionModel(MLModel):
     """A custom runtime as MLServer's documentation has it."""
 
     async def load(self) -> bool:
-        """Open the graph."""
         self._pipeline = pipeline()
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """Answer one image."""
         data = payload.inputs[0].data[0]
         found = self._pipeline.answer(base64.b64decode(data))
         output = ResponseOutput(name="predictions", shape=[1], datatype="BYTES", data=[json.dumps(found)])

@@ -20,7 +20,6 @@ class VisionModel:
         self._pipeline = pipeline()
 
     async def __call__(self, request: Request) -> dict[str, Any]:
-        """Answer one image."""
         payload = await request.json()
         return {"predictions": self._pipeline.answer(base64.b64decode(payload["image"]))}
 

@@ -14,7 +14,6 @@ from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, 
 
 
 def reject_content_type(content_type: str, status: int = 415) -> AnswerFault:
-    """Reject bodies of a Content-Type."""
     return replace_when(lambda r: r.method == "POST" and r.headers.get("content-type", "") == content_type, status)
 
 

@@ -21,8 +21,6 @@ Output = dict[str, Any]
 
 
 def change_outputs(change: Callable[[list[Output]], object]) -> AnswerFault:
-    """Change the outputs of every answer."""
-
     def fault(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
         if status == 200 and "outputs" in answer:
             change(answer["outputs"])

@@ -40,7 +40,6 @@ def too_few(answer: Any) -> None:
 
 
 def misread_nested(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Misread nested numbers."""
     if status == 200 and b'"ndarray"' in request.content:
         answer["gtensors"]["tensors"][0]["flat_float32"][0] += 1
     return status, answer

@@ -12,7 +12,6 @@ _SUCCESS, _FAILURE = 1, 2
 
 
 def status_message(code: int, flag: int, text: str = "no", **data: Any) -> Any:
-    """Return a message with a status."""
     status = message_class("grps.protos.v1.Status")(code=code, msg=text, status=flag)
     return message_class("grps.protos.v1.GrpsMessage")(status=status, **data)
 

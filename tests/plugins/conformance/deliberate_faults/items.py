@@ -30,12 +30,10 @@ def image_in(request: httpx.Request) -> bytes:
 
 
 def change_lists(change: Callable[[list[Item]], object]) -> AnswerFault:
-    """Change every list of items."""
     return change_answers(lambda answer: change(answer["output"]) if "output" in answer else None)
 
 
 def change_items(change: Callable[[Item], object]) -> AnswerFault:
-    """Change every item."""
     return change_lists(lambda items: [change(item) for item in items])
 
 
@@ -99,7 +97,6 @@ def unstable_scores() -> AnswerFault:
 
 
 def without_exif(body: Item) -> None:
-    """Remove EXIF from the image."""
     try:
         image = base64.b64decode(body["input"], validate=True)
     except (KeyError, ValueError):

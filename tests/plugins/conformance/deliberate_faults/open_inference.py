@@ -41,7 +41,6 @@ def no_extensions(answer: Any) -> None:
 
 
 def repeated_outputs(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Return requested outputs twice."""
     if status == 200 and b'"outputs":[' in request.content:
         answer["outputs"] *= 2
     return status, answer

@@ -13,7 +13,6 @@ _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13
 
 
 def change_outputs(change: Callable[[Any], object]) -> CallFault:
-    """Change every output of an inference."""
     return change_messages("ModelInfer", lambda answer: [change(output) for output in answer.outputs])
 
 

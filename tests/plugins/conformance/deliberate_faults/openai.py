@@ -35,8 +35,6 @@ def double_base64(answer: Any) -> None:
 
 
 def replaced_bytes(old: bytes, new: bytes) -> AnswerFault:
-    """Replace bytes in streams."""
-
     def fault(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
         return status, answer.replace(old, new) if isinstance(answer, bytes) else answer
 

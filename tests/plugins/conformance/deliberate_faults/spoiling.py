@@ -78,13 +78,10 @@ def detail_errors(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]
 
 
 def server_error_for_bad_json(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Answer malformed JSON with status 500."""
     return (500, answer) if request.content.endswith(b"[") else (status, answer)
 
 
 def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:
-    """Change every answer of a method."""
-
     def change_call(called: str, _: Any, reply: Reply) -> None:
         if called == method:
             for answer in reply.messages:
