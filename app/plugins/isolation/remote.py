@@ -31,7 +31,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, servable: Servable) -> Self:
-        """Return the binding of `servable`."""
         return cls(
             task=servable.task,
             description=servable.description,
@@ -58,11 +57,9 @@ class Failure(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_error(cls, error: InferenceError) -> Self:
-        """Copy the fields of `error`."""
         return cls(error.kind, error.message, error.path, error.retry_after)
 
     def to_error(self) -> InferenceError:
-        """Rebuild the error."""
         return InferenceError(self.kind, self.message, self.path, retry_after=self.retry_after)
 
 

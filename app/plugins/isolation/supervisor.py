@@ -197,7 +197,6 @@ class Supervisor:
         return not self._closing
 
     def _wake(self) -> None:
-        """Wake the supervisor thread."""
         # The buffer may be full, so the thread will wake, or the thread has ended.
         with suppress(OSError):
             self._wake_sender.send(b"w")

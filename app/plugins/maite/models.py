@@ -73,7 +73,6 @@ class MaiteClassifier(_MaiteModel):
     """An image classifier: takes a batch of (C, H, W) images, returns for each an array of scores by class index."""
 
     def __call__(self, batch: Sequence[Any], /) -> Sequence[NDArray[np.float32]]:
-        """Return the scores of each image."""
         return [
             self._scores(prediction)
             for prediction in self._predictions(batch)
@@ -95,7 +94,6 @@ class MaiteDetector(_MaiteModel):
     """An object detector: takes a batch of (C, H, W) images, returns a target for each."""
 
     def __call__(self, batch: Sequence[Any], /) -> Sequence[MaiteTarget]:
-        """Return the objects in each image."""
         return [
             self._target(prediction) for prediction in self._predictions(batch) if isinstance(prediction, Detections)
         ]

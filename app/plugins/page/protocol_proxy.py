@@ -51,7 +51,6 @@ class ProtocolProxy:
 
     @property
     def handlers(self) -> list[ASGIRouteHandler]:
-        """Return the handlers of the enabled protocols."""
         return [
             asgi(path, is_mount=True, copy_scope=True, opt=_NO_PERMISSION)(_strip_prefix(port, path))
             for port, path in ((port, f"/page/{name}") for name, port in self._ports.items())

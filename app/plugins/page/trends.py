@@ -42,7 +42,6 @@ class Trends:
 
     @property
     def age(self) -> float:
-        """Return the seconds since the start."""
         return self._clock() - self._started
 
     def observe(self, context: RequestContext, /) -> None:

@@ -50,7 +50,6 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_difference(self) -> float:
-        """Return the largest difference over all outputs."""
         return _max_difference(self.comparisons)
 
 

@@ -66,12 +66,10 @@ class Exchange:
 
     @property
     def ok(self) -> bool:
-        """Return whether the status is that of a success."""
         return self.code == str(self.SUCCESS)
 
     @property
     def rejected(self) -> bool:
-        """Return whether the status is 4xx."""
         return 400 <= self.status < 500
 
     @property
@@ -81,7 +79,6 @@ class Exchange:
 
     @property
     def code(self) -> str:
-        """Return the status as text."""
         return str(self.status)
 
     def object(self) -> dict[str, Any]:
@@ -145,12 +142,10 @@ class GrpcCall(Exchange):
 
     @property
     def rejected(self) -> bool:
-        """Return whether the engine blames the client."""
         return self.code in _CLIENT_ERRORS
 
     @property
     def code(self) -> str:
-        """Return the name of the status."""
         return self.headers["grpc-status"]
 
     def message(self) -> Any:
