@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import socket
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -50,6 +50,12 @@ class FakeWire:
     def status(self) -> int:
         return self.sent[0]["status"]
 
+    async def listen(self, events: EventStream) -> asyncio.Task[None]:
+        """Open a stream, and wait for its first event."""
+        task = asyncio.ensure_future(events(self.scope, self.receive, self.send))
+        await self.body_sent.wait()
+        return cast("asyncio.Task[None]", task)
+
     @property
     def bodies(self) -> list[bytes]:
         return [message["body"] for message in self.sent[1:] if message["body"]]
@@ -67,8 +73,7 @@ class FakeWire:
 def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, detail: str, trends: Trends) -> None:
     async def run() -> FakeWire:
         events, wire = EventStream(engine, trends), FakeWire(query)
-        task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
-        await wire.body_sent.wait()
+        task = await wire.listen(events)
         assert events.open_streams == 1
         wire.disconnected.set()
         await task
@@ -110,8 +115,7 @@ def test_invalid_requests_for_events_are_rejected(
 def test_listeners_over_the_limit_are_rejected_until_one_leaves(engine: Engine, trends: Trends) -> None:
     async def run() -> None:
         events, wires = EventStream(engine, trends, max_streams=2), [FakeWire(), FakeWire()]
-        tasks = [asyncio.create_task(events(wire.scope, wire.receive, wire.send)) for wire in wires]
-        await asyncio.gather(*(wire.body_sent.wait() for wire in wires))
+        tasks = [await wire.listen(events) for wire in wires]
         late = FakeWire()
         await events(late.scope, late.receive, late.send)
         assert late.status == 503
@@ -119,8 +123,7 @@ def test_listeners_over_the_limit_are_rejected_until_one_leaves(engine: Engine, 
         wires[0].disconnected.set()
         await tasks[0]
         later = FakeWire()
-        task = asyncio.create_task(events(later.scope, later.receive, later.send))
-        await later.body_sent.wait()
+        task = await later.listen(events)
         assert later.status == 200
         events.stop()
         await asyncio.gather(task, tasks[1])
@@ -131,8 +134,7 @@ def test_listeners_over_the_limit_are_rejected_until_one_leaves(engine: Engine, 
 def test_events_end_when_the_server_stops(engine: Engine, trends: Trends) -> None:
     async def run() -> None:
         events, wire = EventStream(engine, trends), FakeWire()
-        task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
-        await wire.body_sent.wait()
+        task = await wire.listen(events)
         events.stop()
         await task
         assert wire.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
@@ -148,8 +150,7 @@ def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str, tre
     async def run() -> None:
         events, wire = EventStream(engine, trends, send_timeout=0.05 if ending == "patience" else 60), FakeWire()
         wire.is_stuck = True
-        task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
-        await wire.body_sent.wait()
+        task = await wire.listen(events)
         if ending == "stop":
             events.stop()
         elif ending == "gone":

@@ -56,16 +56,16 @@ def test_snapshot_has_the_figures_of_the_window(engine: Engine, clock: Clock, tr
     assert (snapshot.now.cpu, snapshot.now.memory, snapshot.now.in_flight) == (0.25, 5_000_000, 0)
 
 
-@pytest.mark.parametrize("window", ["60s", "60m", "24h"])
-def test_every_window_counts_the_same_requests(engine: Engine, clock: Clock, window: str, trends: Trends) -> None:
+def test_every_window_counts_the_same_requests(engine: Engine, clock: Clock, trends: Trends) -> None:
     trends.observe(EVENT)
     trends.observe(FAILURE)
     clock.now += 30
-    snapshot = take_snapshot(engine, trends, window)
-    assert (snapshot.window, snapshot.total.requests, snapshot.total.failures) == (window, 2, 1)
-    assert snapshot.total.rate == pytest.approx(2 / 30, rel=1e-3)
-    assert len(snapshot.total.trend) == len(snapshot.detail.p90) == len(snapshot.process["memory"])
-    assert sum(rate is not None for rate in snapshot.total.trend) == {"60s": 30}.get(window, 1)
+    for window, known in (("60s", 30), ("60m", 1), ("24h", 1)):
+        snapshot = take_snapshot(engine, trends, window)
+        assert (snapshot.window, snapshot.total.requests, snapshot.total.failures) == (window, 2, 1)
+        assert snapshot.total.rate == pytest.approx(2 / 30, rel=1e-3)
+        assert len(snapshot.total.trend) == len(snapshot.detail.p90) == len(snapshot.process["memory"])
+        assert sum(rate is not None for rate in snapshot.total.trend) == known
 
 
 def test_percentile_is_never_above_the_slowest_request(engine: Engine, clock: Clock, trends: Trends) -> None:
@@ -84,10 +84,10 @@ def test_snapshot_has_the_reason_why_the_server_is_not_ready(engine: Engine, tre
     assert "offline" in take_snapshot(engine, trends, "60s").not_ready_reason
 
 
-@pytest.mark.parametrize("model", ["", "stranger", "<script>", "detector\x00"])
-def test_details_of_an_unknown_model_are_those_of_all_models(engine: Engine, model: str, trends: Trends) -> None:
+def test_details_of_an_unknown_model_are_those_of_all_models(engine: Engine, trends: Trends) -> None:
     snapshot = take_snapshot(engine, trends, "60s")
-    assert with_model_detail(trends, snapshot, model) is snapshot
+    for model in ("", "stranger", "<script>", "detector\x00"):
+        assert with_model_detail(trends, snapshot, model) is snapshot
     assert snapshot.detail.name == ""
 
 

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
@@ -12,7 +11,6 @@ from app.plugins.explanations.request import explanation_targets
 from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.tensor import Datatype, Tensor
 from tasks.text_generation import GeneratedText
 from tests.plugins.torch.asking import FolderOf, Served, answers, request, text_input
 from tests.support.models import tiny_language, tiny_models
@@ -143,27 +141,6 @@ def test_seq2seq_answer_equals_generate(folder_of: FolderOf, served: Served) -> 
     expected = tokenizer.decode(generated[0], skip_special_tokens=True)
     assert answers(served("t5"), text_input("Hello", max_new_tokens=9)) == [[GeneratedText(expected)]]
     assert expected
-
-
-def test_request_inputs_are_arguments_of_one_call(served: Served) -> None:
-    """Run the example of the Chariot page with smaller numbers."""
-
-    def argument(name: str, datatype: Datatype, value: object) -> Tensor:
-        return Tensor(
-            name=name, datatype=datatype, data=np.array([value], datatype.dtype), parameters={"content_type": "raw"}
-        )
-
-    seed = argument("seed", Datatype.INT64, 3)
-    length, temperature = argument("max_new_tokens", Datatype.INT64, 9), argument("temperature", Datatype.FP64, 0.8)
-    inputs = (text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, True), seed)
-    found = answers(served("causal_lm"), *inputs)
-    expected = answers(served("causal_lm"), text_input("Prompt here", max_new_tokens=9, temperature=0.8, seed=3))
-    assert found == expected
-    greedy = answers(
-        served("causal_lm"), text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, False)
-    )
-    assert greedy == answers(served("causal_lm"), text_input("Prompt here", max_new_tokens=9))
-    assert greedy != found
 
 
 def test_joined_chunks_equal_answer(served: Served) -> None:
