@@ -22,7 +22,7 @@ from tests.core.runtimes.onnxruntime.graphs import write
 
 NUMBERS = np.arange(4, dtype=np.float32)
 REJECTED_LOCATIONS = [
-    "/etc/passwd", "../outside.bin", "sub/../../outside.bin", "./../outside.bin", "..\\outside.bin", 
+    "/etc/passwd", "../outside.bin", "sub/../../outside.bin", "./../outside.bin", "..\\outside.bin",
     "*/_ORT_MEM_ADDR_/*",
     ".hidden/data.bin", "__pycache__/data.bin", "data.bin\0/etc/passwd", "data\n.bin", ".", "",
 ]  # fmt: skip
