@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -46,6 +46,14 @@ class Gate:
             assert self.started.acquire(timeout=TIMEOUT)
 
 
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """Yield a gate that opens at the end."""
+    created = Gate()
+    yield created
+    created.open.set()
+
+
 def test_submit_returns_results_and_errors() -> None:
     workers = ThreadPool(2, "w")
     assert submit(workers, divmod, 7, 2).result(TIMEOUT) == (3, 1)
@@ -61,41 +69,34 @@ def raise_system_exit() -> None:
     raise SystemExit(1)
 
 
-def test_running_jobs_are_limited_to_the_workers() -> None:
-    workers, gate = ThreadPool(2, "w"), Gate()
+def test_running_jobs_are_limited_to_the_workers(gate: Gate) -> None:
+    workers = ThreadPool(2, "w")
     jobs = [submit(workers, gate.block) for _ in range(5)]
     gate.wait_started(2)
     assert not gate.started.acquire(timeout=0.05)
     gate.open.set()
     assert {job.result(TIMEOUT) for job in jobs} <= {"w-1", "w-2"}
-    workers.close()
 
 
-def test_job_that_waits_elsewhere_releases_its_worker() -> None:
-    workers, elsewhere = ThreadPool(2, "w"), Gate()
-    waiting = [submit(workers, elsewhere.block_elsewhere) for _ in range(10)]
-    elsewhere.wait_started(10)
+def test_job_that_waits_elsewhere_releases_its_worker(gate: Gate) -> None:
+    workers = ThreadPool(2, "w")
+    for _ in range(10):
+        submit(workers, gate.block_elsewhere)
+    gate.wait_started(10)
     assert submit(workers, len, "ab").result(TIMEOUT) == 2
-    elsewhere.open.set()
-    for job in waiting:
-        job.result(TIMEOUT)
-    workers.close()
 
 
-def test_running_jobs_are_limited_again_after_waits_elsewhere() -> None:
-    workers, elsewhere, gate = ThreadPool(2, "w"), Gate(), Gate()
+def test_running_jobs_are_limited_again_after_waits_elsewhere(gate: Gate) -> None:
+    workers, elsewhere = ThreadPool(2, "w"), Gate()
     waiting = [submit(workers, elsewhere.block_elsewhere) for _ in range(6)]
     elsewhere.wait_started(6)
     elsewhere.open.set()
     for job in waiting:
         job.result(TIMEOUT)
-    jobs = [submit(workers, gate.block) for _ in range(20)]
+    for _ in range(20):
+        submit(workers, gate.block)
     gate.wait_started(2)
     assert not gate.started.acquire(timeout=0.05)
-    gate.open.set()
-    for job in jobs:
-        job.result(TIMEOUT)
-    workers.close()
 
 
 def test_spare_threads_are_reused() -> None:
@@ -117,8 +118,8 @@ def test_waiting_elsewhere_outside_a_worker_does_nothing() -> None:
         pass
 
 
-def test_close_drops_queued_jobs_and_finishes_running_ones() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
+def test_close_drops_queued_jobs_and_finishes_running_ones(gate: Gate) -> None:
+    workers = ThreadPool(1, "w")
     running = submit(workers, gate.block)
     gate.wait_started(1)
     dropped = submit(workers, len, "")
@@ -132,8 +133,8 @@ def test_close_drops_queued_jobs_and_finishes_running_ones() -> None:
     assert running.result(TIMEOUT) == "w-1"
 
 
-def test_job_that_waits_elsewhere_finishes_after_close() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
+def test_job_that_waits_elsewhere_finishes_after_close(gate: Gate) -> None:
+    workers = ThreadPool(1, "w")
     waiting = submit(workers, gate.block_elsewhere)
     gate.wait_started(1)
     workers.close()
@@ -141,8 +142,8 @@ def test_job_that_waits_elsewhere_finishes_after_close() -> None:
     assert waiting.result(TIMEOUT)
 
 
-def test_cancelled_job_is_not_run() -> None:
-    workers, gate, ran = ThreadPool(1, "w"), Gate(), threading.Event()
+def test_cancelled_job_is_not_run(gate: Gate) -> None:
+    workers, ran = ThreadPool(1, "w"), threading.Event()
     submit(workers, gate.block)
     gate.wait_started(1)
     job: Future[None] = submit(workers, ran.set)
@@ -150,7 +151,6 @@ def test_cancelled_job_is_not_run() -> None:
     gate.open.set()
     submit(workers, len, "").result(TIMEOUT)
     assert not ran.is_set()
-    workers.close()
 
 
 def test_threads_of_garbage_collected_workers_end() -> None:
@@ -174,31 +174,27 @@ def test_threads_of_garbage_collected_workers_end() -> None:
     assert ended.is_set()
 
 
-def test_model_does_not_wait_for_long_jobs_of_another() -> None:
-    workers, slow = ThreadPool(2, "w"), Gate()
-    jobs = [submit_for(workers, "slow", slow.block) for _ in range(5)]
-    slow.wait_started(2)
+def test_model_does_not_wait_for_long_jobs_of_another(gate: Gate) -> None:
+    workers = ThreadPool(2, "w")
+    for _ in range(5):
+        submit_for(workers, "slow", gate.block)
+    gate.wait_started(2)
     for _ in range(20):
         assert submit_for(workers, "fast", lambda: "at once").result(TIMEOUT) == "at once"
-    assert not slow.started.acquire(timeout=0.05)
-    slow.open.set()
-    for job in jobs:
-        job.result(TIMEOUT)
-    workers.close()
+    assert not gate.started.acquire(timeout=0.05)
 
 
-def test_extra_threads_are_at_most_as_many_as_workers() -> None:
-    workers, gate = ThreadPool(2, "w"), Gate()
+def test_extra_threads_are_at_most_as_many_as_workers(gate: Gate) -> None:
+    workers = ThreadPool(2, "w")
     jobs = [submit_for(workers, f"model-{index}", gate.block) for index in range(10)]
     gate.wait_started(4)
     assert not gate.started.acquire(timeout=0.05)
     gate.open.set()
     assert {job.result(TIMEOUT) for job in jobs} <= {"w-1", "w-2", "w-3", "w-4"}
-    workers.close()
 
 
-def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
+def test_cancelled_jobs_are_released_while_workers_are_busy(gate: Gate) -> None:
+    workers = ThreadPool(1, "w")
     submit_for(workers, "m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
     running = submit_for(workers, "m", gate.block)
     gate.wait_started(1)
@@ -216,11 +212,10 @@ def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
     last = submit_for(workers, "m", lambda: "still there")
     gate.open.set()
     assert (running.result(TIMEOUT), last.result(TIMEOUT)) == ("w-1", "still there")
-    workers.close()
 
 
-def test_expected_wait_counts_own_backlog_and_a_share_of_others() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
+def test_expected_wait_counts_own_backlog_and_a_share_of_others(gate: Gate) -> None:
+    workers = ThreadPool(1, "w")
     submit_for(workers, "slow", lambda: threading.Event().wait(0.1)).result(TIMEOUT)
     submit_for(workers, "fast", lambda: None).result(TIMEOUT)
     jobs = [submit_for(workers, model, gate.block) for model in ("slow", "fast")]
@@ -228,31 +223,24 @@ def test_expected_wait_counts_own_backlog_and_a_share_of_others() -> None:
     jobs += [submit_for(workers, "slow", gate.block) for _ in range(50)]
     assert workers.expected_wait("slow") > 4
     assert workers.expected_wait("fast") < 1
-    gate.open.set()
-    for job in jobs:
-        job.result(TIMEOUT)
-    workers.close()
 
 
-def test_time_spent_elsewhere_does_not_count_as_job_time() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
+def test_time_spent_elsewhere_does_not_count_as_job_time(gate: Gate) -> None:
+    workers = ThreadPool(1, "w")
 
     def wait() -> None:
         with release_worker():
             threading.Event().wait(0.2)
 
     submit_for(workers, "m", wait).result(TIMEOUT)
-    jobs = [submit_for(workers, "m", gate.block) for _ in range(5)]
+    for _ in range(5):
+        submit_for(workers, "m", gate.block)
     gate.wait_started(1)
     assert workers.expected_wait("m") < 0.4
-    gate.open.set()
-    for job in jobs:
-        job.result(TIMEOUT)
-    workers.close()
 
 
-def test_callback_of_a_job_dropped_at_close_may_call_expected_wait() -> None:
-    workers, gate = ThreadPool(1, "w"), Gate()
+def test_callback_of_a_job_dropped_at_close_may_call_expected_wait(gate: Gate) -> None:
+    workers = ThreadPool(1, "w")
     running = submit_for(workers, "m", gate.block)
     gate.wait_started(1)
     waits: list[float] = []
@@ -266,11 +254,11 @@ def test_callback_of_a_job_dropped_at_close_may_call_expected_wait() -> None:
     running.result(TIMEOUT)
 
 
-def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
     def reject(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    workers, gate = ThreadPool(2, "w"), Gate()
+    workers = ThreadPool(2, "w")
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", reject)
         with pytest.raises(RuntimeError, match="new thread"):
@@ -286,7 +274,6 @@ def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> No
     barrier = threading.Barrier(2, timeout=TIMEOUT)
     for job in [submit(workers, barrier.wait) for _ in range(2)]:
         job.result(TIMEOUT)
-    workers.close()
 
 
 def test_daemon_thread_returns_results_and_errors() -> None:
