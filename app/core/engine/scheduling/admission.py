@@ -10,6 +10,7 @@ from itertools import count
 
 import msgspec
 
+from app.core.engine.cancellation import deadline_error
 from app.core.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
@@ -172,7 +173,7 @@ class Admission:
         timeout, max_seconds = context.timeout, self._queue_limits.request_timeout
         if timeout is not None:
             if timeout <= 0:
-                raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The deadline of the request has passed")
+                raise deadline_error()
             if not timeout <= MAX_TIMEOUT_SECONDS:
                 raise invalid("Expected a number of milliseconds, from 0 to those of 30 days", TIMEOUT_HEADER)
             max_seconds = min(timeout, max_seconds or math.inf)

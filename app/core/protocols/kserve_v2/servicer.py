@@ -13,6 +13,7 @@ from typing import Any, cast
 import grpc
 import msgspec
 
+from app.core.engine.cancellation import stopping_error
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.models.servable import Servable
@@ -219,7 +220,7 @@ async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes
             next_request = asyncio.ensure_future(anext(iterator))
             await asyncio.wait({next_request, stop_task}, return_when=asyncio.FIRST_COMPLETED)
             if not next_request.done():
-                raise InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
+                raise stopping_error()
             try:
                 data = next_request.result()
             except StopAsyncIteration:

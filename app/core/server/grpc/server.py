@@ -120,7 +120,8 @@ class GrpcServer:
         cast("Any", server).add_registered_method_handlers(
             HEALTH, Health(self._engine, parser, names, stopping).handlers
         )
-        self._bind(server)
+        self.port = self._bind(server, self.port)
+        self.more_ports = {name: self._bind(server, port) for name, port in self.more_ports.items()}
         await server.start()
         self._server = server
 
@@ -149,12 +150,7 @@ class GrpcServer:
             self._calls.abort()
         await stopped
 
-    def _bind(self, server: grpc.aio.Server) -> None:
-        self.port = self._bind_port(server, self.port)
-        for name, port in self.more_ports.items():
-            self.more_ports[name] = self._bind_port(server, port)
-
-    def _bind_port(self, server: grpc.aio.Server, port: int) -> int:
+    def _bind(self, server: grpc.aio.Server, port: int) -> int:
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         try:
             if self._certificates is None:
