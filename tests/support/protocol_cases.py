@@ -30,7 +30,6 @@ class ProtocolCase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         read_error: check the body of an error with its status, and return its message.
         media_type: media type of an inference.
         has_parameters: whether a request carries parameters such as prompts.
-        ignores_unknown_fields: whether a body may have other fields.
         image_model: a model that takes any number of images; tests use it where the task does not matter.
     """
 
@@ -41,7 +40,6 @@ class ProtocolCase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     read_error: Callable[[int, Mapping[str, Any]], str] = _read_error
     media_type: str = "application/json"
     has_parameters: bool = True
-    ignores_unknown_fields: bool = True
     image_model: str = "detector"
 
     def encode(self, built: Built) -> tuple[str, bytes]:
@@ -191,7 +189,6 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
             f"POST {_GRPS}/infer/predict": "infer",
         },
         read_error=_read_grps_error,
-        ignores_unknown_fields=False,
     ),
     "openai": ProtocolCase(
         infer=_openai,

@@ -102,30 +102,20 @@ def test_prompt_limits_are_enforced(
 @pytest.mark.parametrize(
     ("extra_member", "status", "message"),
     [
-        (b'"x": ' + b"[" * 11 + b"]" * 11, 200, ""),
         (b'"x": ' + b"[" * 13 + b"]" * 13, 400, "Expected JSON nested 12 deep at most"),
-        (b'"x": ' + b"[" * 20_000, 400, "Expected JSON nested 12 deep at most"),
         (b'"x": {%s}' % b",".join(b'"%d": 1' % index for index in range(31)), 413, "Expected at most 30 members"),
         (b'"x": [%s]' % b",".join([b"1"] * 800), 413, "Expected at most 700 JSON values in one body"),
-        (b'"x": %s' % (b"1" * 50_000), 400, ""),
-        (b'"x": 1e999', 400, ""),
     ],
-    ids=["deep", "deeper", "deepest", "members", "values", "digits", "overflow"],
+    ids=["depth", "members", "values"],
 )
 def test_json_limits_are_enforced(
     clients: dict[str, Client], protocol: str, extra_member: bytes, status: int, message: str
 ) -> None:
     case = PROTOCOL_CASES[protocol]
-    if not case.ignores_unknown_fields and status == 200:
-        pytest.skip(f"{protocol} rejects unknown fields")
     path, content = case.encode(case.infer(case.image_model, [SMALL], {}))
     actual_status, error = post_content(clients[protocol], protocol, path, b"{" + extra_member + b", " + content[1:])
-    if message or status == 200:
-        assert actual_status == status, error
-        assert message in error
-    else:
-        # A member that is not read can have any number.
-        assert actual_status in (200, 400)
+    assert actual_status == status, error
+    assert message in error
     assert post_content(clients[protocol], protocol, path, content) == (200, "")
 
 

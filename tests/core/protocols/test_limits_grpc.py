@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from app.core.engine.scheduling.admission import QueueLimits
-from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, raises_status, run_grpc_server
 from tests.support.servers.low_limits import engine_with_low_limits
 
 
@@ -47,9 +47,8 @@ def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> N
 
 def test_compressed_message_is_limited_by_its_decompressed_size(peer: GrpcTestClient) -> None:
     bomb = message("ModelInferRequest", model_name="detector", raw_input_contents=[bytes(10_000_000)])
-    with pytest.raises(grpc.RpcError) as caught:
+    with raises_status(grpc.StatusCode.RESOURCE_EXHAUSTED):
         peer.call("ModelInfer", bomb, compression=grpc.Compression.Gzip)
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert peer.call("ServerLive").live
 
 

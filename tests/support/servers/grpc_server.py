@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import grpc
+import pytest
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver
@@ -38,6 +39,11 @@ def local_settings(port: int = 0, drain_timeout: int = 1) -> ServerSettings:
         max_request_bytes=MAX_REQUEST_BYTES,
         drain_timeout=drain_timeout,
     )
+
+
+def raises_status(code: grpc.StatusCode) -> "pytest.RaisesExc[grpc.RpcError]":
+    """Expect that a call ends with an error of this status."""
+    return pytest.raises(grpc.RpcError, check=lambda error: cast("grpc.Call", error).code() is code)
 
 
 def message(name: str, /, **fields: Any) -> Any:

@@ -27,6 +27,7 @@ from tests.support.servers.grpc_server import (
     build_engine,
     build_engine_from_sources,
     message,
+    raises_status,
     run_grpc_server,
 )
 
@@ -74,10 +75,8 @@ def test_health_check_and_watch_follow_the_models() -> None:
 
 def test_health_of_an_unknown_service_is_not_found() -> None:
     with run_grpc_server(build_engine(("echo-fp32",))) as peer:
-        with pytest.raises(grpc.RpcError) as caught:
+        with raises_status(grpc.StatusCode.NOT_FOUND):
             health(peer, "inference.Missing")
-        rpc_error: Any = caught.value
-        assert rpc_error.code() is grpc.StatusCode.NOT_FOUND
         updates = watch_health(peer, "inference.Missing")
         assert HealthCheckResponse.FromString(next(updates)).status == HealthCheckResponse.SERVICE_UNKNOWN
         updates.cancel()
