@@ -91,7 +91,8 @@ WRONG_TYPES: list[tuple[Datatype, Any, str]] = [
         (Datatype.UINT8, [None], "[0]"), (Datatype.UINT8, [[1], [{}]], "[1][0]"), (Datatype.FP32, [True], "[0]"),
         (Datatype.FP32, ["1.0"], "[0]"), (Datatype.FP32, [1.0, None], "[1]"), (Datatype.BOOL, ["true"], "[0]"),
         (Datatype.BOOL, [0.0], "[0]"), (Datatype.BOOL, [2], ""), (Datatype.BOOL, [-1], ""), (Datatype.INT8, "x", ""),
-        (Datatype.INT8, {"a": 1}, ""), (Datatype.INT8, 5, ""), (Datatype.INT8, None, ""), (Datatype.INT8, b"[1,", ""),
+        (Datatype.INT8, [1, [2]], ""), (Datatype.INT8, {"a": 1}, ""),
+        (Datatype.INT8, 5, ""), (Datatype.INT8, None, ""), (Datatype.INT8, b"[1,", ""),
 ]  # fmt: skip
 
 

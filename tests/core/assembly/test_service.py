@@ -1,15 +1,17 @@
-"""The engine applies every limit that an operator sets."""
+"""A service in this process: its limits, its models, and what it counts."""
 
 import dataclasses
 
 import msgspec
 import pytest
+from litestar.testing import TestClient
 
 from app.core.assembly.discovery import discover
 from app.core.assembly.service import Service
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.settings.server import DEMO_MODELS, LimitSettings
 from tasks.inference.limits import Limits
+from tests.support.polling import wait_until
 from tests.support.servers.settings import settings_of_main_port
 
 NAMES = [field.name for field in dataclasses.fields(LimitSettings)]
@@ -36,3 +38,15 @@ def test_engine_uses_the_configured_limits() -> None:
         name: value for name, value in values.items() if name in LIMITS
     }
     assert {*NAMES} <= {*LIMITS, *BOUNDS}
+
+
+def test_service_loads_its_models_and_counts_their_answers_until_it_stops() -> None:
+    service = Service(settings_of_main_port(), lambda: discover(DEMO_MODELS / "half_plus_two"))
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
+    with TestClient(service.app) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        response = client.post("/v2/models/half_plus_two/infer", json={"inputs": [tensor]})
+        assert response.json()["outputs"][0]["data"] == [2.5]
+        assert 'charioteer_inferences_total{model="half_plus_two"' in client.get("/metrics").text
+    assert not service.loading.busy
+    assert not service.engine.busy
