@@ -94,6 +94,13 @@ def test_invalid_header_length_is_rejected(client: Client, length: bytes | int) 
     assert_still_serving(client)
 
 
+def test_header_length_beyond_the_body_is_rejected(client: Client) -> None:
+    content = json.dumps(one_input()).encode()
+    headers = {HEADER: str(len(content) + 1)}
+    response = client.post("/v2/models/half_plus_two/infer", content=content, headers=headers)
+    assert_rejected(response, "Expected at most")
+
+
 def test_binary_data_without_the_header_is_rejected(client: Client) -> None:
     assert_rejected(
         client.post("/v2/models/half_plus_two/infer", content=json.dumps(binary()).encode() + BLOCK), "JSON"
