@@ -8,7 +8,8 @@ import pytest
 
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import Call, abort_call, read_call_info, unary_handler
-from tasks.inference.error import invalid
+from app.core.protocols.status import grpc_status, http_status
+from tasks.inference.error import ErrorKind, invalid
 
 
 class FakeCall:
@@ -76,3 +77,9 @@ def test_response_headers_are_trailing_metadata() -> None:
     handler: Any = unary_handler("test", method)
     assert asyncio.run(handler.unary_unary(b"x", call)) == b"x"
     assert call.trailing_metadata.keys() == {"x-request-id", "charioteer-similarity"}
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_every_kind_of_error_has_a_status_over_http_and_grpc(kind: ErrorKind) -> None:
+    assert http_status(kind) // 100 in (4, 5)
+    assert grpc_status(kind) is not grpc.StatusCode.OK

@@ -131,6 +131,8 @@ def test_server_starts_online_and_is_ready_once_its_models_are_loaded(loading: S
     assert engine.online
     assert set(http_readiness(clients).values()) == {503}
     assert not any(grpc_readiness(peer).values())
+    for client in clients.values():
+        assert client.get("/ready").json() == {"status": "not ready", "error": "detector/1: not loaded yet"}
     switch_by_grpc(loading, "Online")
     assert set(http_readiness(clients).values()) == {503}
     (registration,) = engine.registry.registrations

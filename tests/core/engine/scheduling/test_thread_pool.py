@@ -203,6 +203,7 @@ def test_cancelled_jobs_are_released_while_workers_are_busy(gate: Gate) -> None:
     waiting = [submit_for(workers, "m", dropped_gate.block) for _ in range(100)]
     del dropped_gate
     assert workers.expected_wait("m") > 4
+    assert workers.expected_wait("other") == 0
     assert all(job.cancel() for job in waiting)
     del waiting
     gc.collect()

@@ -178,6 +178,16 @@ def test_json_and_binary_tensors_can_be_mixed(client: Client) -> None:
     assert answer["outputs"][1]["data"] == ["a", ""]
 
 
+def test_blocks_follow_the_order_of_inputs_and_outputs(client: Client) -> None:
+    numbers, words = struct.pack("<2q", -5, 7), pack_elements(b"x", b"yz")
+    body = {
+        "inputs": [tensor("BYTES", [2], len(words), "words"), tensor("INT64", [2], len(numbers), "numbers")],
+        "parameters": {"binary_data_output": True},
+    }
+    _, blocks = split_response(post(client, "echo-pair", body, words, numbers))
+    assert blocks == [numbers, words], "outputs are in the order of the model"
+
+
 def test_response_with_only_empty_outputs_is_plain_json(client: Client) -> None:
     body = {"inputs": [tensor("FP32", [0], 0)], "parameters": {"binary_data_output": True}}
     response = post(client, "half_plus_two", body)

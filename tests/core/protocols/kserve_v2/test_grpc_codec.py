@@ -213,10 +213,14 @@ BAD_REQUESTS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "too many raw": ([input_header("FP32", [1])], {"raw_input_contents": [BLOCK] * 2}, "raw_input_contents"),
     "raw without inputs": ([], {"raw_input_contents": [BLOCK]}, "raw_input_contents"),
     "raw too short": ([input_header("FP32", [2])], {"raw_input_contents": [BLOCK]}, "raw_input_contents[0]"),
+    "raw too long": (
+        [input_header("FP32", [1])], {"raw_input_contents": [BLOCK + b"\0"]}, "raw_input_contents[0]",
+    ),
     "raw bool of 2": ([input_header("BOOL", [1])], {"raw_input_contents": [b"\2"]}, "raw_input_contents[0]"),
     "missing data": ([input_header("FP32", [1])], {}, "inputs[0].contents.fp32_contents"),
     "missing elements": ([input_header("BYTES", [1])], {}, "inputs[0].contents.bytes_contents"),
     "too few elements": ([typed_input("INT8", [1], [2])], {}, "inputs[0].contents.int_contents"),
+    "too many elements": ([typed_input("INT8", [1, 2], [1])], {}, "inputs[0].contents.int_contents"),
     "wrong contents field": (
         [input_header("FP32", [1], contents={"fp64_contents": [1.0]})], {}, "inputs[0].contents.fp64_contents",
     ),
