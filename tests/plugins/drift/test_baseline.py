@@ -15,11 +15,9 @@ from tests.support.data.drift_samples import sample
 
 def write_valid(folder: Path) -> Path:
     """Write a valid baseline, and return its path."""
-    path = folder / "b.npz"
-    write_baseline(
-        path, Baseline(sample=sample(40, with_predictions=True), embedder="e.onnx", embedder_digest="d", model="m")
-    )
-    return path
+    baseline = Baseline(sample=sample(40, with_predictions=True), embedder="e.onnx", embedder_digest="d", model="m")
+    write_baseline(folder / "b.npz", baseline)
+    return folder / "b.npz"
 
 
 def change_file(path: Path, **arrays: Any) -> Path:
@@ -36,12 +34,8 @@ def test_baseline_round_trips(tmp_path: Path) -> None:
     read = read_baseline(write_valid(tmp_path))
     original = sample(40, with_predictions=True)
     assert (read.embedder, read.embedder_digest, read.model) == ("e.onnx", "d", "m")
-    assert (read.sample.ids, read.sample.labels, read.sample.metadata) == (
-        original.ids, original.labels, original.metadata,
-    )  # fmt: skip
-    assert tuple(read.sample.features) == original.features
-    for name in ("numbers", "embeddings", "counts"):
-        assert (getattr(read.sample, name) == getattr(original, name)).all()
+    for name in original.__struct_fields__:
+        np.testing.assert_array_equal(getattr(read.sample, name), getattr(original, name))
     assert [path.name for path in tmp_path.iterdir()] == ["b.npz"]
 
 
@@ -63,19 +57,14 @@ def test_inconsistent_baseline_is_rejected(tmp_path: Path, change: dict[str, Any
         read_baseline(change_file(write_valid(tmp_path), **change))
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", b"\x93NUMPY"])
-def test_file_that_is_not_a_baseline_is_rejected(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "b.npz"
-    path.write_bytes(content)
-    with pytest.raises(DriftError, match="is not a baseline"):
-        read_baseline(path)
-
-
-def test_truncated_baseline_is_rejected(tmp_path: Path) -> None:
+def test_file_that_is_not_a_baseline_is_rejected(tmp_path: Path) -> None:
     path = write_valid(tmp_path)
-    path.write_bytes(path.read_bytes()[:-300])
-    with pytest.raises(DriftError, match="is not a baseline"):
-        read_baseline(path)
+    for content in (path.read_bytes()[:-300], b"", b"PK\x03\x04", b"no archive", b"\x93NUMPY"):
+        path.write_bytes(content)
+        with pytest.raises(DriftError, match="is not a baseline"):
+            read_baseline(path)
+    with pytest.raises(DriftError, match="cannot be read: No such file"):
+        read_baseline(tmp_path / "none.npz")
 
 
 def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
@@ -85,8 +74,3 @@ def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
         archive.infolist()[0].file_size = (1 << 31) - 10
     with pytest.raises(DriftError, match="more than 1 GiB"):
         read_baseline(path)
-
-
-def test_missing_baseline_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(DriftError, match="cannot be read: No such file"):
-        read_baseline(tmp_path / "none.npz")

@@ -2,7 +2,7 @@
 
 import queue
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -126,10 +126,10 @@ def test_similarity_is_output_parameter_and_response_header() -> None:
     assert isinstance(far["similarity"], float)
     assert near["similarity"] > 0.1 > far["similarity"]
     assert info.response_headers[SIMILARITY_HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
-    running.watch.observe(event_of(result, 1, response_headers=info.response_headers))
     assert running.watch.annotate(info, result, "missing") == ()
     assert running.watch.annotate(info, result_of(), "m") == ()
-    running.watch.observe(event_of(result_of(*[image(seed) for seed in range(38)]), 2))
+    joined = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION] * 2)])
+    assert running.watch.annotate(info, joined, "m") == [{"similarity": [near["similarity"], far["similarity"]]}]
     running.watch.close()
 
 
@@ -156,17 +156,6 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         ("mix", "camera: new lobby; gone west")
     ]
     assert "m has drifted: mix camera: new lobby; gone west" in caplog.text
-
-
-def test_output_of_several_images_has_list_of_similarities() -> None:
-    running = RunningWatch()
-    result = result_of(image(1), image(2))
-    result = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION, PREDICTION])])
-    (parameters,) = running.watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
-    running.watch.close()
-    first, second = cast("list[float]", parameters["similarity"])
-    assert 0 < first < 1
-    assert 0 < second < 1
 
 
 def test_unmeasurable_image_does_not_lose_the_window() -> None:

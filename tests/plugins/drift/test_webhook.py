@@ -6,13 +6,13 @@ import queue
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from app.plugins.drift.monitor import DriftWindow
 from app.plugins.drift.webhook import Webhook
+from tests.support.servers.fake_chariot import fake_chariot
 
 ALERT = DriftWindow(
     model="m", drifted=True, started=1.0, ended=2.0, images=60, alpha=0.01, similarity=0.2, baseline_similarity=0.4,
@@ -25,24 +25,12 @@ def answering(statuses: Sequence[int]) -> Generator[tuple[str, list[Any]]]:
     """Run a server that answers with `statuses` in order; yield its URL and the alerts that it received."""
     received: list[Any] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(statuses[len(received) - 1])
-            self.end_headers()
+    def answer(number: int, body: bytes) -> tuple[int, object]:
+        received.append(json.loads(body))
+        return statuses[number - 1], None
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/alerts?key=secret", received
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with fake_chariot(answer) as url:
+        yield f"{url}/alerts?key=secret", received
 
 
 def outcomes(url: str, count: int, backoff: Sequence[float]) -> list[str]:

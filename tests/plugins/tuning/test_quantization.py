@@ -54,8 +54,6 @@ def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tm
         for name in ("xmin", "ymin", "xmax", "ymax"):
             assert record[name] == pytest.approx(exact_record[name], abs=8)
         assert record["score"] == pytest.approx(exact_record["score"], abs=0.1)
-    with pytest.raises(ModelError, match="is quantised already"):
-        quantize(quantised.source, IMAGES, tmp_path / "again")
     with pytest.raises(ModelError, match="exists already"):
         quantize(source, IMAGES, folder)
     assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
