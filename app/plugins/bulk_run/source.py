@@ -244,8 +244,9 @@ def metadata_entries(row: Mapping[str, Any]) -> tuple[MetadataEntry, ...]:
     entries: list[MetadataEntry] = []
     for key, raw in row.items():
         value: Any = str(raw).lower() if isinstance(raw, bool) else raw.isoformat() if isinstance(raw, date) else raw
-        if isinstance(value, str | int | dict) or (isinstance(value, float) and math.isfinite(value)):
-            entries.append(MetadataEntry(key, type(value).__name__, value))
+        kind = type(value).__name__
+        if kind in ("str", "int", "dict") or (kind == "float" and math.isfinite(value)):
+            entries.append(MetadataEntry(key, kind, value))
     return tuple(entries)
 
 

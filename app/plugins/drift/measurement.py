@@ -112,11 +112,10 @@ def image_features(image: Image) -> NDArray[np.float64]:
     count. Colours come from a thumbnail. Sharpness comes from the centre at full size, because thumbnails are always
     sharp.
     """
-    small: Any = image.pixels
-    scale = _THUMBNAIL / max(image.height, image.width)
-    if scale < 1:
-        size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
-        small = cv2.resize(small, size, interpolation=cv2.INTER_AREA)
+    scale = min(1, _THUMBNAIL / max(image.height, image.width))
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    resized: Any = image.pixels if scale == 1 else cv2.resize(image.pixels, size, interpolation=cv2.INTER_AREA)
+    small: NDArray[np.uint8] = resized
     grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)
     colours: Any = cv2.meanStdDev(small)
     light: Any = cv2.meanStdDev(grey)

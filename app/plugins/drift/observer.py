@@ -102,7 +102,8 @@ class DriftObserver:
                 allowed += 1
         self._count(context.model_name, "skipped", len(samples) - allowed)
         if allowed:
-            metadata = metadata_of_inputs(context.request, context.metadata) if context.request else {}
+            request = context.request
+            metadata: Mapping[int, Metadata] = metadata_of_inputs(request, context.metadata) if request else {}
             model, task_type, event_id = context.model_name, context.task_type, context.id
             self._submit(_Batch(model, task_type, event_id, samples[:allowed], metadata))
 

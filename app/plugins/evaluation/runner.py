@@ -80,10 +80,10 @@ def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Gener
     Raises:
         EvaluationError: when the file belongs to another evaluation.
     """
+    entries: Mapping[str, CheckpointEntry] = {}
     if path.is_file() and path.stat().st_size and not fresh:
         entries = _read(path, header)
     else:
-        entries = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(header) + b"\n")
     with path.open("ab", buffering=0) as file:

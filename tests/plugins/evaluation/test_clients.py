@@ -144,7 +144,7 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
     delays: list[float] = []
     monkeypatch.setattr("time.sleep", delays.append)
 
-    failures: list[Exception] = [httpx.ConnectError("refused")] * 64 + [httpx.ReadTimeout("")]
+    failures: list[Exception] = [*([httpx.ConnectError("refused")] * 64), httpx.ReadTimeout("")]
 
     def respond(_: httpx.Request) -> httpx.Response:
         raise failures.pop(0)

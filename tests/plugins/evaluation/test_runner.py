@@ -198,8 +198,8 @@ def test_answers_of_another_task_stop_the_run(tmp_path: Path) -> None:
 
 
 def test_fingerprint_covers_images_and_questions_but_not_labels(tmp_path: Path) -> None:
-    def fingerprint_of(*names: str, **fields: str) -> str:
-        images = tuple(Item(id=name, image=tmp_path, **fields) for name in names)
+    def fingerprint_of(*names: str, label: str = "", question: str = "") -> str:
+        images = tuple(Item(id=name, image=tmp_path, label=label, question=question) for name in names)
         return fingerprint(Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=images))
 
     assert fingerprint_of("a", "b", label="x") == fingerprint_of("a", "b")

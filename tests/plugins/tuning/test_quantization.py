@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -108,8 +109,9 @@ def test_graph_that_changes_with_its_opset_is_rejected(tmp_path: Path) -> None:
     # ONNX converts Resize of opset 10 to another rule for coordinates.
     resize = helper.make_node("Resize", ["image", "scales"], ["larger"], mode="linear")
     convolution = helper.make_node("Conv", ["larger", "filters"], ["features"], strides=[3, 3])
-    weights = {"filters": np.random.default_rng(0).normal(size=(8, 3, 3, 3)), "classes": np.eye(8, 4)}
-    source = write_graph(tmp_path / "old", [resize, convolution, *HEAD], 10, scales=[1, 1, 2, 2], **weights)
+    filters, nodes = np.random.default_rng(0).normal(size=(8, 3, 3, 3)), [resize, convolution, *HEAD]
+    weights: dict[str, Any] = {"scales": [1, 1, 2, 2], "filters": filters, "classes": np.eye(8, 4)}
+    source = write_graph(tmp_path / "old", nodes, 10, **weights)
     with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
         quantize(source, IMAGES, next_version(source))
     assert not next_version(source).exists()

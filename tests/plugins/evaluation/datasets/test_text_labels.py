@@ -279,7 +279,7 @@ def test_questions_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_question_is_rejected(tmp_path: Path, lines: Any, message: str) -> None:
-    check_rejected(write_questions(tmp_path, lines if isinstance(lines, list) else [lines]), message)
+    check_rejected(write_questions(tmp_path, [lines] if isinstance(lines, str | dict) else lines), message)
 
 
 def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
