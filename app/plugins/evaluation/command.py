@@ -3,7 +3,6 @@
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -223,8 +222,11 @@ def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
     minima: dict[str, float] = {}
     for requirement in requirements:
         name, _, value = requirement.partition("=")
-        with suppress(ValueError):
-            minima[name.strip()] = float(value)
-        if not math.isfinite(minima.get(name.strip(), math.nan)):
+        try:
+            minimum = float(value)
+        except ValueError:
+            minimum = math.nan
+        if not math.isfinite(minimum):
             stop(f'--fail-under: Expected "figure=value", such as "map_coco=0.5", got {requirement}')
+        minima[name.strip()] = minimum
     return minima

@@ -266,20 +266,20 @@ def test_questions_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ({"question": "What?", "answer": "x"}, r"questions\.jsonl:1: Object missing required field `image`"),
-        ({"image": "a.jpg", "question": " ", "answer": "x"}, r"at `\$.question`"),
-        ({"image": "a.jpg", "question": "What?"}, "Expected answer"),
-        ({"image": "a.jpg", "question": "What?", "answers": []}, "Expected `array` of length >= 1"),
-        ({"image": "b.jpg", "question": "What?", "answer": "x"}, r"b\.jpg: there is no such file"),
-        ("[]", r"questions\.jsonl:1: Expected a JSON object"),
+        ([{"question": "What?", "answer": "x"}], r"questions\.jsonl:1: Object missing required field `image`"),
+        ([{"image": "a.jpg", "question": " ", "answer": "x"}], r"at `\$.question`"),
+        ([{"image": "a.jpg", "question": "What?"}], "Expected answer"),
+        ([{"image": "a.jpg", "question": "What?", "answers": []}], "Expected `array` of length >= 1"),
+        ([{"image": "b.jpg", "question": "What?", "answer": "x"}], r"b\.jpg: there is no such file"),
+        (["[]"], r"questions\.jsonl:1: Expected a JSON object"),
         (
             [{"id": 1, "image": "a.jpg", "question": "?", "answer": "x"}] * 2,
             r":2: id: Expected each id once, got '1'",
         ),
     ],
 )
-def test_invalid_question_is_rejected(tmp_path: Path, lines: Any, message: str) -> None:
-    check_rejected(write_questions(tmp_path, [lines] if isinstance(lines, str | dict) else lines), message)
+def test_invalid_question_is_rejected(tmp_path: Path, lines: list[Any], message: str) -> None:
+    check_rejected(write_questions(tmp_path, lines), message)
 
 
 def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
