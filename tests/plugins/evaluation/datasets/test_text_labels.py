@@ -269,7 +269,7 @@ def test_questions_are_read(tmp_path: Path) -> None:
         ([{"question": "What?", "answer": "x"}], r"questions\.jsonl:1: Object missing required field `image`"),
         ([{"image": "a.jpg", "question": " ", "answer": "x"}], r"at `\$.question`"),
         ([{"image": "a.jpg", "question": "What?"}], "Expected answer"),
-        ([{"image": "a.jpg", "question": "What?", "answers": []}], "Expected `array` of length >= 1"),
+        ([{"image": "a.jpg", "question": "What?", "answers": list[str]()}], "Expected `array` of length >= 1"),
         ([{"image": "b.jpg", "question": "What?", "answer": "x"}], r"b\.jpg: there is no such file"),
         (["[]"], r"questions\.jsonl:1: Expected a JSON object"),
         (
