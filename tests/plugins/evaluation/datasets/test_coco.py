@@ -189,7 +189,7 @@ FIELDS = ("id", "image_id", "category_id", "bbox", "segmentation", "iscrowd", "s
 RECORD = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=20)
 @given(
     annotations=st.lists(RECORD, max_size=3),
     images=st.lists(RECORD, max_size=2),
