@@ -33,15 +33,8 @@ _ALLOWED = re.compile(
 """Prompts for models, whose wording is data, and a key of the page's JSON export."""
 _FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])[\"')*]*\s+")
-_SKIPPED = (
-    "fixtures/images",
-    "fixtures/models",
-    "fixtures/wire",
-    "LICENSE",
-    "CHANGELOG.md",
-    "tests/support/prose.py",
-    "tests/test_prose.py",
-)
+_SKIPPED = ("fixtures/images", "fixtures/models", "fixtures/wire", "LICENSE", "CHANGELOG.md", "tests/support/prose.py",
+            "tests/test_prose.py")  # fmt: skip
 _FOLDERS = ("app", "tasks", "metadata", "tests", "fixtures", "docs", "deploy")
 _TOP_LEVEL = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "pyproject.toml")
 _CODE_SUFFIXES = {".js", ".css", ".html", ".yaml", ".yml", ".toml", ".sh", ".proto", ".jinja"}

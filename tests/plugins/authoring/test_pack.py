@@ -90,18 +90,18 @@ def write_torch_archive(file: Path) -> None:
         torch_file.writestr("archive/data.pkl", pickle.dumps([]))
 
 
-@pytest.mark.parametrize(
-    ("create", "message"),
-    [
-        (lambda file: file.symlink_to("../secret"), "is a link to ../secret"),
-        (lambda file: file.symlink_to("nothing"), "is a link to nothing"),
-        (lambda file: file.symlink_to("."), "is a link to ."),
-        (os.mkfifo, "neither a file nor a folder"),
-        (lambda file: file.write_bytes(pickle.dumps({"a": 1})), "is a pickle"),
-        (write_torch_archive, "is a pickle"),
-        (lambda file: file.with_suffix(".PTH").write_bytes(b""), "is a pickle"),
-    ],
-)
+UNSAFE_FILES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda file: file.symlink_to("../secret"), "is a link to ../secret"),
+    (lambda file: file.symlink_to("nothing"), "is a link to nothing"),
+    (lambda file: file.symlink_to("."), "is a link to ."),
+    (os.mkfifo, "neither a file nor a folder"),
+    (lambda file: file.write_bytes(pickle.dumps({"a": 1})), "is a pickle"),
+    (write_torch_archive, "is a pickle"),
+    (lambda file: file.with_suffix(".PTH").write_bytes(b""), "is a pickle"),
+]
+
+
+@pytest.mark.parametrize(("create", "message"), UNSAFE_FILES)
 def test_unsafe_file_is_rejected(folder: Path, create: Callable[[Path], object], message: str) -> None:
     (folder.parent / "secret").write_text("")
     create(folder / "x")

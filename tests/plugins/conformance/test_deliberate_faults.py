@@ -1,45 +1,22 @@
 """Our server conforms to every protocol that it serves; each deliberate fault fails its own check and no other."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
 
 from app.plugins.conformance.check import Level, Verdict
 from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
-from tests.plugins.conformance.deliberate_faults import (
-    chariot,
-    chariot_kserve,
-    grps,
-    grps_grpc,
-    items,
-    kserve_v1,
-    label_studio,
-    open_inference,
-    open_inference_grpc,
-    openai,
-    tensorflow_serving,
-    tensorflow_serving_grpc,
-)
+from tests.plugins.conformance import deliberate_faults
+from tests.plugins.conformance.deliberate_faults import items
 from tests.plugins.conformance.engines import Engines, Fault, check_with_fault, failed_checks
 
-MODULES = (
-    chariot_kserve,
-    chariot,
-    items,
-    open_inference,
-    open_inference_grpc,
-    kserve_v1,
-    tensorflow_serving,
-    tensorflow_serving_grpc,
-    openai,
-    label_studio,
-    grps,
-    grps_grpc,
-)
-
+_PACKAGE = deliberate_faults.__name__
+MODULES = [import_module(f"{_PACKAGE}.{name}") for _, name, _ in iter_modules(deliberate_faults.__path__)]
 FAULTS: dict[str, Fault] = {
-    f"{fault.protocol}: {name}": fault for module in MODULES for name, fault in module.FAULTS.items()
+    f"{fault.protocol}: {name}": fault for module in MODULES for name, fault in getattr(module, "FAULTS", {}).items()
 }
-
 
 MODELS = {
     "chariot-v2-kserve": ("classifier", "detector", "oriented-detector", "segmenter", "vlm"),

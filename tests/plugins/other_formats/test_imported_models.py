@@ -129,7 +129,7 @@ def test_graph_of_triton_has_another_name_or_is_in_a_folder_named_model_onnx(tmp
     (source,) = model_at(folder)
     assert source.file == folder / "1" / "net.onnx"
     assert describe(source).labels[0] == "red circle"
-    graph = source.file.rename(folder / "graph")
+    graph = (folder / "1" / "net.onnx").rename(folder / "graph")
     (folder / "config.pbtxt").write_text(CONFIG)
     (folder / "1" / "model.onnx").mkdir()
     graph.rename(folder / "1" / "model.onnx" / "model.onnx")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import socket
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -54,7 +54,7 @@ class FakeWire:
         """Open a stream, and wait for its first event."""
         task = asyncio.ensure_future(events(self.scope, self.receive, self.send))
         await self.body_sent.wait()
-        return cast("asyncio.Task[None]", task)
+        return task
 
     @property
     def bodies(self) -> list[bytes]:

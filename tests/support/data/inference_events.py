@@ -47,11 +47,8 @@ def detection_event(
         for index in range(sample_count)
     )
     item = DetectionInput(image, DetectionParameters())
-    result = InferenceResult(
-        outputs=(),
-        batch_size=sample_count,
-        samples=[SampleResult(input=place, index=0, item=item, prediction=detections) for place in range(sample_count)],
-    )
+    samples = [SampleResult(input=place, index=0, item=item, prediction=detections) for place in range(sample_count)]
+    result = InferenceResult(outputs=(), batch_size=sample_count, samples=samples)
     event = RequestContext(
         protocol="kserve-v2",
         request_id=str(uuid.uuid4()),
@@ -85,17 +82,7 @@ def rejected_event(
 def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> RequestContext:
     """Return an inference of 10 ms."""
     return RequestContext(
-        protocol="kserve-v2",
-        request_id="r",
-        trace=trace or {},
-        model_name="m",
-        model_version="1",
-        outcome=outcome,
-        error="no" if outcome else "",
-        batch_size=1,
-        queue=1_000_000,
-        total=10_000_000,
-        decode_ns=2_000_000,
-        model_ns=5_000_000,
-        postprocess_ns=1_000_000,
-    )
+        protocol="kserve-v2", request_id="r", trace=trace or {}, model_name="m", model_version="1", outcome=outcome,
+        error="no" if outcome else "", batch_size=1, queue=1_000_000, total=10_000_000, decode_ns=2_000_000,
+        model_ns=5_000_000, postprocess_ns=1_000_000,
+    )  # fmt: skip

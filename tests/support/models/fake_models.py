@@ -63,15 +63,9 @@ def detect_oriented(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetect
             w, h, degrees = h, w, degrees + 90
         angle = (np.radians(degrees) + np.pi / 2) % np.pi - np.pi / 2
         box = np.array([[cx, cy, w, h, angle]], np.float32)
-        results.append(
-            OrientedDetections(
-                labels=[_mean_colour(sample.image)],
-                scores=np.array([0.8], np.float32),
-                boxes=box,
-                width=sample.image.width,
-                height=sample.image.height,
-            )
-        )
+        size = {"width": sample.image.width, "height": sample.image.height}
+        labels, scores = [_mean_colour(sample.image)], np.array([0.8], np.float32)
+        results.append(OrientedDetections(labels=labels, scores=scores, boxes=box, **size))
     return results
 
 
@@ -106,12 +100,8 @@ def tag_colours(inputs: Sequence[TaggedText]) -> Sequence[Entities]:
         spans = [match.span() for match in re.finditer("|".join(LABELS), sample.item.text)]
         words = [sample.item.text[start:end] for start, end in spans]
         scores = np.array([1 / (1 + index) for index in range(len(spans))], np.float32)
-        results.append(
-            Entities(
-                labels=["COLOUR"] * len(spans), scores=scores, words=words,
-                spans=np.array(spans, np.int32).reshape(-1, 2),
-            )
-        )  # fmt: skip
+        places = np.array(spans, np.int32).reshape(-1, 2)
+        results.append(Entities(labels=["COLOUR"] * len(spans), scores=scores, words=words, spans=places))
     return results
 
 

@@ -32,13 +32,8 @@ from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
 from tests.support.servers.plugin_apps import app_with_parts
 
-INFER_KEY, READ_KEY, LABEL_KEY, ADMIN_KEY, OWNER_KEY = (
-    "key-of-the-camera",
-    "key-of-the-screen",
-    "key-of-the-annotator",
-    "key-of-the-operator",
-    "key-of-the-owner",
-)
+_OWNERS = ("camera", "screen", "annotator", "operator", "owner")
+INFER_KEY, READ_KEY, LABEL_KEY, ADMIN_KEY, OWNER_KEY = (f"key-of-the-{owner}" for owner in _OWNERS)
 """Real keys are random; fixed keys let a test find them in logs and responses."""
 
 KEYS = {

@@ -99,18 +99,11 @@ def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
 
 
 def _exchange(exchange: Exchange) -> dict[str, Any]:
+    sent = {"headers": dict(exchange.request_headers), "body": _truncate_body(exchange.request_body)}
+    received = {"headers": dict(exchange.headers), "body": _truncate_body(exchange.body)}
     return {
-        "request": {
-            "method": exchange.method,
-            "path": exchange.path,
-            "headers": dict(exchange.request_headers),
-            "body": _truncate_body(exchange.request_body),
-        },
-        "response": {
-            "status": exchange.status,
-            "headers": dict(exchange.headers),
-            "body": _truncate_body(exchange.body),
-        },
+        "request": {"method": exchange.method, "path": exchange.path, **sent},
+        "response": {"status": exchange.status, **received},
     }
 
 

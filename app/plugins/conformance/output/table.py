@@ -70,13 +70,8 @@ def _folded(findings: Sequence[Finding]) -> Sequence[str]:
     levels = Counter(finding.check.level for finding in findings)
     ids = ", ".join(finding.check.id for finding in findings)
     level = "\n".join(f"{levels[level]} {level}" for level in Level if levels[level])
-    return (
-        f"{len(findings)} checks",
-        level,
-        _coloured(Verdict.NOT_TESTED),
-        _printable(f"{findings[0].reason}\n{ids}"),
-        "",
-    )
+    reason = _printable(f"{findings[0].reason}\n{ids}")
+    return f"{len(findings)} checks", level, _coloured(Verdict.NOT_TESTED), reason, ""
 
 
 def _printable(text: str) -> str:
