@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from litestar import Litestar

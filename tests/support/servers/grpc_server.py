@@ -33,8 +33,9 @@ Metadata = Sequence[tuple[str, str]]
 
 
 def local_settings(port: int = 0, drain_timeout: int = 1) -> ServerSettings:
-    limits = {"max_request_bytes": MAX_REQUEST_BYTES, "drain_timeout": drain_timeout}
-    return ServerSettings(host="127.0.0.1", grpc_port=port, **limits)
+    return ServerSettings(
+        host="127.0.0.1", grpc_port=port, max_request_bytes=MAX_REQUEST_BYTES, drain_timeout=drain_timeout
+    )
 
 
 def raises_status(code: grpc.StatusCode) -> "pytest.RaisesExc[grpc.RpcError]":
