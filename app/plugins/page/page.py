@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from tasks.vision.request import PixelBudget
 EVENTS_PATH = "/page/events"
 
 
+@dataclass(eq=False)
 class WebPage:
     """Provide the routes of the page, including the metrics under the paths of GRPS.
 
@@ -59,40 +61,31 @@ class WebPage:
         views: the views of other plugins by id, with the function that returns ``/page/<id>.json``, if there is one.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        trends: Trends,
-        admin: bool | None = None,
-        *,
-        proxy: ProtocolProxy | None = None,
-        chariot_protocol: str = "chariot-v2-kserve",
-        full: bool = True,
-        guide: Path | None = None,
-        views: Mapping[str, Callable[[], object] | None] | None = None,
-        access: HttpAccess | None = None,
-    ) -> None:
-        self.event_stream = EventStream(engine, trends)
-        self.proxy = proxy or ProtocolProxy()
-        self._engine = engine
-        self._trends = trends
-        self._chariot_protocol = chariot_protocol
-        self._full = full
-        self._guide = guide
-        self._access = access or HttpAccess(None)
-        self._admin_api = AdminApi(engine.repository, admin, access)
+    engine: Engine
+    trends: Trends
+    admin: bool | None = None
+    _: KW_ONLY
+    proxy: ProtocolProxy = field(default_factory=ProtocolProxy)
+    chariot_protocol: str = "chariot-v2-kserve"
+    full: bool = True
+    guide: Path | None = None
+    views: Mapping[str, Callable[[], object] | None] = field(default_factory=dict[str, Callable[[], object] | None])
+    access: HttpAccess = field(default_factory=lambda: HttpAccess(None))
+
+    def __post_init__(self) -> None:
+        self.event_stream = EventStream(self.engine, self.trends)
+        self._admin_api = AdminApi(self.engine.repository, self.admin, self.access)
         self._pages = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
         self._files = read_files(self._pages)
-        self._views: Mapping[str, Callable[[], object] | None] = {} if views is None else views
 
     @property
     def parts(self) -> Parts:
         """Return what the page adds to a server."""
         return Parts(
-            batched_observers=(self._trends,),
+            batched_observers=(self.trends,),
             handlers=self._handlers,
             operations=(REFERENCE_OPERATION,),
-            home=self._home if self._full else None,
+            home=self._home if self.full else None,
             costly_prefixes=("/page",),
             lifespan=self._lifespan,
             on_drain=self.event_stream.stop,
@@ -105,10 +98,10 @@ class WebPage:
     @cached_property
     def _shown(self) -> Sequence[View]:
         """Return the shown views. All plugins have started at the first request, so that their views are known."""
-        if not self._full:
+        if not self.full:
             return [view for view in _own_views() if view.id == "metrics"]
         own, everything = _own_views(), [view for page in self._pages for view in page.views]
-        known = {view.id for view in own} | self._views.keys()
+        known = {view.id for view in own} | self.views.keys()
         known |= {view.within for view in everything if view.id in known}
         return [view for view in everything if view.id in known]
 
@@ -127,12 +120,12 @@ class WebPage:
 
     def _read_view(self, name: str) -> Callable[[], object] | None:
         """Return the function that returns a file with the data of a view, such as ``drift.json``."""
-        return self._views.get(name.removesuffix(".json")) if self._full and name.endswith(".json") else None
+        return self.views.get(name.removesuffix(".json")) if self.full and name.endswith(".json") else None
 
     @property
     def _handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
         """Return the handlers of all paths except ``/``, which also serves other clients."""
-        files, engine = self._files, self._engine
+        files, engine = self._files, self.engine
 
         @get("/page/{name:str}", sync_to_thread=False, opt=requires("read"))
         def show_file(request: HttpRequest) -> Response[bytes]:
@@ -151,16 +144,16 @@ class WebPage:
         @get("/grps/v1/monitor/series", sync_to_thread=True, opt=requires("read"))
         def show_series(request: HttpRequest) -> Response[Any]:
             engine.batched_observers.flush()
-            series = read_series(self._trends, request.query_params.get("name", ""))
+            series = read_series(self.trends, request.query_params.get("name", ""))
             if series is None:
                 return Response("key not found", media_type="text/html")
             return Response(msgspec.json.encode(series), media_type="application/json;charset=utf-8")
 
         options = {**requires("read"), UNCOMPRESSED: True}
         events = asgi(EVENTS_PATH, copy_scope=True, opt=options)(self.event_stream)
-        metrics = [show_file, show_page_of_grps, show_series, events, reference_handler(), guide_handler(self._guide)]
+        metrics = [show_file, show_page_of_grps, show_series, events, reference_handler(), guide_handler(self.guide)]
         return (
-            [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.proxy.handlers] if self._full else metrics
+            [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.proxy.handlers] if self.full else metrics
         )
 
     @property
@@ -169,13 +162,13 @@ class WebPage:
 
         @get("/page/models.json", sync_to_thread=True, opt=requires("read"))
         def show_catalogue() -> Response[bytes]:
-            self._engine.batched_observers.flush()
+            self.engine.batched_observers.flush()
             catalogue = make_catalogue(
-                self._engine.registry,
-                self._trends,
-                self._chariot_protocol,
+                self.engine.registry,
+                self.trends,
+                self.chariot_protocol,
                 self.proxy.ports,
-                requires_credentials=self._access.requires_credentials,
+                requires_credentials=self.access.requires_credentials,
             )
             return Response(msgspec.json.encode(catalogue), media_type="application/json", headers=HEADERS)
 
@@ -186,7 +179,7 @@ class WebPage:
                 raise NotFoundException
             return file_response(file, request)
 
-        return [show_catalogue, show_sample, preview_handler(self._engine)]
+        return [show_catalogue, show_sample, preview_handler(self.engine)]
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:
@@ -198,13 +191,13 @@ class WebPage:
                 self.event_stream.stop()
 
     async def _sample_process(self) -> None:
-        engine, clock, used = self._engine, time.monotonic(), time.process_time()
+        engine, clock, used = self.engine, time.monotonic(), time.process_time()
         while True:
-            await asyncio.sleep(seconds_until_sample(self._trends.age))
+            await asyncio.sleep(seconds_until_sample(self.trends.age))
             clock_before, used_before, clock, used = clock, used, time.monotonic(), time.process_time()
             # Processor time per second since the last reading: 1.0 is one busy core.
             cpu = (used - used_before) / max(clock - clock_before, 1e-3)
-            self._trends.add_readings(
+            self.trends.add_readings(
                 Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=cpu, memory=resident_bytes())
             )
 
