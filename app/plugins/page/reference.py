@@ -48,62 +48,35 @@ def reference_page(document: Mapping[str, Any]) -> bytes:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    tag_descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
-    groups: dict[str, list[dict[str, Any]]] = {}
+    filters = {"anchor": _anchor, "names": _schema_names, "permissions": _permissions, "written": _json_text}
+    environment.filters.update(filters)
+    groups: dict[str, list[tuple[str, str, Mapping[str, Any]]]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            rendered = _rendered_operation(method, path, operation)
             for tag in operation["tags"]:
-                groups.setdefault(tag, []).append(rendered)
-    schemas = document["components"]["schemas"]
-    return (
-        environment.from_string(_TEMPLATE)
-        .render(
-            info=document["info"],
-            groups=[(tag, tag_descriptions.get(tag, ""), operations) for tag, operations in groups.items()],
-            schemas=[
-                (name, _json_text(schema, indent=2), _schema_names(schema)) for name, schema in sorted(schemas.items())
-            ],
-        )
-        .encode()
+                groups.setdefault(tag, []).append((method, path, operation))
+    descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
+    page = environment.from_string(_TEMPLATE).render(
+        info=document["info"],
+        groups=[(tag, descriptions.get(tag, ""), operations) for tag, operations in groups.items()],
+        schemas=document["components"]["schemas"],
     )
+    return page.encode()
 
 
-def _rendered_operation(method: str, path: str, operation: Mapping[str, Any]) -> dict[str, Any]:
-    permissions = {scope for entry in operation.get("security", ()) for scopes in entry.values() for scope in scopes}
-    return {
-        "method": method.upper(),
-        "path": path,
-        "anchor": re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-"),
-        "summary": operation["summary"],
-        "permission": ", ".join(sorted(permissions)),
-        "parameters": [
-            (field["name"], field["in"], _json_text(field["schema"]), field.get("description", ""))
-            for field in operation["parameters"]
-        ],
-        "bodies": _contents(operation.get("requestBody", {})),
-        "responses": [
-            (status, response["description"], _contents(response))
-            for status, response in operation["responses"].items()
-        ],
-    }
-
-
-def _contents(container: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Return each media type with the schemas that it names, or with its inline schema if it names none."""
-    contents: list[tuple[str, list[str], str]] = []
-    for media_type, content in container.get("content", {}).items():
-        schema = content.get("schema", {})
-        names = _schema_names(schema)
-        contents.append((media_type, names, "" if names or not schema else _json_text(schema)))
-    return contents
-
-
-def _schema_names(schema: object) -> list[str]:
-    """Return the names of the schemas that `schema` refers to, without duplicates."""
-    names = re.findall(rf'"{SCHEMA_PREFIX}([^"]+)"', json.dumps(schema))
-    return list(dict.fromkeys(names))
+def _anchor(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _json_text(schema: object, indent: int | None = None) -> str:
     return json.dumps(schema, ensure_ascii=False, indent=indent)
+
+
+def _permissions(operation: Mapping[str, Any]) -> str:
+    scopes = {scope for entry in operation.get("security", ()) for scopes in entry.values() for scope in scopes}
+    return ", ".join(sorted(scopes))
+
+
+def _schema_names(schema: object) -> list[str]:
+    """Return the names of the schemas that `schema` refers to, without duplicates."""
+    return list(dict.fromkeys(re.findall(rf'"{SCHEMA_PREFIX}([^"]+)"', json.dumps(schema))))
