@@ -145,11 +145,8 @@ def _recipe(kind: str, task: str) -> str:
     """
     own = {task_type: _RECIPES / task_type.lower() / f"{kind}{_RECIPE_SUFFIX}" for task_type in TaskType}
     shared = _RECIPES / "layouts" / f"{kind}{_RECIPE_SUFFIX}"
-    known = [
-        task_type
-        for task_type, file in own.items()
-        if file.is_file() or (shared.is_file() and task_type in _LAYOUT_TASKS)
-    ]
+    by_layout = _LAYOUT_TASKS if shared.is_file() else ()
+    known = [task_type for task_type, file in own.items() if file.is_file() or task_type in by_layout]
     if task not in known:
         raise ModelError(f"--task: Expected one of {', '.join(known)} for --from {kind}, got {task!r}")
     file = own[TaskType(task)]

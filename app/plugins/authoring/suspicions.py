@@ -68,12 +68,9 @@ def suspicious_answer(
         return ""
     if description.task_type is TaskType.OBJECT_DETECTION and description.platform == "python":
         sides = [abs(answer[name]) for answer in answers for name in ("xmin", "ymin", "xmax", "ymax")]
-        return (
-            "All boxes lie within the first pixel, so they are probably fractions; the class should multiply them "
-            "by the width and height of the image"
-            if max(sides) <= 1
-            else ""
-        )
+        advice = "the class should multiply them by the width and height of the image"
+        suspicion = f"All boxes lie within the first pixel, so they are probably fractions; {advice}"
+        return suspicion if max(sides) <= 1 else ""
     if description.task_type is not TaskType.IMAGE_CLASSIFICATION or description.open_vocabulary:
         return ""
     scores = {answer["label"]: answer["score"] for answer in answers}

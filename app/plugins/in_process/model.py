@@ -82,12 +82,8 @@ class InProcessModel:
         if task_type is not TaskType.TENSOR:
             raise invalid(f"Expected a model of {TaskType.TENSOR}, got one of {task_type}; pass its input to ask")
         inputs = [_tensor(name, np.asarray(array), {}) for name, array in tensors.items()]
-        return {
-            tensor.name: tensor.data
-            for prediction in self._predict(inputs)
-            if isinstance(prediction, Tensors)
-            for tensor in prediction.tensors
-        }
+        predictions = [prediction for prediction in self._predict(inputs) if isinstance(prediction, Tensors)]
+        return {tensor.name: tensor.data for prediction in predictions for tensor in prediction.tensors}
 
     def _predict(self, inputs: Sequence[InputTensor]) -> Sequence[Prediction]:
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=tuple(inputs))

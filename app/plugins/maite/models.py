@@ -73,11 +73,8 @@ class MaiteClassifier(_MaiteModel):
     """An image classifier: takes a batch of (C, H, W) images, returns for each an array of scores by class index."""
 
     def __call__(self, batch: Sequence[Any], /) -> Sequence[NDArray[np.float32]]:
-        return [
-            self._scores(prediction)
-            for prediction in self._predictions(batch)
-            if isinstance(prediction, Classification)
-        ]
+        predictions = self._predictions(batch)
+        return [self._scores(prediction) for prediction in predictions if isinstance(prediction, Classification)]
 
     def _scores(self, classification: Classification) -> NDArray[np.float32]:
         labels = self._model.description.labels

@@ -66,13 +66,8 @@ def _strip_prefix(port: "Callable[[], Listener]", prefix: str) -> ASGIApp:
         headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
         # Drop the state of the main application, such as its response headers.
         scope_fields = {name: value for name, value in scope.items() if name in _FORWARDED_KEYS}
-        unprefixed_scope: Any = {
-            **scope_fields,
-            "path": raw_path.decode("latin-1"),
-            "raw_path": raw_path,
-            "headers": headers,
-            "state": {},
-        }
+        paths = {"path": raw_path.decode("latin-1"), "raw_path": raw_path}
+        unprefixed_scope: Any = {**scope_fields, **paths, "headers": headers, "state": {}}
         await port().app(unprefixed_scope, receive, send)
 
     return unprefixed_app

@@ -80,15 +80,9 @@ def load_network(spec: ModelSpec) -> Network:
     try:
         with _loading:
             module, report = getattr(transformers, spec.auto).from_pretrained(
-                folder,
-                config=spec.config,
-                dtype=dtype,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
+                folder, config=spec.config, dtype=dtype, local_files_only=True, trust_remote_code=False,
+                use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True,
+            )  # fmt: skip
     except Exception as error:
         raise ModelError(f"{folder}: the weights cannot be loaded: {first_line(error)}") from error
     _check_report(report, str(folder))

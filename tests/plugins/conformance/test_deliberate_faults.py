@@ -1,19 +1,18 @@
 """Our server conforms to every protocol that it serves; each deliberate fault fails its own check and no other."""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
 import pytest
 
 from app.plugins.conformance.check import Level, Verdict
 from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
-from tests.plugins.conformance import deliberate_faults
 from tests.plugins.conformance.deliberate_faults import items
 from tests.plugins.conformance.engines import Engines, Fault, check_with_fault, failed_checks
 
-_PACKAGE = deliberate_faults.__name__
-MODULES = [import_module(f"{_PACKAGE}.{name}") for _, name, _ in iter_modules(deliberate_faults.__path__)]
+_FILES = sorted(Path(__file__).with_name("deliberate_faults").glob("*.py"))
+MODULES = [import_module(f"tests.plugins.conformance.deliberate_faults.{file.stem}") for file in _FILES]
 FAULTS: dict[str, Fault] = {
     f"{fault.protocol}: {name}": fault for module in MODULES for name, fault in getattr(module, "FAULTS", {}).items()
 }

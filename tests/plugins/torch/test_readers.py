@@ -22,18 +22,12 @@ pytestmark = [
 ]
 
 TOWERS = [
-    ("llava", "model.vision_tower", 1),
-    ("idefics3", "model.vision_model", 1),
-    ("smolvlm", "model.vision_model", 1),
-    ("qwen2_vl", "model.visual", 1),
-    ("paligemma", "model.vision_tower", 1),
-    ("florence2", "model.vision_tower", 1),
-    ("trocr", "encoder", 1),
-    ("donut", "encoder", 1),
+    ("llava", "model.vision_tower", 1), ("idefics3", "model.vision_model", 1), ("smolvlm", "model.vision_model", 1),
+    ("qwen2_vl", "model.visual", 1), ("paligemma", "model.vision_tower", 1), ("florence2", "model.vision_tower", 1),
+    ("trocr", "encoder", 1), ("donut", "encoder", 1),
     # Their `generate` accepts pixels only.
-    ("blip", "vision_model", 3),
-    ("git", "git.image_encoder", 3),
-]
+    ("blip", "vision_model", 3), ("git", "git.image_encoder", 3),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "tower", "calls"), TOWERS)

@@ -20,21 +20,12 @@ from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import TEXT, element_count, expect_form, flattened, suggests_text
 
 DATATYPES: Mapping[str, tuple[str, str]] = {
-    "BOOL": ("bool_contents", "?"),
-    "INT8": ("int_contents", "<i1"),
-    "INT16": ("int_contents", "<i2"),
-    "INT32": ("int_contents", "<i4"),
-    "INT64": ("int64_contents", "<i8"),
-    "UINT8": ("uint_contents", "<u1"),
-    "UINT16": ("uint_contents", "<u2"),
-    "UINT32": ("uint_contents", "<u4"),
-    "UINT64": ("uint64_contents", "<u8"),
-    "FP16": ("", "<f2"),
-    "BF16": ("", "<u2"),
-    "FP32": ("fp32_contents", "<f4"),
-    "FP64": ("fp64_contents", "<f8"),
-    "BYTES": ("bytes_contents", ""),
-}
+    "BOOL": ("bool_contents", "?"), "BYTES": ("bytes_contents", ""),
+    "INT8": ("int_contents", "<i1"), "INT16": ("int_contents", "<i2"), "INT32": ("int_contents", "<i4"),
+    "UINT8": ("uint_contents", "<u1"), "UINT16": ("uint_contents", "<u2"), "UINT32": ("uint_contents", "<u4"),
+    "INT64": ("int64_contents", "<i8"), "UINT64": ("uint64_contents", "<u8"),
+    "FP16": ("", "<f2"), "BF16": ("", "<u2"), "FP32": ("fp32_contents", "<f4"), "FP64": ("fp64_contents", "<f8"),
+}  # fmt: skip
 """The datatypes of V2's table, and BF16, which its text and its servers use.
 
 Each has its field of `InferTensorContents` and the numpy dtype of its raw form. FP16 and BF16 have no field and are

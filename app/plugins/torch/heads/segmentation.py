@@ -63,13 +63,8 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
         raise ModelError(f"{source.folder}: layout: {type(processor).__name__} does not support {layout} segmentation")
     extra: dict[str, Any] = {}
     if network.config.model_type == "oneformer":
-        encoded = load_tokenizer(source)(
-            [f"the task is {layout}"],
-            padding="max_length",
-            truncation=True,
-            max_length=network.config.task_seq_len,
-            return_tensors="np",
-        )
+        padding = {"padding": "max_length", "truncation": True, "max_length": network.config.task_seq_len}
+        encoded = load_tokenizer(source)([f"the task is {layout}"], return_tensors="np", **padding)
         extra["task_inputs"] = encoded["input_ids"]
     images, decode = ImagePreparation(processor), _decoder(processor, layout)
     parameters = inspect.signature(decode).parameters
@@ -147,13 +142,9 @@ def _slice(outputs: Any, position: int, count: int) -> Any:
     """Return the outputs of one image, as a batch of one."""
     if count == 1:
         return outputs
-    return SimpleNamespace(
-        **{
-            name: value[position : position + 1]
-            for name, value in outputs.items()
-            if framework().torch.is_tensor(value) and value.shape[:1] == (count,)
-        }
-    )
+    is_tensor = framework().torch.is_tensor
+    batched = {name: value for name, value in outputs.items() if is_tensor(value) and value.shape[:1] == (count,)}
+    return SimpleNamespace(**{name: value[position : position + 1] for name, value in batched.items()})
 
 
 def _enlarge(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -159,13 +159,8 @@ def leak(workload: Workload, requests: int) -> Section:
         before = server.memory()[0]
         for round_number in range(10):
             send_load(list(requests_by_name.values())[round_number % len(requests_by_name)], share)
-            rows.append(
-                [
-                    (round_number + 1) * share,
-                    server.memory()[0],
-                    (server.memory()[0] - before) * 1e6 / ((round_number + 1) * share),
-                ]
-            )
+            sent, memory = (round_number + 1) * share, server.memory()[0]
+            rows.append([sent, memory, (memory - before) * 1e6 / sent])
     about = (
         f"Resident megabytes while {requests:,} requests of all protocols are answered, after {share:,} requests of "
         "warm-up. Bytes a request count from there."
