@@ -125,13 +125,9 @@ def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Se
 
 def _with_truth(batch: Sequence[RecordedInference]) -> Sequence[RecordedInference]:
     """Replace the records by those of the truth, with a score of 1; by None without them, which are left out."""
-
-    def replaced(inference: RecordedInference) -> RecordedInference:
-        records = inference.truth.records if inference.truth and inference.truth.complete else None
-        scored = None if records is None else [{**record, "score": 1.0} for record in records]
-        return msgspec.structs.replace(inference, records=scored)
-
-    return [replaced(inference) for inference in batch]
+    truths = [item.truth.records if item.truth and item.truth.complete else None for item in batch]
+    scored = [None if records is None else [{**record, "score": 1.0} for record in records] for records in truths]
+    return [msgspec.structs.replace(item, records=records) for item, records in zip(batch, scored, strict=True)]
 
 
 def _print_result(result: SqlResult, *, json: bool) -> None:
@@ -198,13 +194,11 @@ def _export(
 ) -> int:
     stderr = error_console()
     with stderr.status("Exporting ...") as status:
-        result = export(
-            batches,
-            to,
-            export_format,
-            lambda count: status.update(f"Exporting ... {counted(count, 'inference')}"),
-            images,
-        )
+
+        def show(count: int) -> None:
+            status.update(f"Exporting ... {counted(count, 'inference')}")
+
+        result = export(batches, to, export_format, show, images)
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
     if result.left_out:
         stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")

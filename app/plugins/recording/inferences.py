@@ -1,7 +1,9 @@
 """Serve recorded inferences over HTTP: pages, single inferences and their images."""
 
+import re
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
@@ -107,15 +109,11 @@ class Inferences:
     def operations(self) -> Sequence[Endpoint]:
         """Return the OpenAPI operations of the handlers."""
         page = msgspec.defstruct("InferencePage", [("inferences", list[RecordedInference]), ("next", str | None)])
-        item_path, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
-        summary = "Recorded inferences, the newest first"
-        image_types: Any = {"answer": bytes, "media_types": _MEDIA_TYPES}
+        read, image = partial(read_operation, failures=(400, 404, 429)), "The image of one recorded inference"
         return (
-            read_operation(_PATH, summary, query=_PARAMETERS, answer=page, failures=failures),
-            read_operation(item_path, "One recorded inference", answer=RecordedInference, failures=failures),
-            read_operation(
-                f"{item_path}/image", "The image of one recorded inference", failures=failures, **image_types
-            ),
+            read(_PATH, "Recorded inferences, the newest first", query=_PARAMETERS, answer=page),
+            read(f"{_PATH}/{{id:str}}", "One recorded inference", answer=RecordedInference),
+            read(f"{_PATH}/{{id:str}}/image", image, answer=bytes, media_types=_MEDIA_TYPES),
         )
 
     def close(self) -> None:
@@ -152,7 +150,13 @@ def _page(reader: "RecordingReader", parameters: list[tuple[str, Any]]) -> Respo
         elif name in values:
             raise invalid("Expected it once; only where may be repeated", name)
         else:
-            values[name] = _score(str(value), name) if name in ("min-score", "max-score") else str(value)
+            values[name] = str(value)
+    for name in ("min-score", "max-score"):
+        if (text := values.get(name)) is not None:
+            try:
+                values[name] = float(text)
+            except ValueError:
+                raise invalid(f"Expected a score within 0..1, got {quote_value(text)}", name) from None
     limit = _whole_number(values, "limit", f"a whole number from 1 to {_MAX_LIMIT}", 1, _MAX_LIMIT) or _DEFAULT_LIMIT
     after = _whole_number(values, "after", "the value of next from the previous page", 0, 10**_MAX_DIGITS)
     query = InferenceQuery(where=where, **{name.replace("-", "_"): value for name, value in values.items()})
@@ -171,13 +175,6 @@ def _whole_number(values: dict[str, Any], name: str, expected: str, smallest: in
     return int(text)
 
 
-def _score(text: str, name: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise invalid(f"Expected a score within 0..1, got {quote_value(text)}", name) from None
-
-
 def _image_response(reader: "RecordingReader", name: str) -> Response[bytes]:
     inference = reader.get(name)
     if inference is None:
@@ -185,32 +182,24 @@ def _image_response(reader: "RecordingReader", name: str) -> Response[bytes]:
     data = reader.image(inference)
     if data is None:
         return _error(404, f"The image of {quote_value(name)} is not stored")
-    media_type = _media_type(data)
-    headers = dict(_IMAGE_HEADERS)
-    if media_type is None:
-        headers["Content-Disposition"] = "attachment"
-    return Response(data, media_type=media_type or "application/octet-stream", headers=headers)
-
-
-def _media_type(data: bytes) -> str | None:
-    """Return the media type by the first bytes; None for a format that browsers do not show."""
-    for start, media_type in _MAGIC_BYTES.items():
-        if data.startswith(start):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return "image/avif" if data[4:12] in (b"ftypavif", b"ftypavis") else None
+    known = [media_type for start, media_type in _MAGIC_BYTES.items() if re.match(start, data)]
+    if known:
+        return Response(data, media_type=known[0], headers=_IMAGE_HEADERS)
+    headers = {**_IMAGE_HEADERS, "Content-Disposition": "attachment"}
+    return Response(data, media_type="application/octet-stream", headers=headers)
 
 
 _MAGIC_BYTES = {
-    b"\xff\xd8\xff": "image/jpeg",
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"GIF8": "image/gif",
-    b"BM": "image/bmp",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"\x89PNG\r\n\x1a\n": "image/png",
+    rb"GIF8": "image/gif",
+    rb"BM": "image/bmp",
+    rb"RIFF[\s\S]{4}WEBP": "image/webp",
+    rb"[\s\S]{4}ftypavi[fs]": "image/avif",
 }
+"""Patterns of the first bytes of formats that browsers show."""
 
-
-_MEDIA_TYPES = (*_MAGIC_BYTES.values(), "image/webp", "image/avif", "application/octet-stream")
+_MEDIA_TYPES = (*_MAGIC_BYTES.values(), "application/octet-stream")
 
 
 def _not_found(name: str) -> Response[bytes]:
@@ -223,8 +212,5 @@ def _json(content: object) -> Response[bytes]:
 
 def _error(status: int, message: str) -> Response[bytes]:
     headers = {**_DATA_HEADERS, RETRY_AFTER: "1"} if status == _TOO_MANY_REQUESTS else _DATA_HEADERS
-    return Response(_error_body(message), status_code=status, media_type="application/json", headers=headers)
-
-
-def _error_body(message: str) -> bytes:
-    return msgspec.json.encode({"error": message})
+    body = msgspec.json.encode({"error": message})
+    return Response(body, status_code=status, media_type="application/json", headers=headers)

@@ -71,9 +71,15 @@ def open_recorder(
     Raises:
         SettingsError: when settings contradict each other, or the store cannot be used as configured.
     """
+    records_days, images_days = settings.record_keep, settings.record_keep_images or settings.record_keep
     if settings.record is None:
-        _check_unused_options(settings)
+        for option in ("record_images", "record_keep", "record_keep_images", "record_redact"):
+            if getattr(settings, option):
+                raise SettingsError(f"--{option.replace('_', '-')} needs --record")
         return None
+    if records_days and images_days and images_days > records_days:
+        longer = f"--record-keep-images is {images_days:g} days, longer than the records' own {records_days:g}"
+        raise SettingsError(f"{longer} (--record-keep)")
     from app.plugins.recording.images import ImageFolder
     from app.plugins.recording.recorder import Recorder, random_sample
     from app.plugins.recording.recording_metrics import RecordingMetrics
@@ -82,13 +88,12 @@ def open_recorder(
     from app.plugins.recording.stores.store import StoreError, parse_dsn
     from app.plugins.recording.writer import Writer
 
-    keep_records, keep_images = _retention_seconds(settings)
     acknowledging = settings.record_mode == "acknowledge"
     dsn = parse_dsn(settings.record)
     store = store_at(dsn)
     folder = ImageFolder(settings.record_images, durable=acknowledging) if settings.record_images else None
     recording_metrics = RecordingMetrics(metrics, dsn.display_name)
-    retention = Retention(store, folder, keep_records, keep_images)
+    retention = Retention(store, folder, records_days and records_days * _DAY, images_days and images_days * _DAY)
     writer = Writer(
         store, folder, retention, recording_metrics, acknowledge=acknowledging, max_queued=settings.record_queue
     )
@@ -122,28 +127,6 @@ def redacted_keys(settings: RecordingSettings) -> Sequence[str]:
     return [key for part in settings.record_redact.split(",") if (key := part.strip())]
 
 
-def _retention_seconds(settings: RecordingSettings) -> tuple[float | None, float | None]:
-    """Return how long to keep records and images, in seconds; None for no limit."""
-    records, images = settings.record_keep, settings.record_keep_images
-    if images is None:
-        images = records
-    if records is not None and images is not None and images > records:
-        message = f"--record-keep-images is {images:g} days, longer than the records' own {records:g} (--record-keep)"
-        raise SettingsError(message)
-    return None if records is None else records * _DAY, None if images is None else images * _DAY
-
-
-def _check_unused_options(settings: RecordingSettings) -> None:
-    dependent_options = {
-        "--record-images": settings.record_images,
-        "--record-keep": settings.record_keep,
-        "--record-keep-images": settings.record_keep_images,
-        "--record-redact": settings.record_redact,
-    }
-    if used := [name for name, value in dependent_options.items() if value]:
-        raise SettingsError(f"{used[0]} needs --record")
-
-
 def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | None = None) -> Inferences:
     """Return the routes for recordings. If they are disabled, they answer with the reason.
 
@@ -151,11 +134,10 @@ def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | No
     """
     host, settings = server_settings.host, server_settings.of(RecordingSettings)
     allowed = is_loopback_host(host) if settings.serve_inferences is None else settings.serve_inferences
-    if settings.record is None or not allowed:
-        records_nothing = "This server records nothing; set --record to a store"
-        hides = "This server does not show its recordings; --serve-inferences enables it"
-        reason = records_nothing if settings.record is None else hides
-        return Inferences(None, reason)
+    if settings.record is None:
+        return Inferences(None, "This server records nothing; set --record to a store")
+    if not allowed:
+        return Inferences(None, "This server does not show its recordings; --serve-inferences enables it")
     store, images = settings.record, settings.record_images
 
     def open_reader() -> "RecordingReader":

@@ -6,7 +6,7 @@ An annotation includes its `score`, so that the list is also valid as COCO resul
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from app.plugins.recording.inference import Batches, Exported, RecordedImage, RecordedInference, format_timestamp
 from tasks.shapes import read_outlines
-from tasks.task import GEOMETRIES, Geometry
+from tasks.task import GEOMETRIES
 from tasks.vision.contours import mask_of_contours
 
 _HALF_PIXEL = 0.5
@@ -46,12 +46,13 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
                 written += 1
                 file.write(b",\n" if written > 1 else b"\n")
                 file.write(encoder.encode(_image(written, inference, image)))
-                for annotation in _annotations(inference.records, geometry, image, changes):
+                for shape, rings in read_outlines(geometry, inference.records, image.width, image.height, changes):
                     annotated += 1
-                    category = categories.setdefault(annotation.pop("label"), len(categories) + 1)
+                    category = categories.setdefault(shape.label, len(categories) + 1)
+                    place = _place_of_outlines(rings, image) if geometry == "contour" else _place_of_box(rings[0])
+                    ids = {"id": annotated, "image_id": written, "category_id": category, "score": shape.score}
                     annotations.write(b",\n" if annotated > 1 else b"\n")
-                    ids = {"id": annotated, "image_id": written, "category_id": category}
-                    annotations.write(encoder.encode(ids | annotation))
+                    annotations.write(encoder.encode({**ids, **place, "iscrowd": 0}))
         file.write(b'],"annotations":[')
         annotations.seek(0)
         shutil.copyfileobj(annotations, file)
@@ -72,14 +73,6 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
         "model": inference.model,
         "metadata": {entry.key: entry.value for entry in inference.metadata},
     }
-
-
-def _annotations(
-    records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage, changes: Counter[str]
-) -> Iterator[dict[str, Any]]:
-    for shape, rings in read_outlines(geometry, records, image.width, image.height, changes):
-        place = _place_of_outlines(rings, image) if geometry == "contour" else _place_of_box(rings[0])
-        yield {"label": shape.label, "score": shape.score, **place, "iscrowd": 0}
 
 
 def _place_of_box(corners: _Points) -> dict[str, Any]:
@@ -110,10 +103,8 @@ def _place_of_outlines(outlines: Sequence[_Points], image: RecordedImage) -> dic
 
 def _have_holes(outlines: Sequence[_Points], mask: NDArray[np.uint8]) -> bool:
     """Return whether the even-odd rule removes pixels from the union of the outlines."""
-    union = np.zeros_like(mask)
-    for outline in outlines:
-        union |= mask_of_contours([outline], mask.shape[1], mask.shape[0])
-    return not np.array_equal(union, mask)
+    drawn = [mask_of_contours([outline], mask.shape[1], mask.shape[0]) for outline in outlines]
+    return not np.array_equal(np.bitwise_or.reduce(drawn), mask)
 
 
 def _runs(outlines: Sequence[_Points], width: int, height: int) -> list[int]:
