@@ -32,28 +32,12 @@ def random_sample(fraction: float) -> Selector:
 
 @dataclass(frozen=True, eq=False)
 class Recorder:
-    """Record every inference once, for every protocol and outcome.
-
-    Args:
-        row_converter: converts an inference into rows.
-        writer: writes the rows, and decides whether answers wait for it.
-        metrics: counts requests that are not recorded.
-        select: selects the requests to record.
-    """
+    """Record every inference once, for every protocol and outcome."""
 
     row_converter: RowConverter
-    writer: Writer
-    metrics: RecordingMetrics
+    writer: Writer  # decides whether answers wait for it
+    metrics: RecordingMetrics  # counts requests that are not recorded
     select: Selector
-
-    def start(self) -> None:
-        """Open the store.
-
-        Raises:
-            SettingsError: when a later version wrote the store.
-            StoreError: when the store cannot be opened and answers wait for it.
-        """
-        self.writer.start()
 
     @property
     def unavailable_reason(self) -> str:

@@ -98,12 +98,11 @@ def open_recorder(
         store, folder, retention, recording_metrics, acknowledge=acknowledging, max_queued=settings.record_queue
     )
     converter = RowConverter(Redaction(redacted_keys(settings)), keep_images=folder is not None)
-    recorder = Recorder(converter, writer, recording_metrics, select or random_sample(settings.record_sample))
     try:
-        recorder.start()
+        writer.start()
     except StoreError as error:
         raise SettingsError(f"The store of recordings cannot be used: {error}") from None
-    return recorder
+    return Recorder(converter, writer, recording_metrics, select or random_sample(settings.record_sample))
 
 
 def store_at(dsn: "StoreDsn") -> "Store":

@@ -69,7 +69,7 @@ def start() -> Iterator[Callable[..., Recording]]:
         recording = Recording(**options)
         recording.store.fault = fault
         started.append(recording)
-        recording.recorder.start()
+        recording.recorder.writer.start()
         return recording
 
     yield start_recording
@@ -239,7 +239,7 @@ def test_unwritable_image_folder_fails_recording(start: Callable[..., Recording]
 def test_hanging_delete_fails_waiting_events() -> None:
     recording = Recording(longest_write=0.2, keep_seconds=100)
     recording.store.delete_gate.clear()
-    recording.recorder.start()
+    recording.recorder.writer.start()
     assert recording.store.delete_started.wait(60)
     assert failure(recording.record()) == "its store failed"
     recording.store.delete_gate.set()
@@ -253,7 +253,7 @@ def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureF
     recording = Recording(keep_seconds=100)
     recording.store.delete_error = RuntimeError("unexpected")
     with caplog.at_level(logging.ERROR):
-        recording.recorder.start()
+        recording.recorder.writer.start()
         for _ in range(3):
             wait_recorded(recording.record())
         recording.recorder.close(10)

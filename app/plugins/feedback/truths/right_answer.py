@@ -10,6 +10,7 @@ from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import infer_task, parse_records
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.metrics.texts import exact_match
+from app.plugins.recording.images import image_path
 from app.plugins.recording.inference import RecordedInference, Truth, check_numbers
 from tasks.inference.error import invalid
 from tasks.task import TaskType
@@ -106,7 +107,7 @@ def item_of(inference: RecordedInference, images: Path = Path()) -> Item:
     metadata = {entry.key: str(entry.value) for entry in inference.metadata}
     if image is None:
         return Item(id=inference.id, image=Path(), metadata=metadata)
-    file = images / image.digest[:2] / image.digest
+    file = image_path(images, image.digest)
     return Item(id=inference.id, image=file, width=image.width, height=image.height, metadata=metadata)
 
 

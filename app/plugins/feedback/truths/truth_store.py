@@ -158,23 +158,21 @@ class TruthStore:
         """
         if not writes:
             return []
-        redacted = [(name, truth and self._redacted(truth)) for name, truth in writes]
+        redacted = [
+            (name, truth and msgspec.structs.replace(truth, records=self._redaction.value(truth.records)))
+            for name, truth in writes
+        ]
         # One order for all writers prevents deadlocks.
         order = sorted(range(len(writes)), key=lambda index: writes[index][0])
 
         def work(connection: Connection) -> Sequence[Truth | None]:
-            stored: list[Truth | None] = [None] * len(writes)
-            for index in order:
-                stored[index] = _write_one(connection, *redacted[index])
-            return stored
+            stored = {index: _write_one(connection, *redacted[index]) for index in order}
+            return [stored[index] for index in range(len(writes))]
 
         try:
             return self._store.transaction(work)
         except StoreError as error:
             raise _unavailable(error) from None
-
-    def _redacted(self, truth: Truth) -> Truth:
-        return msgspec.structs.replace(truth, records=self._redaction.value(truth.records))
 
 
 def _write_one(connection: Connection, name: str, truth: Truth | None) -> Truth | None:
