@@ -9,6 +9,6 @@ plugin = Plugin(
     summary="Scores that are probabilities: fitted on labelled data, and served.",
     model_settings=(ModelSection(type=Ref("app.plugins.calibration.settings:CalibrationSettings")),),
     command_options={"evaluate": CalibrationOptions},
-    loaders=Ref("app.plugins.calibration.loader:LOADERS"),
+    loaders=Ref("app.plugins.calibration.calibration:LOADERS"),
     extends={"evaluation.reports": Ref("app.plugins.calibration.report:PARTS")},
 )

@@ -15,8 +15,7 @@ from rich.table import Table
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.core.plugins import registry
 from app.core.settings.server import SettingsError
-from app.plugins.recording.export.line_formats import best_prediction
-from app.plugins.recording.export.writing import Format, export, format_of
+from app.plugins.recording.export.writing import Format, best_prediction, export, format_of
 from app.plugins.recording.inference import RecordedInference, format_timestamp
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, ResultPage, SqlResult, default_reason, open_recordings

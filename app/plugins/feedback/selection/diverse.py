@@ -11,7 +11,7 @@ from app.core.plugins import registry
 from app.core.settings.command_options import command_options
 from app.core.settings.server import SettingsError
 from app.plugins.feedback.settings import PickOptions
-from app.plugins.recording.export.line_formats import best_prediction
+from app.plugins.recording.export.writing import best_prediction
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.query.reader import RecordingReader
 from tasks.inference.error import InferenceError

@@ -1,13 +1,19 @@
-"""Export recorded inferences into one file, batch by batch."""
+"""Export recorded inferences into one file, batch by batch: JSONL and CSV here, other formats by their modules."""
 
+import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Literal
+
+import msgspec
 
 from app.core.engine.error_text import needs_extra
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
-from app.plugins.recording.inference import Batches, Exported, RecordedInference
+from app.plugins.recording.inference import Batches, Exported, RecordedInference, format_timestamp
+from app.plugins.recording.stores.rows import position
 
 Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
 """The format of a file of inferences."""
@@ -19,6 +25,36 @@ _SUFFIXES: Mapping[str, Format] = {
     ".ndjson": "jsonl",
     ".csv": "csv",
 }
+
+
+COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
+    "id": attrgetter("id"),
+    "started": lambda inference: format_timestamp(inference.started),
+    "duration_ms": lambda inference: inference.duration / 1000,
+    "model": attrgetter("model"),
+    "version": attrgetter("version"),
+    "task_type": attrgetter("task_type"),
+    "protocol": attrgetter("protocol"),
+    "request_id": attrgetter("request_id"),
+    "base_id": attrgetter("base_id"),
+    "found": lambda inference: None if inference.records is None else len(inference.records),
+    "label": lambda inference: best_prediction(inference.records)[0],
+    "score": lambda inference: best_prediction(inference.records)[1],
+    "verdict": lambda inference: inference.truth and inference.truth.verdict,
+    "reason": attrgetter("reason"),
+    "error": attrgetter("error"),
+    "message": attrgetter("message"),
+    "image_digest": lambda inference: inference.image and inference.image.digest,
+    "image_width": lambda inference: inference.image and inference.image.width,
+    "image_height": lambda inference: inference.image and inference.image.height,
+    "latitude": lambda inference: position(inference.metadata)[0],
+    "longitude": lambda inference: position(inference.metadata)[1],
+    "metadata": lambda inference: _json({entry.key: entry.value for entry in inference.metadata}),
+    "parameters": lambda inference: _json(inference.parameters),
+    "records": lambda inference: None if inference.records is None else _json(inference.records),
+}
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_of(path: Path) -> Format:
@@ -70,17 +106,15 @@ def export(
 
 
 def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]:
-    match file_format:
-        case "coco":
-            from app.plugins.recording.export.coco import write_coco as write
-        case "jsonl":
-            from app.plugins.recording.export.line_formats import write_jsonl as write
-        case "csv":
-            from app.plugins.recording.export.line_formats import write_csv as write
-        case _:
-            with needs_extra("Parquet", "parquet", SettingsError):
-                from app.plugins.recording.export.parquet import write_parquet as write
-    return write
+    if file_format == "coco":
+        from app.plugins.recording.export.coco import write_coco
+
+        return write_coco
+    if file_format == "parquet":
+        with needs_extra("Parquet", "parquet", SettingsError):
+            from app.plugins.recording.export.parquet import write_parquet
+        return write_parquet
+    return write_jsonl if file_format == "jsonl" else write_csv
 
 
 def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> Iterator[Sequence[RecordedInference]]:
@@ -89,3 +123,51 @@ def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> It
         yield batch
         count += len(batch)
         on_progress(count)
+
+
+def write_jsonl(batches: Batches, file: BinaryIO) -> Exported:
+    """Write one `RecordedInference` a line with all fields; `msgspec.json.decode` reads it back."""
+    written = 0
+    encoder = msgspec.json.Encoder()
+    for batch in batches:
+        file.write(encoder.encode_lines(batch))
+        written += len(batch)
+    return Exported(written=written)
+
+
+def write_csv(batches: Batches, file: BinaryIO) -> Exported:
+    """Write `COLUMNS` in UTF-8, quoted as in RFC 4180, with nested values as JSON.
+
+    A text that a spreadsheet would parse as a formula gets a leading apostrophe, because any client may have sent it.
+    """
+    written = 0
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    table = csv.writer(text)
+    table.writerow(COLUMNS)
+    for batch in batches:
+        table.writerows([_cell(column(inference)) for column in COLUMNS.values()] for inference in batch)
+        written += len(batch)
+    text.detach()
+    return Exported(written=written)
+
+
+def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str | None, float | None]:
+    """Return label and score of the record with the best score, or of the first label if there are no scores."""
+    label: str | None = None
+    best: float | None = None
+    for record in records or ():
+        name, score = record.get("label"), record.get("score")
+        if not isinstance(name, str):
+            continue
+        number = float(score) if isinstance(score, int | float) else None
+        if label is None or (number is not None and (best is None or number > best)):
+            label, best = name, number
+    return label, best
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
