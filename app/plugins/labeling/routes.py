@@ -148,20 +148,18 @@ class LabelStudio(HttpProtocol):
         except TimeoutError:
             message = f"The tasks took more than {_PREDICT_SECONDS:g} s, which Label Studio waits; send fewer at once"
             raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message, "tasks") from None
-        # A failed task gets an empty prediction: any other number of results makes Label Studio drop all.
-        failed: Mapping[str, object] = {"result": [], "score": 0.0, "model_version": plan.version}
-        answers: list[Mapping[str, object]] = []
-        first_reason = ""
+        reasons: list[str] = []
         for index, result in enumerate(results):
             if isinstance(result, BaseException):
                 if not isinstance(result, InferenceError) or result.kind not in _TASK_ERRORS:
                     raise result
-                reason = f"{'.'.join((f'tasks[{index}].data', *plan.keys))}: {result.message}"
-                first_reason = first_reason or reason
-                _logger.warning("a labelling task for %s failed: %s", plan.model_name, reason)
-            answers.append(failed if isinstance(result, BaseException) else result)
-        if first_reason and all(answer is failed for answer in answers):
-            raise model_failed(f"Every task failed. {first_reason}")
+                reasons.append(f"{'.'.join((f'tasks[{index}].data', *plan.keys))}: {result.message}")
+                _logger.warning("a labelling task for %s failed: %s", plan.model_name, reasons[-1])
+        if reasons and len(reasons) == len(results):
+            raise model_failed(f"Every task failed. {reasons[0]}")
+        # A failed task gets an empty prediction: any other number of results makes Label Studio drop all.
+        failed: Mapping[str, object] = {"result": [], "score": 0.0, "model_version": plan.version}
+        answers = [failed if isinstance(result, BaseException) else result for result in results]
         return json_response(msgspec.json.encode({"results": answers}))
 
     async def _predict_task(

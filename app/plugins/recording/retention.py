@@ -44,12 +44,9 @@ class Retention:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
-        self._folder = folder
+        self._store, self._folder, self._clock, self._monotonic = store, folder, clock, monotonic
         self._record_seconds = record_seconds
         self._image_seconds = image_seconds if folder is not None else None
-        self._clock = clock
-        self._monotonic = monotonic
         self._clock_offset = clock() - monotonic()
         # Times of the monotonic clock.
         self._records_due = self._images_due = self._paused_until = monotonic()
@@ -58,11 +55,8 @@ class Retention:
     @property
     def due(self) -> float | None:
         """Seconds until the next check, None when nothing ever expires."""
-        due_times = [
-            due
-            for due, period in ((self._records_due, self._record_seconds), (self._images_due, self._image_seconds))
-            if period is not None
-        ]
+        periods = (self._records_due, self._record_seconds), (self._images_due, self._image_seconds)
+        due_times = [due for due, period in periods if period is not None]
         if not due_times:
             return None
         return min(max(0.0, max(min(due_times), self._paused_until) - self._monotonic()), _CHECK_SECONDS)

@@ -1,6 +1,5 @@
 """``charioteer truth``."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,18 +55,13 @@ def truth(
         truths.close()
     stderr = error_console()
     stored = sum(len(outcome.ids) for outcome in outcomes if outcome.result == "matched")
-    counts = Counter(outcome.result for outcome in outcomes)
     stderr.print(f"Stored the truth of {counted(stored, 'inference')}, from {counted(len(labels), source + ' label')}")
     for result, reason in _REASONS.items():
-        if counts[result]:
-            names = [
-                label.name or label.id or label.request_id or label.digest or label.task
-                for label in (
-                    label for label, outcome in zip(labels, outcomes, strict=True) if outcome.result == result
-                )
-            ]
+        left_out = [label for label, outcome in zip(labels, outcomes, strict=True) if outcome.result == result]
+        if left_out:
+            names = [one.name or one.id or one.request_id or one.digest or one.task for one in left_out]
             shown = ", ".join(map(str, names[:_MAX_SHOWN])) + (" ..." if len(names) > _MAX_SHOWN else "")
-            stderr.print(f"{counted(counts[result], 'label')} left out, because {reason}: {printable(shown)}")
+            stderr.print(f"{counted(len(left_out), 'label')} left out, because {reason}: {printable(shown)}")
     for label, outcome in zip(labels, outcomes, strict=True):
         if outcome.error:
             stderr.print(f"Left out: {printable(label.name or label.id)}: {printable(outcome.error)}")

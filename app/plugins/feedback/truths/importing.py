@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, cast, get_args
 
@@ -42,7 +43,8 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
     elif found == "label-studio":
         labels = [_label(item, found) for item in annotated_images(read_json(path), str(path), errors)]
     else:
-        dataset = read_dataset(path, _with_format(options, found))
+        known = cast("DatasetFormat | None", found if found in get_args(DatasetFormat) else None)
+        dataset = read_dataset(path, replace(options, format=known, needs_images=False))
         if dataset.format == "vqa":
             raise EvaluationError(f"{path}: Expected labels of images, got questions; use JSON lines with answers")
         found, labels = dataset.format, [_label(item, dataset.format) for item in dataset.items]
@@ -86,17 +88,6 @@ def _format_of(path: Path) -> LabelFormat | None:
     if path.suffix.lower() == ".json" and path.is_file() and isinstance(read_json(path), list):
         return "label-studio"
     return None
-
-
-def _with_format(options: DatasetOptions, label_format: LabelFormat | None) -> DatasetOptions:
-    known = label_format if label_format in get_args(DatasetFormat) else None
-    return DatasetOptions(
-        format=cast("DatasetFormat | None", known),
-        images=options.images,
-        split=options.split,
-        skip_bad=options.skip_bad,
-        needs_images=False,
-    )
 
 
 def _read_lines(path: Path, errors: LabelErrors) -> Sequence[Label]:

@@ -142,27 +142,22 @@ class SqliteStore(Store):
     def _converted_errors(self) -> Generator[None]:
         try:
             yield
-        except (DBAPIError, sqlite3.Error) as error:
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            raise self._to_store_error(_classify(cause), cause or error) from None
-        except (OverflowError, UnicodeError) as error:
-            raise self._to_store_error(StoreFault.REJECTED, error) from None
-        except OSError as error:
-            raise self._to_store_error(StoreFault.FAILED, error) from None
-
-    def _to_store_error(self, fault: StoreFault, error: BaseException) -> StoreError:
-        self._last_write_failed = True
-        if fault in (StoreFault.DAMAGED, StoreFault.FAILED):
-            self._disconnect()
-        return StoreError(fault, f"{self._file}: {error}")
+        except (DBAPIError, sqlite3.Error, OverflowError, UnicodeError, OSError) as error:
+            cause = (error.orig if isinstance(error, DBAPIError) else None) or error
+            fault = _classify(cause)
+            self._last_write_failed = True
+            if fault in (StoreFault.DAMAGED, StoreFault.FAILED):
+                self._disconnect()
+            raise StoreError(fault, f"{self._file}: {cause}") from None
 
 
 def _begin_immediate(connection: Connection) -> None:
     connection.connection.cursor().execute("BEGIN IMMEDIATE")
 
 
-def _classify(error: BaseException | None) -> StoreFault:
+def _classify(error: BaseException) -> StoreFault:
     code: int | None = getattr(error, "sqlite_errorcode", None)
-    if code is None:
-        return StoreFault.REJECTED if isinstance(error, sqlite3.ProgrammingError) else StoreFault.FAILED
-    return _FAULTS.get(code & 0xFF, StoreFault.FAILED)
+    if code is not None:
+        return _FAULTS.get(code & 0xFF, StoreFault.FAILED)
+    is_value = isinstance(error, sqlite3.ProgrammingError | OverflowError | UnicodeError)
+    return StoreFault.REJECTED if is_value else StoreFault.FAILED
