@@ -1,7 +1,7 @@
 """``charioteer shadow``."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -56,7 +56,10 @@ def shadow(
         reject_unused("without --truth, which compares with truths", {"--margin": margin != _MARGIN})
     try:
         reader = RecordingReader(parse_dsn(store))
-        rows = _only_version(read_rows(reader, model, version, limit))
+        rows = read_rows(reader, model, version, limit)
+        if len(pairs := sorted({(row.model, row.champion, row.version) for row in rows})) > 1:
+            found = ", ".join(f"{model} {champion} and {version}" for model, champion, version in pairs)
+            stop(f"Expected shadow answers of one pair of versions, got {found}; choose with --model, --version")
         inferences = {one.id: one for batch in reader.batches_of([row.id for row in rows]) for one in batch}
     except (InferenceError, SettingsError) as error:
         stop(error)
@@ -64,7 +67,15 @@ def shadow(
         stop("There are no shadow answers to compare")
     slices = {} if slice is None else {row.id: _value(inferences.get(row.id), slice) for row in rows}
     agreement = agreement_of(rows, slices)
-    judged, unreadable = _judge(rows if truth else (), inferences)
+    judged: list[JudgedImage] = []
+    unreadable = 0
+    for row in rows if truth else ():
+        try:
+            image = judge(row, inferences[row.id]) if row.id in inferences else None
+        except ValueError:
+            unreadable += 1
+        else:
+            judged += [] if image is None else [image]
     if truth and not judged:
         stop("No image that both versions answered has a complete truth; import truths of recorded inferences first")
     verdict = verdict_of(judged, slices, margin) if truth else None
@@ -80,38 +91,9 @@ def shadow(
         stop(f"version {rows[0].version} may be worse: {'; '.join(verdict.reasons)}", _INFERIOR)
 
 
-def _only_version(rows: Sequence[ShadowRow]) -> Sequence[ShadowRow]:
-    """Return the rows, if all are of one pair of versions.
-
-    Raises:
-        SettingsError: when they are not.
-    """
-    pairs = sorted({(row.model, row.champion, row.version) for row in rows})
-    if len(pairs) > 1:
-        found = ", ".join(f"{model} {champion} and {version}" for model, champion, version in pairs)
-        raise SettingsError(
-            f"Expected shadow answers of one pair of versions, got {found}; choose with --model, --version"
-        )
-    return rows
-
-
 def _value(inference: RecordedInference | None, key: str) -> str:
     entries = inference.metadata if inference else ()
     return next((str(entry.value) for entry in entries if entry.key == key), _NO_VALUE)
-
-
-def _judge(rows: Sequence[ShadowRow], inferences: Mapping[str, RecordedInference]) -> tuple[Sequence[JudgedImage], int]:
-    """Return the images with truths, and how many cannot be read."""
-    judged: list[JudgedImage] = []
-    unreadable = 0
-    for row in rows:
-        try:
-            image = judge(row, inferences[row.id]) if row.id in inferences else None
-        except ValueError:
-            unreadable += 1
-        else:
-            judged += [] if image is None else [image]
-    return judged, unreadable
 
 
 def _print(

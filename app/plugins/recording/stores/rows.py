@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -64,11 +64,9 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
     latitude, longitude = position(entries)
     columns = msgspec.structs.asdict(inference) | image_columns(image)
     del columns["image"], columns["truth"]
+    columns |= {name: _indexed_text(columns[name]) for name in ("request_id", "model", "version")}
     columns |= {
         "base_id": None if inference.base_id is None else _indexed_text(inference.base_id),
-        "request_id": _indexed_text(inference.request_id),
-        "model": _indexed_text(inference.model),
-        "version": _indexed_text(inference.version),
         "image_kept": image is not None and image.kept,
         "latitude": latitude,
         "longitude": longitude,
@@ -91,7 +89,7 @@ def truth_row(truth: Truth) -> Mapping[str, Any]:
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
     """Return one row for each entry that a filter can search."""
-    rows = [_metadata_row(index, entry) for index, entry in enumerate(entries[:_MAX_ENTRIES])]
+    rows = (_metadata_row(index, entry) for index, entry in enumerate(entries[:_MAX_ENTRIES]))
     return [row for row in rows if row is not None]
 
 
@@ -123,9 +121,11 @@ def _indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
 
 def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
     """Return latitude and longitude in degrees if both reserved keys exist (Chariot, "Inference Store Metadata")."""
-    values = {entry.key: entry.value for entry in entries if entry.key in ("latitude", "longitude")}
-    latitude, longitude = _degrees(values.get("latitude"), 90), _degrees(values.get("longitude"), 180)
-    return (None, None) if latitude is None or longitude is None else (latitude, longitude)
+    values = {entry.key: _finite_or_none(entry.value) for entry in entries if entry.key in ("latitude", "longitude")}
+    latitude, longitude = values.get("latitude"), values.get("longitude")
+    if latitude is None or longitude is None or abs(latitude) > 90 or abs(longitude) > 180:
+        return None, None
+    return latitude, longitude
 
 
 def _json(value: object) -> str:
@@ -155,12 +155,9 @@ def _field(record: object, name: str) -> object:
 
 
 def _deeper_than(value: object, depth: int) -> bool:
-    if isinstance(value, Mapping):
-        inner = list(cast("Mapping[object, object]", value).values())
-    elif isinstance(value, list):
-        inner = cast("list[object]", value)
-    else:
+    if not isinstance(value, Mapping | list):
         return False
+    inner = cast("Iterable[object]", value.values() if isinstance(value, Mapping) else value)
     return depth == 0 or any(_deeper_than(item, depth - 1) for item in inner)
 
 
@@ -172,8 +169,3 @@ def _finite_or_none(value: object) -> float | None:
     except (OverflowError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _degrees(value: object, limit: int) -> float | None:
-    number = _finite_or_none(value)
-    return number if number is not None and -limit <= number <= limit else None
