@@ -77,7 +77,10 @@ def inferences(
         raise SettingsError("--pick chooses among all matches and cannot be combined with --id or --after")
     reader = open_recordings(store, images)
     if id is not None:
-        _print_one(reader, id)
+        inference = reader.get(id)
+        if inference is None:
+            sys.exit(f"charioteer: id: There is no inference {id}")
+        console().print_json(msgspec.json.encode(inference).decode())
     elif to is not None or pick is not None:
         if query.reason is None:
             query = replace(query, reason=default_reason(store))
@@ -99,13 +102,6 @@ def inferences(
         _print_result(reader.sql(sql, limit), json=json)
     else:
         _print_page(reader.page(query, limit or 20, after), json=json)
-
-
-def _print_one(reader: RecordingReader, name: str) -> None:
-    inference = reader.get(name)
-    if inference is None:
-        sys.exit(f"charioteer: id: There is no inference {name}")
-    console().print_json(msgspec.json.encode(inference).decode())
 
 
 def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Sequence[RecordedInference]]:
@@ -159,13 +155,17 @@ def _table(inferences: Sequence[RecordedInference], *, wide: bool) -> Table:
     found.columns[3].justify = "right"
     found.columns[0].no_wrap = found.columns[6].no_wrap = wide
     for inference in inferences:
+        texts = [
+            f"{entry.key}={entry.value if isinstance(entry.value, str) else msgspec.json.encode(entry.value).decode()}"
+            for entry in inference.metadata
+        ]
         found.add_row(
             format_timestamp(inference.started)[:19].replace("T", " "),
             printable(inference.model),
             printable(inference.protocol),
             f"{inference.duration / 1000:.1f}",
             printable(_summary(inference)) if inference.error is None else f"[red]{printable(inference.error)}[/red]",
-            printable(truncate(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
+            printable(truncate(", ".join(texts))),
             printable(inference.id),
         )
     return found
@@ -182,10 +182,6 @@ def _summary(inference: RecordedInference) -> str:
         return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
     texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
     return truncate(texts[0]) if texts else counted(len(records), "record") if records else "nothing"
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _export(

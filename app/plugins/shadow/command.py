@@ -11,7 +11,6 @@ from cyclopts.types import NormFloat, PositiveInt
 from app.core.cli.terminal import console, counted, printable, reject_unused, stop, table
 from app.core.settings.server import SettingsError
 from app.plugins.evaluation.metrics.bootstrap import Estimate
-from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.report import Agreement, JudgedImage, Verdict, agreement_of, judge, verdict_of
@@ -65,7 +64,8 @@ def shadow(
         stop(error)
     if not any(row.agreed is not None for row in rows):
         stop("There are no shadow answers to compare")
-    slices = {} if slice is None else {row.id: _value(inferences.get(row.id), slice) for row in rows}
+    metadata = {name: {entry.key: entry.value for entry in reversed(one.metadata)} for name, one in inferences.items()}
+    slices = {row.id: str(metadata.get(row.id, {}).get(slice, _NO_VALUE)) for row in rows if slice is not None}
     agreement = agreement_of(rows, slices)
     judged: list[JudgedImage] = []
     unreadable = 0
@@ -89,11 +89,6 @@ def shadow(
             console().print(f"{counted(unreadable, 'image')} cannot be compared, such as redacted answers")
     if verdict is not None and verdict.reasons:
         stop(f"version {rows[0].version} may be worse: {'; '.join(verdict.reasons)}", _INFERIOR)
-
-
-def _value(inference: RecordedInference | None, key: str) -> str:
-    entries = inference.metadata if inference else ()
-    return next((str(entry.value) for entry in entries if entry.key == key), _NO_VALUE)
 
 
 def _print(

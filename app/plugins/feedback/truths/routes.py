@@ -73,8 +73,9 @@ class Truths:
         @post(_MANY, status_code=200, opt=requires("label"))
         async def store_many(request: HttpRequest) -> Response[bytes]:
             author, body = CLIENT.get(), await _body(request, _MAX_LINES_BYTES)
-            spread = _spread(request)
-            return _answer(await self.run(lambda store: add_lines(store, body, author, spread=spread)))
+            if (spread := request.query_params.get("spread", "false")) not in ("true", "false"):
+                raise invalid(f"Expected true or false, got {quote_value(spread)}", "spread")
+            return _answer(await self.run(lambda store: add_lines(store, body, author, spread=spread == "true")))
 
         return [show, store_one, withdraw, store_many]
 
@@ -175,13 +176,6 @@ async def _body(request: HttpRequest, max_bytes: int) -> bytes:
     if len(body) > max_bytes:
         raise too_large(max_bytes, "bytes in a body", len(body), "body")
     return body
-
-
-def _spread(request: HttpRequest) -> bool:
-    value = request.query_params.get("spread", "false")
-    if value not in ("true", "false"):
-        raise invalid(f"Expected true or false, got {quote_value(value)}", "spread")
-    return value == "true"
 
 
 def _answer(content: object) -> Response[bytes]:

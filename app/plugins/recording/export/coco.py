@@ -77,9 +77,10 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
 
 def _place_of_box(corners: _Points) -> dict[str, Any]:
     """Return `bbox`, `area` and `segmentation` of a box from its corners in order."""
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    segmentation = [corners.ravel().tolist()]
-    return {"bbox": [*low.tolist(), *(high - low).tolist()], "area": _area(corners), "segmentation": segmentation}
+    (x, y), low, high = corners.T, corners.min(axis=0), corners.max(axis=0)
+    area = abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
+    bbox = [*low.tolist(), *(high - low).tolist()]
+    return {"bbox": bbox, "area": float(area), "segmentation": [corners.ravel().tolist()]}
 
 
 def _place_of_outlines(outlines: Sequence[_Points], image: RecordedImage) -> dict[str, Any]:
@@ -112,8 +113,3 @@ def _runs(outlines: Sequence[_Points], width: int, height: int) -> list[int]:
     pixels = mask_of_contours(outlines, width, height).ravel("F")
     edges = np.flatnonzero(np.diff(pixels, prepend=np.uint8(0), append=np.uint8(0)))
     return np.diff(edges, prepend=0, append=pixels.size).tolist()
-
-
-def _area(corners: _Points) -> float:
-    x, y = corners.T
-    return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)

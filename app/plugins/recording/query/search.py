@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, desc, exists, func, or_, select, true, union
+from sqlalchemy import Column, ColumnElement, Connection, desc, exists, func, or_, select, true, union
 from sqlalchemy.sql.elements import UnaryExpression
 from sqlalchemy.sql.operators import custom_op
 from sqlalchemy.sql.visitors import replacement_traverse
@@ -45,7 +45,9 @@ def newest_numbers(
             continue
         entry_cost = _ORDERED_COST if query_filter.ordered else 1
         max_counted = min(_MAX_COUNTED, math.ceil(lowest_cost / entry_cost))
-        counts = [_count(connection, query_filter.table, part, max_counted) for part in query_filter.alternatives]
+        entries = select(query_filter.table.c.number).limit(max_counted)
+        found = [select(func.count()).select_from(entries.where(part).subquery()) for part in query_filter.alternatives]
+        counts = [connection.execute(statement).scalar_one() for statement in found]
         if not any(counts):
             return []
         cost = sum(counts) * entry_cost
@@ -59,11 +61,6 @@ def newest_numbers(
     tests = [_test(query_filter, number, is_sqlite) for query_filter in others]
     selects = [select(number).where(part, ranged >= low, ranged <= high, *tests).distinct() for part in parts]
     return connection.execute(union(*selects).order_by(desc("number")).limit(limit)).scalars().all()
-
-
-def _count(connection: Connection, table: Table, part: ColumnElement[bool], max_counted: int) -> int:
-    entries = select(table.c.number).where(part).limit(max_counted).subquery()
-    return connection.execute(select(func.count()).select_from(entries)).scalar_one()
 
 
 def _test(query_filter: QueryFilter, number: ColumnElement[int], is_sqlite: bool) -> ColumnElement[bool]:

@@ -93,9 +93,11 @@ class SqliteStore(Store):
 
     def _get_connection(self) -> Connection:
         # Reopen if the file was moved or deleted: writes to the open file would be lost.
-        if self._connection is not None and not self._is_same_file():
-            self._disconnect()
-        return self._connection or self._connect()
+        with suppress(OSError):
+            if self._connection is not None and self._file.stat().st_ino == self._inode:
+                return self._connection
+        self._disconnect()
+        return self._connect()
 
     def _connect(self) -> Connection:
         connection = self._engine.connect()
@@ -122,11 +124,6 @@ class SqliteStore(Store):
             connection.close()
             raise
         return connection
-
-    def _is_same_file(self) -> bool:
-        with suppress(OSError):
-            return self._file.stat().st_ino == self._inode
-        return False
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
