@@ -224,11 +224,7 @@ async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:
 
 
 def _image_of(task: WireTask, plan: Plan) -> str:
-    """Return what the data of a task has as its image.
-
-    Raises:
-        InferenceError: INVALID_REQUEST without a text there.
-    """
+    """Return what the data of a task has as its image. Reject other values than texts."""
     value: Any = task.data
     for key in plan.keys:
         try:

@@ -221,11 +221,7 @@ class Writer:
         return True
 
     def _write(self, requests: Sequence[PendingRequest]) -> None:
-        """Write `requests`. Bisect a rejected batch, so that only the invalid requests fail.
-
-        Raises:
-            StoreError: when the store fails.
-        """
+        """Write `requests`. Bisect a rejected batch, so that only the invalid requests fail."""
         try:
             if self._folder is not None:
                 self._folder.write([image for request in requests for image in request.images])

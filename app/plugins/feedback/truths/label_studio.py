@@ -105,11 +105,7 @@ def _reference(data: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _object(kind: str, value: Mapping[str, Any], width: int, height: int, location: str) -> LabelledObject:
-    """Return one region in pixels.
-
-    Raises:
-        ValueError: when it cannot be read.
-    """
+    """Return one region in pixels, or raise `ValueError` if it cannot be read."""
     label = _single_label(value, kind)
     if kind == "polygonlabels":
         points = [tuple(map(parse_number, as_list(point) or ())) for point in as_list(value.get("points")) or ()]

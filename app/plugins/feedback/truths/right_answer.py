@@ -112,12 +112,7 @@ def item_of(inference: RecordedInference, images: Path = Path()) -> Item:
 
 
 def _is_right(inference: RecordedInference, right: Records, *, complete: bool) -> bool:
-    """Return whether the answer is right: the same class or text; for objects, one of the same label at IoU >= 0.5.
-
-    Raises:
-        ValueError: when the right answer cannot be read.
-        EvaluationError: when the answer cannot be compared, such as a redacted one.
-    """
+    """Return whether the answer is right: the same class or text; for objects, one of the same label at IoU >= 0.5."""
     answer, kind = inference.records or (), kind_of(inference.task_type)
     if kind == "texts":
         texts = [record.get("answer") for record in right]

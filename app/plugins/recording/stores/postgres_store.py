@@ -100,11 +100,7 @@ class PostgresStore(Store):
         return result
 
     def _run(self, work: Callable[[Connection], ResultT], seconds: float) -> ResultT:
-        """Return the result of `work` in a transaction.
-
-        Raises:
-            StoreError: for every failure, timeouts included.
-        """
+        """Return the result of `work` in a transaction, or raise `StoreError` for every failure, also a timeout."""
 
         async def transact() -> ResultT:
             async with asyncio.timeout(seconds), self._engine.begin() as connection:
