@@ -1,7 +1,6 @@
 """Serve recorded inferences over HTTP: pages, single inferences and their images."""
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -76,7 +75,6 @@ class Inferences:
         self._unavailable_reason = unavailable_reason
         self._limiter = limiter or QueryLimiter()
         self._reader: RecordingReader | None = None
-        self._open_lock = threading.Lock()
 
     @property
     def is_available(self) -> bool:
@@ -126,11 +124,9 @@ class Inferences:
             return _error(404, self._unavailable_reason)
 
         def query() -> Response[bytes]:
-            with self._open_lock:
-                if self._reader is None:
-                    self._reader = open_reader()
-                reader = self._reader
-            return respond(reader)
+            # Two first requests may each open one, which is harmless.
+            self._reader = self._reader or open_reader()
+            return respond(self._reader)
 
         try:
             return await self._limiter.run(query)
