@@ -12,28 +12,21 @@ from app.core.cli import command_line
 from app.core.settings.server import SettingsError
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference_query import InferenceQuery
-from app.plugins.recording.stores.sqlite_store import SqliteStore
 from tasks.inference.error import InferenceError
-from tests.support.data.recorded_rows import recorded_rows
+from tests.support.data.recorded_rows import recorded_rows, write_store
 from tests.support.servers.server_process import ROOT
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Create a store with three inferences."""
-    file = tmp_path_factory.mktemp("cli") / "store.db"
-    store = SqliteStore(file)
-    store.open()
     cars = [{"label": "[bold]car", "score": 0.9}] * 2 + [{"label": "dog", "score": 0.8}]
-    store.write(
-        [
-            recorded_rows("first", {"camera": "north", "latitude": 48.1, "longitude": 11.5}, cars),
-            recorded_rows("second", {"camera": "south"}, [{"prompt": "p", "answer": "a blue star"}], model="vlm"),
-            recorded_rows("third", {}, None, error="model_failed"),
-        ]
+    return write_store(
+        tmp_path_factory.mktemp("cli") / "store.db",
+        recorded_rows("first", {"camera": "north", "latitude": 48.1, "longitude": 11.5}, cars),
+        recorded_rows("second", {"camera": "south"}, [{"prompt": "p", "answer": "a blue star"}], model="vlm"),
+        recorded_rows("third", {}, None, error="model_failed"),
     )
-    store.close()
-    return str(file)
 
 
 def test_inferences_are_shown_as_a_table(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,12 +40,12 @@ def test_inferences_are_shown_as_a_table(store: str, capsys: pytest.CaptureFixtu
 def test_entities_are_counted_and_the_best_class_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entities = [{"entity_group": group, "score": 0.9, "word": "x"} for group in ("PLACE", "PLACE", "TIME")]
     classes = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
-    store = SqliteStore(tmp_path / "store.db")
-    store.open()
-    store.write([recorded_rows("tagged", {}, entities, task_type="TOKEN_CLASSIFICATION")])
-    store.write([recorded_rows("classified", {}, classes, task_type="IMAGE_CLASSIFICATION")])
-    store.close()
-    inferences(str(tmp_path / "store.db"))
+    store = write_store(
+        tmp_path / "store.db",
+        recorded_rows("tagged", {}, entities, task_type="TOKEN_CLASSIFICATION"),
+        recorded_rows("classified", {}, classes, task_type="IMAGE_CLASSIFICATION"),
+    )
+    inferences(store)
     output = capsys.readouterr().out
     assert ("2 PLACE, 1 TIME" in output, "cat 0.75" in output) == (True, True)
 

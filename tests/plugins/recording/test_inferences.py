@@ -14,9 +14,8 @@ from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.service import recording_routes
-from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
-from tests.support.data.recorded_rows import recorded_rows
+from tests.support.data.recorded_rows import recorded_rows, write_store
 
 IMAGES = Path(__file__).parents[3] / "fixtures" / "images"
 DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}
@@ -31,17 +30,14 @@ def client_of(inferences: Inferences) -> TestClient[Litestar]:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Litestar]]:
     """Serve a store of inferences, three of them with images."""
     folder = tmp_path_factory.mktemp("recorded")
-    images = ImageFolder(folder / "images", durable=False)
-    images.open()
     contents = {"jpeg": (IMAGES / "scene.jpg").read_bytes(), "html": b"<html><script>alert(1)</script>"}
-    images.write([ImageFile(DIGESTS[name], content) for name, content in contents.items()])
-    store = SqliteStore(folder / "store.db")
-    store.open()
+    images = [ImageFile(DIGESTS[name], content) for name, content in contents.items()]
+    ImageFolder(folder / "images", durable=False).write(images)
     cars = [{"label": "car", "score": 0.5}]
-    store.write([recorded_rows(f"{number}-0-0", {"frame": number}, cars) for number in range(60)])
-    store.write([recorded_rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()])
-    store.close()
-    inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder / "images"))
+    rows = [recorded_rows(f"{number}-0-0", {"frame": number}, cars) for number in range(60)]
+    rows += [recorded_rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()]
+    store = write_store(folder / "store.db", *rows)
+    inferences = Inferences(lambda: RecordingReader(parse_dsn(store), folder / "images"))
     with client_of(inferences) as client:
         yield client
 

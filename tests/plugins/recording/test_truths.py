@@ -13,11 +13,10 @@ from app.plugins.recording.inference import RecordedImage, RecordedInference, Tr
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
 from app.plugins.recording.stores.rows import to_rows
-from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import Store
 from tasks.inference.error import InferenceError
 from tests.plugins.recording.contents import contents
-from tests.support.data.recorded_rows import matching_ids, recorded_inference
+from tests.support.data.recorded_rows import matching_ids, recorded_inference, write_store
 
 BOX: dict[str, object] = {"label": "car", "xmin": 1.0, "ymin": 2.0, "xmax": 30.0, "ymax": 40.0}
 RIGHT = Truth(verdict="right", records=[BOX], complete=True, source="coco", author="ann", comment="clear", time=5)
@@ -63,16 +62,15 @@ def test_filter_finds_inferences_by_truth_and_reason(filled: str) -> None:
 def test_exports_leave_out_the_trials_of_a_store_and_say_so_if_nothing_is_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str | None, expected: list[str]
 ) -> None:
-    store = SqliteStore(tmp_path / "store.db")
-    store.write([to_rows(inference(1, reason="unsure")), to_rows(inference(2, reason="trial")), to_rows(inference(3))])
-    store.close()
+    recorded = inference(1, reason="unsure"), inference(2, reason="trial"), inference(3)
+    store = write_store(tmp_path / "store.db", *recorded)
     out, again = tmp_path / "out.jsonl", tmp_path / "again.parquet"
-    inferences(str(tmp_path / "store.db"), query=InferenceQuery(reason=reason), to=out)
+    inferences(store, query=InferenceQuery(reason=reason), to=out)
     inferences(str(out), to=again)
     for file in (out, again):
         assert [item.id for item in open_recordings(str(file)).page(InferenceQuery(), 10).inferences] == expected
     assert "Trials" not in capsys.readouterr().err
-    inferences(str(tmp_path / "store.db"), query=InferenceQuery(model="other", reason=reason), to=out)
+    inferences(store, query=InferenceQuery(model="other", reason=reason), to=out)
     error = capsys.readouterr().err
     assert "Wrote 0 inferences" in error
     assert ("Trials" in error) == (reason is None)

@@ -1,6 +1,7 @@
 """Create recorded inferences without a model, and query them."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.rows import Rows, to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
 from metadata.request import MetadataEntry
 
 _TYPES = {str: "str", int: "int", float: "float", dict: "dict"}
@@ -44,6 +46,15 @@ def recorded_rows(
     request_id = f"request {inference_id}"
     rows = to_rows(recorded_inference(inference_id, request_id=request_id, metadata=entries, records=records))
     return msgspec.structs.replace(rows, inference={**rows.inference, **columns})
+
+
+def write_store(file: Path, *recorded: Rows | RecordedInference) -> str:
+    """Write a new store in SQLite, and return its address."""
+    store = SqliteStore(file)
+    store.open()
+    store.write([item if isinstance(item, Rows) else to_rows(item) for item in recorded])
+    store.close()
+    return str(file)
 
 
 def inference_ids(inferences: Sequence[RecordedInference]) -> list[str]:

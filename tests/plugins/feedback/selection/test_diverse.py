@@ -12,8 +12,9 @@ from app.plugins.feedback.selection.diverse import cover
 from app.plugins.feedback.settings import PickOptions
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
-from tests.plugins.feedback.truths.recorded import detection, write_store
+from tests.plugins.feedback.truths.recorded import detection
 from tests.support.command_line import charioteer
+from tests.support.data.recorded_rows import write_store
 
 
 def test_farthest_rows_come_first_and_low_scores_decide_between_equal_ones() -> None:
@@ -39,7 +40,6 @@ def test_command_picks_images_that_look_different(tmp_path: Path, monkeypatch: p
     # The command runs in this process, and its options must not stay.
     monkeypatch.setitem(VALUES, PickOptions, PickOptions())
     folder = ImageFolder(tmp_path / "images", durable=False)
-    folder.open()
     recorded: list[Any] = []
     for number, colour in enumerate([(0, 0, 255), (0, 0, 250), (0, 0, 245), (255, 255, 0)]):
         png = cv2.imencode(".png", np.full((48, 64, 3), colour, np.uint8))[1].tobytes()
@@ -48,7 +48,7 @@ def test_command_picks_images_that_look_different(tmp_path: Path, monkeypatch: p
         image = RecordedImage(digest=digest, width=64, height=48, size=len(png), kept=True)
         recorded += [detection(f"{number}", image=image), detection(f"{number}-again", image=image)]
     recorded.append(detection("unstored"))
-    store = write_store(tmp_path, *recorded)
+    store = write_store(tmp_path / "store.db", *recorded)
     options = ["--pick", "2", "diverse", "--images", str(tmp_path / "images"), "--to", str(tmp_path / "a.jsonl")]
     completed = charioteer("inferences", store, *options)
     assert completed.returncode == 0, completed.stderr

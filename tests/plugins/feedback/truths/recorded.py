@@ -1,11 +1,8 @@
 """Recorded inferences for tests of truths."""
 
-from pathlib import Path
 from typing import Any
 
 from app.plugins.recording.inference import RecordedImage, RecordedInference
-from app.plugins.recording.stores.rows import to_rows
-from app.plugins.recording.stores.sqlite_store import SqliteStore
 from metadata.request import MetadataEntry
 from tests.support.data.recorded_rows import recorded_inference
 
@@ -27,12 +24,3 @@ def detection(name: str, *records: dict[str, object], digest: str = "", **fields
         "records": found(*records),
     }
     return recorded_inference(f"{name}-0-0", **values | fields)
-
-
-def write_store(folder: Path, *recorded: RecordedInference) -> str:
-    """Write a new store into a folder, and return its address."""
-    store = SqliteStore(folder / "store.db")
-    store.open()
-    store.write([to_rows(inference) for inference in recorded])
-    store.close()
-    return str(folder / "store.db")

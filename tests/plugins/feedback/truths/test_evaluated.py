@@ -17,8 +17,9 @@ from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.evaluated import read_truths, wilson_interval
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference import Truth
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found, write_store
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
 from tests.plugins.feedback.truths.test_importing import PART, SHIP
+from tests.support.data.recorded_rows import write_store
 
 FAR: dict[str, object] = {**CAR, "xmin": 40.0, "xmax": 60.0}
 
@@ -30,7 +31,7 @@ def truth(verdict: Any, *records: dict[str, object], complete: bool = True) -> T
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     return write_store(
-        tmp_path,
+        tmp_path / "store.db",
         detection("a", CAR, truth=truth("right", CAR), probability=0.25),
         detection("b", CAR, truth=truth("wrong", FAR), probability=0.25),
         detection("c", CAR, truth=truth("right"), probability=0.5),
@@ -57,7 +58,7 @@ def test_report_has_the_metrics_of_complete_truths_and_the_share_of_right_answer
 
 def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
     recorded = detection("a", records=found(CAR, DOG), truth=truth("wrong", CAR))
-    truths = read_truths(write_store(tmp_path, recorded), None, None)
+    truths = read_truths(write_store(tmp_path / "store.db", recorded), None, None)
     report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
     assert {figure.name: figure.value for figure in report.measures.figures}["precision"] == 0.5
 
@@ -85,7 +86,7 @@ def test_figures_equal_those_of_the_exported_labels(
     tmp_path: Path, task: str, answer: list[dict[str, object]], right: list[dict[str, object]]
 ) -> None:
     recorded = detection("a", records=found(*answer), task_type=task, truth=truth("wrong", *right))
-    store = write_store(tmp_path, recorded)
+    store = write_store(tmp_path / "store.db", recorded)
     truths = read_truths(store, None, None)
     own = evaluate_records(truths.dataset, truths.collected.records, {}, "", confidence=0.1)
     inferences(store, to=tmp_path / "labels.json", content="truth")
@@ -110,14 +111,14 @@ def test_classes_contours_and_answers_to_questions_are_measured(tmp_path: Path) 
         folder = tmp_path / task
         folder.mkdir()
         wrong = detection("a", records=records, task_type=task, truth=truth("wrong", right))
-        truths = read_truths(write_store(folder, wrong), None, None)
+        truths = read_truths(write_store(folder / "store.db", wrong), None, None)
         report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
         assert {item.name: item.value for item in report.measures.figures}[figure] == expected
 
 
 def test_missing_truths_and_several_models_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = detection("b", CAR, truth=truth("right"), version="2")
-    store = write_store(tmp_path, detection("a", CAR, truth=truth("right")), other)
+    store = write_store(tmp_path / "store.db", detection("a", CAR, truth=truth("right")), other)
     with pytest.raises(EvaluationError, match="Expected truths of one model, got detector:1, detector:2; export one"):
         read_truths(store, None, None)
     with pytest.raises(EvaluationError, match="No inference with --reason sample has a truth; --reason any"):

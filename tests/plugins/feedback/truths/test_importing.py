@@ -19,7 +19,8 @@ from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found, write_store
+from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+from tests.support.data.recorded_rows import write_store
 
 DIGEST = "4f" * 32
 SHIP: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
@@ -48,12 +49,10 @@ def test_exported_answers_return_as_truths(
     tmp_path: Path, task: str, records: list[dict[str, object]], file_format: Format
 ) -> None:
     png, digest = cv2.imencode(".png", np.zeros((48, 64, 3), np.uint8))[1].tobytes(), "ab" * 32
-    images = ImageFolder(tmp_path / "images", durable=False)
-    images.open()
-    images.write([ImageFile(digest, png)])
+    ImageFolder(tmp_path / "images", durable=False).write([ImageFile(digest, png)])
     image = RecordedImage(digest=digest, width=64, height=48, size=len(png), kept=True)
     inference = detection("a", records=found(*records), task_type=task, metadata=[], image=image)
-    store = write_store(tmp_path, inference)
+    store = write_store(tmp_path / "store.db", inference)
     labels = tmp_path / ("labels.json" if file_format == "coco" else "labels")
     export([[inference]], labels, file_format, images=tmp_path / "images")
     truth(store, "import", labels)
@@ -70,7 +69,9 @@ def coco(*images: Mapping[str, Any], **annotation: Any) -> Mapping[str, Any]:
 def test_images_of_coco_are_found_by_name_or_digest_without_their_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = write_store(tmp_path, detection("a", CAR), detection("b", CAR, metadata=[], digest=DIGEST), detection("c"))
+    store = write_store(
+        tmp_path / "store.db", detection("a", CAR), detection("b", CAR, metadata=[], digest=DIGEST), detection("c")
+    )
     images = [
         {"id": 1, "file_name": "day/a.jpg", "width": 64, "height": 48},
         {"id": 2, "file_name": f"4f/{DIGEST}.jpg", "width": 64, "height": 48},
@@ -89,7 +90,7 @@ def test_crowds_make_a_truth_incomplete_and_repeated_images_need_spread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     same: dict[str, Any] = {"digest": DIGEST, "metadata": []}
-    store = write_store(tmp_path, detection("a", CAR, **same), detection("b", CAR, **same))
+    store = write_store(tmp_path / "store.db", detection("a", CAR, **same), detection("b", CAR, **same))
     images = {"id": 1, "file_name": f"{DIGEST}.jpg", "width": 64, "height": 48}
     both = coco(images, iscrowd=1)
     both["annotations"].append({"id": 2, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20]})
@@ -111,7 +112,9 @@ def test_image_folder_is_matched_by_the_content_of_its_files(tmp_path: Path) -> 
     classes = [{"label": "dog", "score": 0.75}]
     digest = str(labels[0].digest)
     fields: dict[str, Any] = {"records": classes, "task_type": "IMAGE_CLASSIFICATION", "metadata": []}
-    store = write_store(tmp_path, detection("a", digest=digest, **fields), detection("b", CAR, digest=digest))
+    store = write_store(
+        tmp_path / "store.db", detection("a", digest=digest, **fields), detection("b", CAR, digest=digest)
+    )
     truth(store, "import", tmp_path / "labels")
     assert truths_in(store) == {"a-0-0": [{"label": "cat"}]}
 
@@ -150,7 +153,7 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
     ]
     (tmp_path / "labels.json").write_text(json.dumps(tasks))
     store = write_store(
-        tmp_path,
+        tmp_path / "store.db",
         detection("a", CAR),
         detection("b", task_type="ORIENTED_OBJECT_DETECTION"),
         detection("c", task_type="IMAGE_SEGMENTATION"),
@@ -181,7 +184,7 @@ def test_label_that_cannot_be_used_is_named(tmp_path: Path, content: str, messag
 
 
 def test_truths_replace_answers_in_a_data_set_for_training(tmp_path: Path) -> None:
-    store = write_store(tmp_path, detection("a", DOG), detection("b", DOG))
+    store = write_store(tmp_path / "store.db", detection("a", DOG), detection("b", DOG))
     (tmp_path / "labels.jsonl").write_text(json.dumps({"id": "a-0-0", "records": [CAR]}))
     truth(store, "import", tmp_path / "labels.jsonl")
     inferences(store, query=InferenceQuery(truth="yes"), to=tmp_path / "next.json", content="truth")

@@ -14,12 +14,13 @@ from app.plugins.feedback.truths.matching import MAX_BYTES
 from app.plugins.feedback.truths.routes import Truths
 from app.plugins.feedback.truths.truth_store import TruthStore
 from app.plugins.recording.stores.store import parse_dsn
-from tests.plugins.feedback.truths.recorded import CAR, detection, write_store
+from tests.plugins.feedback.truths.recorded import CAR, detection
+from tests.support.data.recorded_rows import write_store
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient[Litestar]]:
-    truths = Truths(TruthStore(parse_dsn(write_store(tmp_path, detection("a", CAR)))))
+    truths = Truths(TruthStore(parse_dsn(write_store(tmp_path / "store.db", detection("a", CAR)))))
     options: Any = {"exception_handlers": create_error_handlers(), "openapi_config": None, "logging_config": None}
     with TestClient(Litestar(truths.handlers, on_shutdown=[lambda: truths.close(1)], **options)) as client:
         yield client

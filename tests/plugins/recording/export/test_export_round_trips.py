@@ -31,9 +31,7 @@ BOX: dict[str, object] = {"label": "car", "score": 0.5, "xmin": 10.0, "ymin": 20
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
     """Return a folder with three stored images."""
-    folder = ImageFolder(tmp_path / "images", durable=False)
-    folder.open()
-    folder.write([ImageFile(digest(number), png(number)) for number in range(3)])
+    ImageFolder(tmp_path / "images", durable=False).write([ImageFile(digest(i), png(i)) for i in range(3)])
     return tmp_path / "images"
 
 

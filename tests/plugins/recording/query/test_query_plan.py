@@ -11,8 +11,7 @@ from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.filters import query_filters
 from app.plugins.recording.query.search import newest_numbers
 from app.plugins.recording.stores.rows import Rows
-from app.plugins.recording.stores.sqlite_store import SqliteStore
-from tests.support.data.recorded_rows import Value, recorded_rows
+from tests.support.data.recorded_rows import Value, recorded_rows, write_store
 
 COUNT = 3000
 
@@ -29,10 +28,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         labels = [{"label": "car" if number % 3 else "dog", "score": number / COUNT}]
         model = "rare" if number == 5 else "usual"
         rows.append(recorded_rows(str(number), metadata, labels, started=number * 1_000_000, model=model))
-    store = SqliteStore(file)
-    store.open()
-    store.write(rows)
-    store.close()
+    write_store(file, *rows)
     return file
 
 

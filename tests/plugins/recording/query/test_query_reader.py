@@ -21,6 +21,7 @@ from tests.support.data.recorded_rows import (
     matching_ids,
     metadata_entry,
     recorded_rows,
+    write_store,
 )
 
 
@@ -94,9 +95,7 @@ def test_times_that_no_store_holds_find_all_or_nothing(reader: RecordingReader) 
 
 
 def test_image_is_returned_only_when_it_was_stored_in_the_folder(tmp_path: Path, store: Store, url: str) -> None:
-    folder = ImageFolder(tmp_path / "images", durable=False)
-    folder.open()
-    folder.write([ImageFile(DIGEST, b"picture")])
+    ImageFolder(tmp_path / "images", durable=False).write([ImageFile(DIGEST, b"picture")])
     (tmp_path / "secret").write_bytes(b"secret")
     evil = {"image_digest": "./../secret", "image_width": 1, "image_height": 1, "image_size": 6}
     store.write(
@@ -150,9 +149,7 @@ def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
 
 def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
-    store = SqliteStore(file)
-    store.open()
-    store.close()
+    write_store(file)
     connection = sqlite3.connect(file)
     with connection:
         connection.execute("UPDATE inference_schema SET version = 99")
