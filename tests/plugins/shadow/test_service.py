@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cyclopts import App
 from litestar import Litestar
 from litestar.testing import TestClient
 
@@ -22,8 +21,8 @@ from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.recording.stores.tables import truths
-from app.plugins.shadow.command import shadow
 from app.plugins.shadow.rows import ShadowRow, read_rows
+from tests.support.command_line import charioteer
 from tests.support.data.chariot import image_input, infer, items
 from tests.support.data.images import encode_base64, encode_image
 from tests.support.models.model_folders import write_model
@@ -90,17 +89,12 @@ def _rows(store: Path) -> list[ShadowRow]:
     return [*read_rows(RecordingReader(parse_dsn(str(store))))]
 
 
-def _report(capsys: pytest.CaptureFixture[str], store: Path, *options: object) -> tuple[int, str]:
-    capsys.readouterr()
-    try:
-        App(default_command=shadow)([str(store), "report", *map(str, options)], result_action="return_value")
-    except SystemExit as exit_error:
-        captured = capsys.readouterr()
-        return int(exit_error.code or 0), captured.out + captured.err
-    return 0, capsys.readouterr().out
+def _report(store: Path, *options: str) -> tuple[int, str]:
+    completed = charioteer("shadow", store, "report", *options)
+    return completed.returncode, completed.stdout + completed.stderr
 
 
-def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path) -> None:
     folder, store = _write_models(tmp_path / "models", CODE.format(channel=1)), tmp_path / "store.db"
     with _serving(folder, store) as client:
         for index in range(40):
@@ -117,21 +111,21 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path, capsys:
     rows = _rows(store)
     assert len(rows) == 40
     assert {(row.version, row.champion, row.agreed) for row in rows} == {("2", "1", True), ("2", "1", False)}
-    status, text = _report(capsys, store, "--slice", "camera", "--json")
+    status, text = _report(store, "--slice", "camera", "--json")
     agreement = json.loads(text)["agreement"]
     assert (status, agreement["images"], agreement["agreed"]["value"]) == (0, 40, 0.75)
     assert agreement["agreed"]["low"] < 0.75 < agreement["agreed"]["high"]
     slices = {key: (count, share["value"]) for key, (count, share) in agreement["slices"].items()}
     assert slices == {"north": (20, 0.5), "south": (20, 1.0)}
-    status, text = _report(capsys, store, "--truth")
+    status, text = _report(store, "--truth")
     assert (status, "No image that both versions answered has a complete truth" in text) == (2, True)
     _write_truths(store, "dog")
-    status, text = _report(capsys, store, "--truth", "--json")
+    status, text = _report(store, "--truth", "--json")
     verdict = json.loads(text)["verdict"]
     assert (status, verdict["all"]["champion"], verdict["all"]["shadow"]) == (0, 0.0, 0.25)
     assert (verdict["p_value"], verdict["reasons"]) == (pytest.approx(2 / 2**10), [])
     _write_truths(store, "cat")
-    status, text = _report(capsys, store, "--truth")
+    status, text = _report(store, "--truth")
     assert status == 1
     for expected in ("version 2 may be worse: the loss may be 0.", "cat loses more than 0.05", "Different answers: "):
         assert expected in text
