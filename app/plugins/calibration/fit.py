@@ -5,6 +5,7 @@ An event is the best class of an image, or a returned object.
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -215,7 +216,8 @@ def object_outcomes(results: Sequence[EvaluatedItem], labels: Sequence[str], tas
 
 
 def _outcomes(rows: Sequence[tuple[int, str, float, bool]]) -> ScoredOutcomes:
-    images, labels, scores, correct = zip(*rows, strict=True) if rows else ((),) * 4
+    columns: Any = zip(*rows, strict=True) if rows else ((),) * 4
+    images, labels, scores, correct = columns
     return ScoredOutcomes(
         images=np.array(images, np.intp),
         labels=labels,

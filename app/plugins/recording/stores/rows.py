@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -155,10 +155,11 @@ def _field(record: object, name: str) -> object:
 
 
 def _deeper_than(value: object, depth: int) -> bool:
-    if not isinstance(value, Mapping | list):
+    if isinstance(value, Mapping):
+        value = [*cast("Mapping[object, object]", value).values()]
+    if not isinstance(value, list):
         return False
-    inner = cast("Iterable[object]", value.values() if isinstance(value, Mapping) else value)
-    return depth == 0 or any(_deeper_than(item, depth - 1) for item in inner)
+    return depth == 0 or any(_deeper_than(item, depth - 1) for item in cast("list[object]", value))
 
 
 def _finite_or_none(value: object) -> float | None:
