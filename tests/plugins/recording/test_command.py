@@ -137,8 +137,9 @@ def test_export_reports_objects_with_redacted_values(tmp_path: Path, capsys: pyt
     ],
 )
 def test_invalid_arguments_are_rejected(store: str, options: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"store": store, **options}
     with pytest.raises((InferenceError, SettingsError), match=message):
-        inferences(**{"store": store, **options})
+        inferences(**arguments)
 
 
 def test_serving_without_recordings_imports_no_database() -> None:

@@ -36,7 +36,8 @@ def inference(name: str = "a-0-0", **fields: Any) -> RecordedInference:
 
 
 def detected(task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
-    return inference(**{"task_type": task_type.value, "records": list(records), "image": IMAGE, **fields})
+    values: dict[str, Any] = {"task_type": task_type.value, "records": list(records), "image": IMAGE}
+    return inference(**values | fields)
 
 
 def write(path: Path, *batches: Sequence[RecordedInference], file_format: Format | None = None) -> Exported:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_times_that_no_store_holds_find_all_or_nothing(reader: RecordingReader) 
 def test_image_is_returned_only_when_it_was_stored_in_the_folder(tmp_path: Path, store: Store, url: str) -> None:
     ImageFolder(tmp_path / "images", durable=False).write([ImageFile(DIGEST, b"picture")])
     (tmp_path / "secret").write_bytes(b"secret")
-    evil = {"image_digest": "./../secret", "image_width": 1, "image_height": 1, "image_size": 6}
+    evil: dict[str, Any] = {"image_digest": "./../secret", "image_width": 1, "image_height": 1, "image_size": 6}
     store.write(
         [
             recorded_rows("kept", image_digest=DIGEST, image_kept=True),
