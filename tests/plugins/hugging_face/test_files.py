@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,53 +10,77 @@ import msgspec
 import pytest
 
 from app.core.settings.model import ModelError
-from app.plugins.hugging_face.files import Config, Preprocessor, Size, TimmPreprocessing, read_json
+from app.plugins.hugging_face.files import Config, EdgeLimits, Preprocessor, Size, TimmPreprocessing, read_json
+
+CONFIG = "config.json"
+PREPROCESSOR = "preprocessor_config.json"
 
 
-def read_config(folder: Path, graph: str = "model.onnx") -> Config | None:
-    return read_json(Config, (folder / graph).parent / "config.json", folder / "config.json")
-
-
-def read_preprocessor(folder: Path, graph: str = "model.onnx") -> Preprocessor | None:
-    name = "preprocessor_config.json"
-    return read_json(Preprocessor, (folder / graph).parent / name, folder / name)
-
-
-def test_config_and_preprocessor_files_are_optional(tmp_path: Path) -> None:
-    assert read_config(tmp_path) is None
-    assert read_preprocessor(tmp_path) is None
-
-
-def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
-    names = {str(number): f"class {number}" for number in reversed(range(12))}
-    (tmp_path / "config.json").write_text(json.dumps({"id2label": names, "image_size": 224, "hidden_size": 9}))
-    config = read_config(tmp_path, "onnx/model.onnx")
+@pytest.mark.parametrize(
+    ("content", "labels", "size"),
+    [
+        (
+            {"id2label": {str(number): f"class {number}" for number in reversed(range(12))}, "image_size": 224},
+            tuple(f"class {number}" for number in range(12)),
+            (224, 224),
+        ),
+        ({"image_size": [32, 48], "time_step_limit": [0.0, math.inf], "scale": math.nan}, None, (32, 48)),
+        ({"id2label": {"0": "a", "2": "c"}}, None, None),
+        (
+            {
+                "architecture": "resnet18",
+                "label_names": ["a", "b"],
+                "pretrained_cfg": {"input_size": [3, 288, 320], "mean": [0.5] * 3, "crop_pct": 0.9, "tag": ""},
+            },
+            ("a", "b"),
+            (288, 320),
+        ),
+    ],
+)
+def test_labels_and_size_are_read(
+    tmp_path: Path, content: dict[str, Any], labels: tuple[str, ...] | None, size: tuple[int, int] | None
+) -> None:
+    (tmp_path / CONFIG).write_text(json.dumps(content))
+    config = read_json(Config, tmp_path / "onnx" / CONFIG, tmp_path / CONFIG)
     assert config is not None
-    assert config.labels == tuple(f"class {number}" for number in range(12))
-    assert config.size == (224, 224)
+    assert (config.labels, config.size) == (labels, size)
+    if config.pretrained_cfg is not None:
+        mean = (0.5, 0.5, 0.5)
+        assert config.pretrained_cfg == TimmPreprocessing(input_size=(3, 288, 320), mean=mean, crop_pct=0.9)
 
 
-def test_infinity_in_another_field_is_accepted(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"image_size": 224, "time_step_limit": [0.0, Infinity], "scale": NaN}')
-    config = read_config(tmp_path)
-    assert config is not None
-    assert config.size == (224, 224)
+def test_first_of_the_files_that_exists_is_read(tmp_path: Path) -> None:
+    files = tmp_path / "onnx" / PREPROCESSOR, tmp_path / PREPROCESSOR
+    assert read_json(Preprocessor, *files) is None
+    files[0].parent.mkdir()
+    files[1].write_text('{"size": 1}')
+    files[0].write_text('{"size": {"height": 2, "width": 3}}')
+    found = read_json(Preprocessor, *files)
+    assert found is not None
+    assert found.size == Size(height=2, width=3)
 
 
-def test_labels_with_gaps_are_ignored(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "2": "c"}}')
-    config = read_config(tmp_path)
-    assert config is not None
-    assert config.labels is None
-
-
-def test_preprocessor_config_beside_graph_is_preferred(tmp_path: Path) -> None:
-    (tmp_path / "onnx").mkdir()
-    (tmp_path / "preprocessor_config.json").write_text('{"size": 1}')
-    (tmp_path / "onnx" / "preprocessor_config.json").write_text('{"size": {"height": 2, "width": 3}}')
-    preprocessor = read_preprocessor(tmp_path, "onnx/model.onnx")
-    assert preprocessor is not None
-    assert preprocessor.size == Size(height=2, width=3)
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        (Config, "{", "not valid JSON"),
+        (Config, '{"pretrained_cfg": {"mean": [0.5]}}', "pretrained_cfg.mean"),
+        (Config, '{"label_names": "cat"}', "label_names"),
+        (Config, "[]", "Expected `object`"),
+        (Config, "[" * 100_000, "not valid JSON|Expected `object`"),
+        (Config, '{"id2label": {"0": 1}}', "id2label"),
+        (Config, '{"image_size": "224"}', "image_size"),
+        (Preprocessor, '{"image_mean": [0.5]}', "image_mean"),
+        (Preprocessor, '{"size": "big"}', "size"),
+        (Preprocessor, '{"size": {"shortest_edge": 0}}', "shortest_edge"),
+        (Preprocessor, '{"crop_pct": 0}', "crop_pct"),
+    ],
+)
+def test_invalid_file_is_named_in_error(tmp_path: Path, kind: type[Any], text: str, reason: str) -> None:
+    (tmp_path / CONFIG).write_text(text)
+    with pytest.raises(ModelError, match=reason) as caught:
+        read_json(kind, tmp_path / CONFIG)
+    assert str(caught.value).startswith(str(tmp_path / CONFIG))
 
 
 @pytest.mark.slow
@@ -81,48 +106,16 @@ def test_numeric_size_of_detr_has_its_own_limit() -> None:
     assert resized == Size(shortest_edge=800, longest_edge=1000)
 
 
-def test_timm_config_is_read(tmp_path: Path) -> None:
-    pretrained_cfg = {
-        "input_size": [3, 288, 320],
-        "mean": [0.5, 0.5, 0.5],
-        "crop_pct": 0.9,
-        "crop_mode": "center",
-        "tag": "",
-    }
-    content = {
-        "architecture": "resnet18",
-        "num_classes": 2,
-        "label_names": ["a", "b"],
-        "pretrained_cfg": pretrained_cfg,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    config = read_config(tmp_path)
-    assert config is not None
-    assert config.labels == ("a", "b")
-    assert config.size == (288, 320)
-    assert config.pretrained_cfg == TimmPreprocessing(
-        input_size=(3, 288, 320), mean=(0.5, 0.5, 0.5), crop_pct=0.9, crop_mode="center"
-    )
-
-
 @pytest.mark.parametrize(
-    ("name", "text", "reason"),
+    ("height", "width", "frame"),
     [
-        ("config.json", "{", "not valid JSON"),
-        ("config.json", '{"pretrained_cfg": {"mean": [0.5]}}', "pretrained_cfg.mean"),
-        ("config.json", '{"label_names": "cat"}', "label_names"),
-        ("config.json", "[]", "Expected `object`"),
-        ("config.json", "[" * 100_000, "not valid JSON|Expected `object`"),
-        ("config.json", '{"id2label": {"0": 1}}', "id2label"),
-        ("preprocessor_config.json", '{"image_mean": [0.5]}', "image_mean"),
-        ("preprocessor_config.json", '{"size": "big"}', "size"),
-        ("preprocessor_config.json", '{"size": {"shortest_edge": 0}}', "shortest_edge"),
-        ("preprocessor_config.json", '{"crop_pct": 0}', "crop_pct"),
-        ("config.json", '{"image_size": "224"}', "image_size"),
+        # These are the sizes of DETR's processor, with edges of 800 and 1333.
+        (480, 640, (800, 1066)),
+        (640, 480, (1066, 800)),
+        (500, 2000, (333, 1333)),
+        (800, 800, (800, 800)),
+        (1, 5000, (32, 1333)),
     ],
 )
-def test_invalid_file_is_named_in_error(tmp_path: Path, name: str, text: str, reason: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ModelError, match=reason) as caught:
-        _ = read_config(tmp_path), read_preprocessor(tmp_path)
-    assert str(caught.value).startswith(str(tmp_path / name))
+def test_edges_keep_aspect_ratio(height: int, width: int, frame: tuple[int, int]) -> None:
+    assert EdgeLimits(shortest=800, longest=1333).input_size(height, width) == frame

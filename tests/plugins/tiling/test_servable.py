@@ -2,7 +2,7 @@
 
 import math
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cv2
@@ -25,7 +25,7 @@ from tasks.object_detection import Detections
 from tasks.vision.contours import contours_of_mask, mask_of_contours
 from tasks.vision.image import Image
 from tasks.vision.tiles import ScoredTile, tiles_of
-from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, request, tiled
+from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, tiled
 
 SPOTS = [(20, 30, 45, 60), (190, 100, 215, 130), (330, 160, 350, 215), (600, 440, 690, 490), (120, 250, 420, 380)]
 """Boxes: two inside a tile, two over the borders of tiles, and one larger than a tile."""
@@ -42,6 +42,16 @@ def prediction(result: InferenceResult) -> Any:
     return result.outputs[0].predictions[0]
 
 
+def counting(calls: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return the detector, which appends the number of images of each call."""
+
+    def model(inputs: Sequence[Any]) -> Sequence[Any]:
+        calls.append(len(inputs))
+        return detect(inputs)
+
+    return model
+
+
 def boxes(result: InferenceResult) -> list[tuple[int, ...]]:
     return sorted(tuple(map(int, box)) for box in prediction(result).boxes.round())
 
@@ -51,6 +61,14 @@ def test_every_object_is_found_once_in_pixels_of_the_image(full: bool) -> None:
     result = answer(tiled("box", full=full), scene(), tile=SIDE, overlap=0.5)
     assert boxes(result) == sorted(SPOTS)
     assert result.outputs[0].parameters == {"tiles": 6 * 4}
+    # The limits of the request apply to the whole image: scores of parts of the large spot are lower.
+    for limits in ({"top_k": 1}, {"score_threshold": 0.85}):
+        assert boxes(answer(tiled("box"), scene(), tile=SIDE, **limits)) == [SPOTS[4]]
+    # Suppression alone keeps the parts of the large spot.
+    parts = [
+        answer(tiled("box", merge=merge, full=False), scene(), tile=SIDE, overlap=0.5) for merge in ("nms", "none")
+    ]
+    assert len(SPOTS) < len(boxes(parts[0])) < len(boxes(parts[1]))
     # Keypoints are the corners. Those of a joined object are of its best part.
     whole = prediction(result)
     for box, points in zip(whole.boxes, whole.keypoints.reshape(-1, 4), strict=True):
@@ -59,12 +77,7 @@ def test_every_object_is_found_once_in_pixels_of_the_image(full: bool) -> None:
 
 def test_setting_of_the_model_cuts_every_image_and_a_request_may_turn_it_off() -> None:
     calls: list[int] = []
-
-    def model(inputs: Sequence[Any]) -> Sequence[Any]:
-        calls.append(len(inputs))
-        return detect(inputs)
-
-    servable = tiled("box", model, chunk=5, size=(SIDE, 250), overlap=0.5)
+    servable = tiled("box", counting(calls), chunk=5, size=(SIDE, 250), overlap=0.5)
     assert boxes(answer(servable, scene())) == sorted(SPOTS)
     assert calls == [5, 5, 5, 5, 1]
     calls.clear()
@@ -80,17 +93,6 @@ def test_image_that_fits_into_a_tile_is_answered_as_without_tiles(kind: str, par
     expected, found = answer(plain(kind), scene()), answer(tiled(kind), scene(), **parameters)
     assert found.outputs[0].parameters == expected.outputs[0].parameters == {}
     assert msgspec.json.encode(prediction(found).records()) == msgspec.json.encode(prediction(expected).records())
-
-
-def test_merging_by_suppression_keeps_the_parts_of_large_objects() -> None:
-    large = canvas()
-    large[100:160, 100:600] = 255
-    joined, suppressed, every = (
-        boxes(answer(tiled("box", merge=merge, full=False), large, tile=SIDE, overlap=0.5))
-        for merge in ("join", "nms", "none")
-    )
-    assert joined == [(100, 100, 600, 160)]
-    assert 1 < len(suppressed) < len(every)
 
 
 def test_oriented_objects_over_borders_are_whole() -> None:
@@ -183,23 +185,11 @@ def test_memory_of_many_classes_is_bounded_by_a_row_of_tiles() -> None:
     tracemalloc.stop()
 
 
-def test_limits_of_the_request_apply_to_the_whole_image() -> None:
-    result = answer(tiled("box"), scene(), tile=SIDE, top_k=1)
-    assert boxes(result) == [SPOTS[4]]
-    # Scores of the parts of the large spot are lower than that of the whole.
-    assert boxes(answer(tiled("box"), scene(), tile=SIDE, score_threshold=0.85)) == [SPOTS[4]]
-
-
 def test_each_input_has_its_own_tiles_and_images_that_fit_share_one_call() -> None:
     calls: list[int] = []
-
-    def model(inputs: Sequence[Any]) -> Sequence[Any]:
-        calls.append(len(inputs))
-        return detect(inputs)
-
     small = canvas(SIDE, SIDE)
     small[50:80, 50:90] = 255
-    result = answer(tiled("box", model, chunk=64), small, scene(), small, tile=SIDE)
+    result = answer(tiled("box", counting(calls), chunk=64), small, scene(), small, tile=SIDE)
     assert calls == [2, 16]
     assert [output.parameters for output in result.outputs] == [{}, {"tiles": 15}, {}]
     assert [len(output.predictions[0].labels) for output in result.outputs] == [1, 5, 1]  # type: ignore[attr-defined]
@@ -270,18 +260,12 @@ def test_tiles_after_a_cancellation_are_not_processed() -> None:
 
 def test_tiles_of_several_requests_fill_the_batches_of_the_model() -> None:
     sizes: list[int] = []
-
-    def model(inputs: Sequence[Any]) -> Sequence[Any]:
-        sizes.append(len(inputs))
-        return detect(inputs)
-
-    servable = tiled("box", model, chunk=8).batched(8, 0.0)
+    servable = tiled("box", counting(sizes), chunk=8).batched(8, 0.0)
     assert boxes(answer(servable, scene(), tile=SIDE)) == sorted(SPOTS)
     assert sizes == [8, 8]
 
 
-def quarter(width: int, height: int) -> float:
-    del width, height
+def quarter(*_: int) -> float:
     return 4.0
 
 
@@ -302,10 +286,6 @@ def test_images_are_decoded_at_full_size_for_tiles_only() -> None:
 
     servable.predict(ask({}), Limits())
     servable.predict(ask({"tile": SIDE}), Limits())
-    list(servable.predict_each(ask({"tile": SIDE}), Limits()))
+    (streamed,) = servable.predict_each(ask({"tile": SIDE}), Limits())
+    assert len(boxes(streamed)) == len(SPOTS)
     assert sizes == [(125, 175), *([(SIDE, SIDE)] * 15 + [(500, 700)]) * 2]
-
-
-def test_streams_of_samples_are_tiled() -> None:
-    results = list(tiled("box").predict_each(request(scene(), scene(), tile=SIDE), Limits()))
-    assert [boxes(result) for result in results] == [sorted(SPOTS)] * 2
