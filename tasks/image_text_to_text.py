@@ -58,16 +58,11 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def chunks(self, item: int = 0, /) -> list[TextChunk]:
         """Return each answer, as one chunk of the model's input `item`."""
+        finish: Sequence[FinishReason] = self.finish or ["stop" for _ in self.answers]
+        rows = zip(self.answers, self.usage or [None] * len(self.answers), finish, strict=True)
         return [
-            TextChunk(
-                item=item,
-                prompt=prompt,
-                text=answer,
-                final=True,
-                usage=self.usage[prompt] if self.usage else None,
-                finish=self.finish[prompt] if self.finish else "stop",
-            )
-            for prompt, answer in enumerate(self.answers)
+            TextChunk(item=item, prompt=prompt, text=answer, final=True, usage=usage, finish=reason)
+            for prompt, (answer, usage, reason) in enumerate(rows)
         ]
 
     @classmethod

@@ -90,14 +90,13 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return one `DetectedObject` for each box, in order; a `PosedObject` if the model returns keypoints."""
         scores = self.scores.astype(np.float64).round(SCORE_DECIMALS).tolist()
         boxes = self.boxes.astype(np.float64).round(PIXEL_DECIMALS).tolist()
-        if self.keypoints is not None:
-            poses = self.keypoints.astype(np.float64).round(PIXEL_DECIMALS).tolist()
-            return [
-                PosedObject(label, score, *box, keypoints=pose)
-                for label, score, box, pose in zip(self.labels, scores, boxes, poses, strict=True)
-            ]
+        rows = zip(self.labels, scores, boxes, strict=True)
+        if self.keypoints is None:
+            return [DetectedObject(label, score, *box) for label, score, box in rows]
+        poses = self.keypoints.astype(np.float64).round(PIXEL_DECIMALS).tolist()
         return [
-            DetectedObject(label, score, *box) for label, score, box in zip(self.labels, scores, boxes, strict=True)
+            PosedObject(label, score, *box, keypoints=pose)
+            for (label, score, box), pose in zip(rows, poses, strict=True)
         ]
 
     @classmethod

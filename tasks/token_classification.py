@@ -54,10 +54,8 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return one `Entity` for each entity, in order."""
         scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
         return [
-            Entity(label, score, word, start, end)
-            for label, score, word, (start, end) in zip(
-                self.labels, scores, self.words, self.spans.tolist(), strict=True
-            )
+            Entity(label, score, word, *span)
+            for label, score, word, span in zip(self.labels, scores, self.words, self.spans.tolist(), strict=True)
         ]
 
     @classmethod

@@ -8,26 +8,19 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits on one request.
+    """The limits on one request. Those of an image are checked with its header, before it is decoded.
 
     Attributes:
         max_request_bytes: bytes of a body after decompression.
-        max_pixels: width times height of one image, read from its header before decoding.
-        max_request_pixels: pixels of all images in the request.
-        max_image_side: width or height of one image in pixels, read from its header.
         max_image_scans: scans of a JPEG; decoding each can cost as much as decoding a whole image.
         allow_avif_jpeg2000: whether to decode these formats, although only the decoder limits its memory.
         max_inputs: images or texts in one request.
         max_elements: numbers and BYTES elements of all tensors in one request.
         max_values: JSON values, mostly numbers, in one body.
         max_entries: members of JSON objects, BYTES elements of binary tensors, and fields of gRPC messages in one body.
-        max_json_depth: depth of nested arrays and objects.
         max_name_length: bytes of a name: of a request, an input or a parameter.
-        max_prompts: prompts of all images in one request.
-        max_text_length: characters of one prompt or text.
-        max_new_tokens: generated tokens for one prompt.
+        max_prompts: prompts of all images in one request; each has at most `max_text_length` characters.
         max_explanation_samples: masked copies of images that the model processes to explain one request.
-        max_explanation_seconds: time after which an explanation ends with the samples that it has.
         downscale: return the factor, such as 3.2, by which the model downscales an image of (width, height). Images are
             then decoded at a fraction of their size; None to decode them fully.
     """

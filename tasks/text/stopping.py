@@ -93,12 +93,5 @@ def _find(text: str, stop: Sequence[str]) -> int | None:
 
 def _held_back(text: str, stop: Sequence[str]) -> int:
     """Return the length of the longest end of `text` that begins a stop sequence."""
-    return max(
-        (
-            length
-            for sequence in stop
-            for length in range(1, min(len(sequence), len(text) + 1))
-            if text.endswith(sequence[:length])
-        ),
-        default=0,
-    )
+    starts = (sequence[:length] for sequence in stop for length in range(1, min(len(sequence), len(text) + 1)))
+    return max((len(start) for start in starts if text.endswith(start)), default=0)

@@ -83,16 +83,13 @@ def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence
     low, extent = points.min(axis=0), np.ptp(points, axis=0)
     scale = np.float32(min(1.0, (_OVERLAP_CELLS - 1) / max(float(extent.max()), 1.0)))
     width, height = (np.rint(extent * scale).astype(int) + 1).tolist()
-    masks = [
-        np.concatenate(
-            [
-                mask_of_contours([(contour - low) * scale for contour in contours], width, height).reshape(1, -1)
-                for contours in group
-            ]
-        ).astype(np.float32)
-        for group in (objects, others)
-    ]
-    first, second = masks
+
+    def masks(group: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:
+        scaled = ([(contour - low) * scale for contour in contours] for contours in group)
+        rows = [mask_of_contours(contours, width, height).ravel() for contours in scaled]
+        return np.array(rows, np.float32)
+
+    first, second = masks(objects), masks(others)
     intersection = first @ second.T
     return intersection / (first.sum(axis=1)[:, np.newaxis] + second.sum(axis=1) - intersection)
 

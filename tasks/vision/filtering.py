@@ -203,8 +203,5 @@ def _covariance(boxes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     """Return the variances of x and y, and their covariance, for the Gaussian of each of (..., 5) boxes."""
     along, across = boxes[..., 2] ** 2 / 12, boxes[..., 3] ** 2 / 12
     cosine, sine = np.cos(boxes[..., 4]), np.sin(boxes[..., 4])
-    return (
-        along * cosine**2 + across * sine**2,
-        along * sine**2 + across * cosine**2,
-        (along - across) * cosine * sine,
-    )
+    xx, yy = along * cosine**2 + across * sine**2, along * sine**2 + across * cosine**2
+    return xx, yy, (along - across) * cosine * sine

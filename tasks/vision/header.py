@@ -184,10 +184,8 @@ def _tiff_entries(data: bytes) -> list[tuple[int, int, int, int]]:
     if byte_order is None or len(data) < 16:
         return []
     (offset,) = struct.unpack_from(f"{byte_order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)
-    count_format, entry_format = (
-        struct.Struct(f"{byte_order}{'Q' if is_big else 'H'}"),
-        struct.Struct(f"{byte_order}HH{'QQ' if is_big else 'II'}"),
-    )
+    count_format = struct.Struct(f"{byte_order}{'Q' if is_big else 'H'}")
+    entry_format = struct.Struct(f"{byte_order}HH{'QQ' if is_big else 'II'}")
     if offset + count_format.size > len(data):
         return []
     (count,) = count_format.unpack_from(data, offset)
