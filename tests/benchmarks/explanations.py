@@ -146,7 +146,7 @@ def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
 
 
 def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: Model, steps: int) -> Fidelity:
-    pixels = subject.image.pixels
+    pixels = subject.item.image.pixels
     areas = [
         float(area_under_curve(subject.scores([Image(copy) for copy in copies], [1.0] * (steps + 1)))[index])
         for copies in (deletion_steps(pixels, saliency, steps), insertion_steps(pixels, saliency, steps))

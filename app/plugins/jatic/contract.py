@@ -6,7 +6,7 @@ is found by its content.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -68,7 +68,7 @@ class Metadata(msgspec.Struct, frozen=True):
     index2label: list[Any] | dict[str, Any] | None = None
 
 
-class TaskOutputs(msgspec.Struct, frozen=True):
+class TaskOutputs(NamedTuple):
     """The task of an interface, and the names of its outputs."""
 
     task_type: TaskType
@@ -155,11 +155,8 @@ def _check(file: Path, metadata: Metadata, session: GraphSession) -> tuple[int, 
         raise ModelError(f"{file}: io.interface: Expected one of {', '.join(INTERFACES)}, got {io.interface!r}")
     if channels not in CHANNELS:
         raise ModelError(f"{file}: io.input.channels: Expected one of {', '.join(CHANNELS)}, got {channels!r}")
-    for name, value in (
-        ("batchSize", io.batch_size),
-        ("input.height", io.input.height),
-        ("input.width", io.input.width),
-    ):
+    sides = (io.input.height, io.input.width)
+    for name, value in zip(("batchSize", "input.height", "input.width"), (io.batch_size, *sides), strict=True):
         if value != _ANY and value < 1:
             raise ModelError(f"{file}: io.{name}: Expected a positive number, or -1 for any, got {value}")
     if fault := _graph_fault(INTERFACES[io.interface], session):
@@ -168,16 +165,12 @@ def _check(file: Path, metadata: Metadata, session: GraphSession) -> tuple[int, 
     # A graph with any number of channels would be taken for one of three.
     if count != CHANNELS[channels] and (count, channels) != (_ANY, "RGB"):
         takes = "any number of channels" if count == _ANY else f"{count} channels"
-        raise ModelError(
-            f"{session.file}: its input has {takes}, but {file.name} declares {channels}, which needs "
-            f"{CHANNELS[channels]}"
-        )
-    sides = (io.input.height, io.input.width)
+        declared = f"{file.name} declares {channels}, which needs {CHANNELS[channels]}"
+        raise ModelError(f"{session.file}: its input has {takes}, but {declared}")
     for name, declared, side in zip(("height", "width"), sides, graph_sides, strict=True):
         if _ANY not in (declared, side) and declared != side:
-            raise ModelError(
-                f"{session.file}: its input has the {name} {side}, but {file.name} declares {declared} pixels"
-            )
+            found = f"its input has the {name} {side}"
+            raise ModelError(f"{session.file}: {found}, but {file.name} declares {declared} pixels")
     height, width = (side if declared == _ANY else declared for declared, side in zip(sides, graph_sides, strict=True))
     return height, width
 

@@ -48,10 +48,7 @@ def reasons_against(options: Preprocessing) -> Sequence[str]:
     reasons: list[str] = []
     if options.resize not in ("stretch", "crop"):
         reasons.append(f'the resize "{options.resize}", which is neither "stretch" nor "crop"')
-    if options.interpolation not in ("bilinear", "bicubic") or (options.interpolation, options.antialias) == (
-        "bicubic",
-        False,
-    ):
+    if options.interpolation != "bilinear" and not (options.interpolation == "bicubic" and options.antialias):
         filtered = "with" if options.antialias else "without"
         reasons.append(f'the filter "{options.interpolation}" {filtered} antialiasing')
     if options.dynamic_size is not None:

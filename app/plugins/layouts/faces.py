@@ -172,6 +172,9 @@ _GRIDS = {
     (224, 2254): ((8, 2), (16, 2), (32, 6)),
 }
 """Stride in pixels and anchors of each cell, by the side of the input and the number of rows."""
+_ANCHOR_DEFAULTS = PartialPreprocessing(
+    resize="letterbox", interpolation="bilinear", antialias=True, fill=0, scale=1 / 255, channel_order="RGB"
+)
 _OBJECTS = {16: "face", 18: "palm", 12: "person"}
 """Labels by the width of a row."""
 _BOX = 4
@@ -198,16 +201,7 @@ def _recognise_anchors(view: GraphView) -> Match | None:
         by_names=True,
         classes=1,
         names=(label,),
-        preprocessing=PartialPreprocessing(
-            resize="letterbox",
-            interpolation="bilinear",
-            antialias=True,
-            fill=0,
-            scale=1 / 255,
-            mean=mean,
-            std=std,
-            channel_order="RGB",
-        ),
+        preprocessing=msgspec.structs.replace(_ANCHOR_DEFAULTS, mean=mean, std=std),
         # ``min_suppression_threshold`` of MediaPipe's graphs, which average the overlapping boxes.
         parameters={"iou_threshold": 0.3},
     )

@@ -72,9 +72,8 @@ def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[
     labels = "" if view.classes is None else f" with {view.classes} labels"
     nearest = sorted(layouts, key=lambda layout: _distance(layout, view))[:_MAX_LAYOUTS]
     expected = "; ".join(f"{' and '.join(layout.names)} {layout.expected_outputs}" for layout in nearest)
-    other = (
-        "" if likely in (task, TaskType.TENSOR) else f"they look like those of {likely}: declare {_CHOICES[likely]}; "
-    )
+    is_other = likely not in (task, TaskType.TENSOR)
+    other = f"they look like those of {likely}: declare {_CHOICES[likely]}; " if is_other else ""
     return (
         f"its outputs {outputs} are of no known layout of {task}{labels}; {choose}{other}similar layouts of {task} are "
         f'{expected}; if it has one of them, declare it as "layout" in model-settings.json, and the "labels"; '
