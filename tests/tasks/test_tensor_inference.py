@@ -21,6 +21,7 @@ SPECS = [
 
 TASK = TensorInference(SPECS, SPECS)
 
+BASE64 = {"content_type": "base64"}
 X = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((3, 2), np.float32))
 WORDS = BytesTensor(name="words", shape=(2,), elements=[StringElement("aGk="), BinaryElement("Å".encode())])
 
@@ -71,6 +72,11 @@ def test_text_model_rejects_bytes_that_are_no_text(element: Element, content_typ
     parameters = {"content_type": content_type}
     words = BytesTensor(name="words", shape=(1,), elements=[element], parameters=parameters)
     assert rejection(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
+
+
+def test_text_model_receives_decoded_base64() -> None:
+    words = BytesTensor(name="words", shape=(1,), elements=[StringElement("aGk=")], parameters=BASE64)
+    assert decoded(X, words)["words"].tolist() == ["hi"]
 
 
 def test_missing_unknown_and_repeated_inputs_are_rejected() -> None:

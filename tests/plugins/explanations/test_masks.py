@@ -56,6 +56,12 @@ def test_random_masks_keep_every_pixel_equally_often() -> None:
     np.testing.assert_allclose(masks.mean(axis=0), KEEP_PROBABILITY, atol=0.04)
 
 
+def test_random_masks_have_smooth_edges() -> None:
+    masks = RandomMasks(4, 4, 1).draw(50)
+    assert np.abs(np.diff(masks, axis=2)).max() <= 1 / 8 + 1e-5
+    assert ((masks > 0.1) & (masks < 0.9)).mean() > 0.3
+
+
 def test_windows_hide_2x2_cells_and_cover_every_cell_four_times() -> None:
     source = OcclusionMasks(3, 5, 0)
     masks = source.draw(1000)

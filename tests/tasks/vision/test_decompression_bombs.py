@@ -99,7 +99,9 @@ def test_jpeg_with_too_many_scans_is_rejected() -> None:
     assert 2 < SCANS < Limits().max_image_scans
     read(PROGRESSIVE)
     read(PROGRESSIVE, max_image_scans=SCANS)
-    error = rejection(PROGRESSIVE, max_image_scans=SCANS - 1)
+    with decoded_lengths() as lengths:
+        error = rejection(PROGRESSIVE, max_image_scans=SCANS - 1)
+    assert lengths == [], "it is rejected before it is decoded"
     assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
     assert error.message == f"Expected at most {SCANS - 1} scans in a JPEG, got more"
     jpeg_size(with_scans(64), 64)
