@@ -28,13 +28,9 @@ from tests.benchmarks.pipelines_text import text_table
 def measured(
     family: Family, images: Sequence[Pixels], expected: Sequence[Answer], *, without_antialias: bool = False
 ) -> Difference:
-    """Return the largest differences over all images.
+    """Return the largest differences from the answers of the reference over all images.
 
-    Args:
-        family: the model.
-        images: the images.
-        expected: the answers of the reference.
-        without_antialias: whether OpenCV's bilinear filter replaces the one that the files or the layout ask for.
+    With `without_antialias`, OpenCV's bilinear filter replaces the one that the files or the layout ask for.
     """
     (source,) = model_at(family.path)
     if without_antialias:

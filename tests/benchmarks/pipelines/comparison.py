@@ -29,15 +29,11 @@ _CORNERS = 4
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The objects or classes of one image.
+    """The objects or classes of one image: n class names, and (n, s) scores; s also counts visibilities of keypoints.
 
-    Attributes:
-        labels: n class names.
-        scores: (n, s) scores; s is 0 if the reference has none, and larger than 1 if keypoints have a visibility.
-        places: (n, c) x and y in pixels of boxes, corners or keypoints; c is 0 without.
-        oriented: whether `places` are four corners that may start with any of them.
-        masks: n masks (height, width), or none.
-        text: the recognised text; None for other tasks.
+    `places` are the (n, c) x and y in pixels of boxes, corners or keypoints; `oriented` ones are four corners that may
+    start with any of them. There are n `masks` (height, width), or none. `text` is the recognised text; None for other
+    tasks.
     """
 
     labels: Sequence[str] = ()
@@ -49,14 +45,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest differences between two answers.
-
-    Attributes:
-        score: of a score.
-        place: of a coordinate, pixels.
-        mask: of a mask, as a share of the pixels of the image.
-        texts: number of texts that differ.
-    """
+    """The largest differences between two answers: coordinates in pixels, masks as a share of the image."""
 
     score: float = 0.0
     place: float = 0.0
@@ -65,15 +54,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A model and its reference.
-
-    Attributes:
-        name: shown in the table.
-        pipeline: the reference, shown in the table.
-        path: the model that is served.
-        expected: the reference.
-        parameters: parameters of each request.
-    """
+    """A model that is served, and its reference; the table shows the names of both."""
 
     name: str
     pipeline: str

@@ -31,14 +31,9 @@ def named_scores(scores: NDArray[Any], names: Any) -> Answer:
 def detections(
     labels: Sequence[str], scores: NDArray[Any], boxes: NDArray[Any], pixels: Pixels, points: NDArray[Any] | None = None
 ) -> Answer:
-    """Return the boxes that are not empty after they are clipped to the image.
+    """Return the boxes, (n, 4) xyxy in pixels, that are not empty after they are clipped to the image.
 
-    Args:
-        labels: n class names.
-        scores: (n,) or (n, s) scores.
-        boxes: (n, 4) xyxy in pixels.
-        pixels: the image.
-        points: (n, 2 * k) further coordinates, not clipped.
+    `scores` are (n,) or (n, s), and `points` (n, 2 * k) further coordinates, which are not clipped.
     """
     height, width = pixels.shape[:2]
     clipped = np.clip(np.asarray(boxes, np.float64), 0, [width, height, width, height])

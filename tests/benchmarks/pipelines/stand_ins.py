@@ -12,11 +12,7 @@ from tests.core.runtimes.onnxruntime import graphs
 
 
 class StandIn:
-    """Collects the nodes of a graph.
-
-    Args:
-        seed: of the weights.
-    """
+    """Collects the nodes of a graph, with weights from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -38,12 +34,7 @@ class StandIn:
     def convolution(self, image: str, channels: int, kernel: tuple[int, int], gain: float, bias: float = 0.0) -> str:
         """Add a convolution with a stride of its kernel: [b, channels, h / kernel height, w / kernel width].
 
-        Args:
-            image: the input [b, 3, h, w].
-            channels: number of outputs of each cell.
-            kernel: (height, width) of a cell, pixels.
-            gain: standard deviation of an output for pixels with a standard deviation of 1.
-            bias: added to all outputs.
+        `gain` is the standard deviation of an output for pixels with a standard deviation of 1.
         """
         weights = self._random.normal(size=(channels, 3, 2, 2)).repeat(kernel[0] // 2, 2).repeat(kernel[1] // 2, 3)
         weights *= gain / np.sqrt((weights**2).sum(axis=(1, 2, 3), keepdims=True) * kernel[0] * kernel[1] / 4)

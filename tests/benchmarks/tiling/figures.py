@@ -16,14 +16,7 @@ Overlaps = NDArray[np.floating[Any]]
 
 
 class Compared(msgspec.Struct, frozen=True, eq=False):
-    """The P predictions for an image and its T objects.
-
-    Attributes:
-        overlaps: (P, T) IoU, 0 for other classes.
-        scores: (P,) scores.
-        areas: (P,) areas of predictions in pixels.
-        true_areas: (T,) areas of objects in pixels.
-    """
+    """The P predictions for an image and its T objects: `overlaps` (P, T) IoU, 0 for other classes, and areas."""
 
     overlaps: Overlaps
     scores: NDArray[np.float32]
