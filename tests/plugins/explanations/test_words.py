@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from app.core.engine.models.servable import Servable
+from app.core.wire.bytes_elements import StringElement
 from app.plugins.explanations.pixels import (
     ExplanationMethod,
     ExplanationParameters,
@@ -14,6 +16,7 @@ from app.plugins.explanations.pixels import (
     explain_target,
     sample_count,
 )
+from app.plugins.explanations.request import explain_request
 from app.plugins.explanations.words import (
     TextExplanationParameters,
     WordImportance,
@@ -24,6 +27,10 @@ from app.plugins.explanations.words import (
 from tasks.image_classification import Classification
 from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.task import TaskType
 from tasks.text.generation import Message, question
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassification
@@ -32,7 +39,7 @@ from tasks.token_classification import TaggedText, TokenClassification, TokenPar
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tests.plugins.explanations.subjects import noise, subject_of
-from tests.support.models.fake_models import tag_colours
+from tests.support.models.fake_models import stand_in_metadata, tag_colours
 
 
 def sentiment(inputs: Sequence[ClassifiedText]) -> Sequence[Classification]:
@@ -112,15 +119,23 @@ def likelihood_target(task: Any, item: Any, prediction: Any, log_likelihood: Cal
     return ExplanationTarget(task=task, model=log_likelihoods, item=item, predictions=targets)
 
 
+class Capital:
+    """Continue each text with " Paris", which is likely after "France"."""
+
+    def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
+        return [Generation(" Paris") for _ in inputs]
+
+    def log_likelihoods(self, inputs: Sequence[ContinuedText], _: object, /) -> Sequence[NDArray[np.float64]]:
+        return [np.array([-1.0 if "France" in item.item.text else -8.0]) for item in inputs]
+
+
 def test_word_that_a_continuation_needs_is_the_important_one() -> None:
-    item = ContinuedText(TextItem("The capital of France is", ""), TextGenerationParameters())
-    target = likelihood_target(
-        TextGeneration(), item, Generation(" Paris"), lambda item: -1.0 if "France" in item.item.text else -8.0
-    )
-    (importance,) = explained(target)
+    servable = Servable(TextGeneration(), Capital(), stand_in_metadata(TaskType.TEXT_GENERATION), {})
+    text = BytesTensor(name="args", shape=(1,), elements=[StringElement("The capital of France is")])
+    request = InferenceRequest(id="1", model_name="m", inputs=(text,))
+    (((importance,),),) = explain_request(servable, request, Limits(), lambda: True).explanations
     assert (importance.label, importance.record) == (" Paris", Generation(" Paris").records()[0])
-    # Without a score of the whole text, `score` is 0 here; the differences between words remain.
-    assert (importance.importances - importance.importances.min()).tolist() == [0, 0, 0, 7, 0]
+    assert (importance.score, importance.importances.tolist()) == (-1, [0, 0, 0, 7, 0])
 
 
 def test_conversations_are_not_explained_by_words() -> None:
