@@ -11,6 +11,7 @@ import itertools
 import os
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.request_context import RequestContext, event_id
+from app.core.engine.request_context import RequestContext
 from app.plugins.recording.service import open_recorder
 from app.plugins.recording.settings import RecordingSettings
 from tests.support.data.inference_events import detection_event
@@ -88,7 +89,7 @@ def _measure(
 
 def _with_new_id(event: RequestContext) -> RequestContext:
     """Return the same inference with a new id and time."""
-    return msgspec.structs.replace(event, id=event_id(), timestamp=time.time_ns())
+    return msgspec.structs.replace(event, id=uuid.uuid4().hex, timestamp=time.time_ns())
 
 
 if __name__ == "__main__":
