@@ -14,6 +14,7 @@ from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import event, read_json
+from app.plugins.openai.model_list import returns_texts
 from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.plugins.openai.wire import (
     WireChatRequest,
@@ -79,7 +80,7 @@ class _Codec(Generic[WireT]):
         if not self.model_name:
             # An invalid body is reported before a missing name.
             read_json(self._body, WireModelName, limits=limits)
-        registration, _ = find_model(self._engine, self.model_name, "answers with text", _returns_texts)
+        registration, _ = find_model(self._engine, self.model_name, "answers with text", returns_texts)
         wire = read_json(self._body, self.wire_type, limits=limits)
         check_supported(wire)
         self._includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
@@ -286,10 +287,6 @@ def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
         else {"key": name, "type": "str", "value": bytes(members[name]).decode()}
         for name, value in values.items()
     ]
-
-
-def _returns_texts(servable: Servable) -> bool:
-    return servable.description.task_type.returns == "texts"
 
 
 def _usage(usage: TokenUsage | None) -> WireUsage | None:

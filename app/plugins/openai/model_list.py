@@ -22,7 +22,12 @@ def listed_models(engine: Engine) -> Sequence[WireModel]:
 
 def is_listed(servable: Servable) -> bool:
     """Return whether a model answers with text or with vectors."""
-    return servable.description.task_type.returns == "texts" or embedding_output(servable) is not None
+    return returns_texts(servable) or embedding_output(servable) is not None
+
+
+def returns_texts(servable: Servable) -> bool:
+    """Return whether a model answers with text."""
+    return servable.description.task_type.returns == "texts"
 
 
 def embedding_output(servable: Servable) -> TensorSpec | None:

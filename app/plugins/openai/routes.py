@@ -22,8 +22,6 @@ from app.plugins.openai.embeddings import EmbeddingsCall
 from app.plugins.openai.model_list import is_listed, listed_models
 from app.plugins.openai.unsupported import UnsupportedError
 from app.plugins.openai.wire import (
-    WireChatRequest,
-    WireCompletionRequest,
     WireEmbeddings,
     WireEmbeddingsRequest,
     WireError,
@@ -49,6 +47,10 @@ _CODES = {
 _WITHOUT_FIELD = (ErrorKind.UNAUTHENTICATED, ErrorKind.PERMISSION_DENIED)
 
 Codec = ChatCodec | CompletionCodec
+_COMPLETIONS: Sequence[tuple[str, str, type[Codec]]] = (
+    ("chat/completions", "Continue a conversation", ChatCodec),
+    ("completions", "Continue a text", CompletionCodec),
+)
 
 
 class OpenAI(HttpProtocol):
@@ -84,7 +86,7 @@ class OpenAI(HttpProtocol):
                 return codec
             return Stream(
                 outputs=engine.stream_outputs(context, name, codec.decode, None, codec.encode_chunk),
-                encode_error=lambda error: event(_error_body(error)) + _DONE,
+                encode_error=lambda error: event(self.error_body(error)) + _DONE,
                 encode_end=lambda: codec.last_events + _DONE,
                 map_error_path=codec.map_error_path,
             )
@@ -93,34 +95,21 @@ class OpenAI(HttpProtocol):
             return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
 
         infer = partial(infer_endpoint, error=WireRejection)
-        stream = partial(infer, answer_media_types=(EVENT_STREAM,))
-        inferences = [
-            endpoint
-            for prefix in ("/openai/v1", "/v1")
-            for endpoint in (
-                stream(
-                    f"{prefix}/chat/completions",
-                    "Continue a conversation",
-                    start=partial(start, ChatCodec),
-                    body=WireChatRequest,
-                    answer=WireResponse,
-                ),
-                stream(
-                    f"{prefix}/completions",
-                    "Continue a text",
-                    start=partial(start, CompletionCodec),
-                    body=WireCompletionRequest,
-                    answer=WireResponse,
-                ),
+        inferences: list[Endpoint] = []
+        for prefix in ("/openai/v1", "/v1"):
+            inferences += [
                 infer(
-                    f"{prefix}/embeddings",
-                    "Embed texts or images",
-                    start=embed,
-                    body=WireEmbeddingsRequest,
-                    answer=WireEmbeddings,
-                ),
-            )
-        ]
+                    f"{prefix}/{path}",
+                    summary,
+                    start=partial(start, codec_type),
+                    body=codec_type.wire_type,
+                    answer=WireResponse,
+                    answer_media_types=(EVENT_STREAM,),
+                )
+                for path, summary, codec_type in _COMPLETIONS
+            ]
+            embeddings, body = "Embed texts or images", WireEmbeddingsRequest
+            inferences.append(infer(f"{prefix}/embeddings", embeddings, start=embed, body=body, answer=WireEmbeddings))
         read = partial(read_endpoint, error=WireRejection)
         return [
             *inferences,
@@ -137,7 +126,10 @@ class OpenAI(HttpProtocol):
         ]
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        return _error_body(error)
+        code = error.code if isinstance(error, UnsupportedError) else _CODES.get(error.kind)
+        path = "model" if error.kind is ErrorKind.MODEL_NOT_FOUND else error.path
+        param = None if error.kind in _WITHOUT_FIELD else path or None
+        return _encode_error(http_status(error.kind), str(error), param, code)
 
     def routing_error(self, status: int, message: str, /) -> bytes:
         return _encode_error(status, message)
@@ -161,13 +153,6 @@ def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
         with suppress(InferenceError):
             name = engine.registry.default_name()
     return name or "", is_streamed
-
-
-def _error_body(error: InferenceError) -> bytes:
-    code = error.code if isinstance(error, UnsupportedError) else _CODES.get(error.kind)
-    path = "model" if error.kind is ErrorKind.MODEL_NOT_FOUND else error.path
-    param = None if error.kind in _WITHOUT_FIELD else path or None
-    return _encode_error(http_status(error.kind), str(error), param, code)
 
 
 def _encode_error(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
