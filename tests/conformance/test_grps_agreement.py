@@ -2,14 +2,11 @@
 
 import base64
 import json
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.plugins.grps.proto import message_class
 from app.plugins.grps.tensors import ELEMENTS, dtype_name, sent_datatype
@@ -23,8 +20,6 @@ from tests.support.servers.grpc_server import GrpcTestClient
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 PREDICT = "/grps/v1/infer/predict"
 IMAGE_MODELS = ("classifier", "detector", "oriented", "segmenter", "teller")
-TEXT_MODELS = ("sorter", "tagger", "continuer")
-
 # GRPS returns all outputs, accepts one image here, and has no integers larger than INT64.
 COMPARED_CASES = [
     case
@@ -107,49 +102,3 @@ def test_every_image_encoding_gets_same_records(kserve: Client, peer: GrpcTestCl
         assert {name: output[0] for name, output in actual.items()} == {
             name: output[1] for name, output in expected.items()
         }
-
-
-@pytest.mark.parametrize("model", TEXT_MODELS)
-def test_every_text_encoding_gets_same_records(kserve: Client, peer: GrpcTestClient, model: str) -> None:
-    text = "red, then green, then réd"
-    v2_request = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [text]}]}
-    (records,) = over_json(kserve, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
-    expected = json.loads(records)
-    assert json.loads(predict(kserve, peer, {"model": model, "str_data": text})["str_data"]) == expected
-    http_response = kserve.post(
-        f"{PREDICT}?model={model}", content=text.encode(), headers={"content-type": "application/octet-stream"}
-    )
-    assert json.loads(http_response.json()["str_data"]) == expected
-    by_name = {"s_s": {"a": text, "b": text}, "s_b": {"c": base64.b64encode(text.encode()).decode()}}
-    records_by_name = predict(kserve, peer, {"model": model, "gmap": by_name})["gmap"]["s_s"]
-    assert {name: json.loads(text_records) for name, text_records in records_by_name.items()} == dict.fromkeys(
-        "abc", expected
-    )
-    tensor = {"dtype": "DT_STRING", "shape": [2], "flat_string": [text, text]}
-    actual = tensors_of(predict(kserve, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
-    twice = {"inputs": [{**v2_request["inputs"][0], "shape": [2], "data": [text, text]}]}
-    tensors = over_json(kserve, f"/v2/models/{model}/infer", {**twice, "parameters": {"output_format": "tensors"}})
-    assert actual == {
-        name: (shape, pytest.approx(data) if name == "scores" else data) for name, (_, shape, data) in tensors.items()
-    }
-
-
-@given(
-    shape=st.tuples(st.integers(0, 3), st.integers(0, 3)),
-    datatype=st.sampled_from([Datatype.INT8, Datatype.INT64, Datatype.FP32, Datatype.FP64]),
-    data=st.data(),
-)
-def test_numbers_are_echoed_as_by_v2(
-    kserve: Client, peer: GrpcTestClient, shape: tuple[int, int], datatype: Datatype, data: st.DataObject
-) -> None:
-    if datatype.kind == "f":
-        number: st.SearchStrategy[Any] = st.floats(-(2.0**99), 2.0**99, width=32)
-    else:
-        limits = np.iinfo(datatype.dtype)
-        number = st.integers(int(limits.min), int(limits.max))
-    values = data.draw(st.lists(number, min_size=math.prod(shape), max_size=math.prod(shape)))
-    tensor: dict[str, Any] = {"name": "x", "datatype": datatype.value, "shape": list(shape), "data": values}
-    model = f"echo-{datatype.lower()}"
-    actual = tensors_of(predict(kserve, peer, {"model": model, "gtensors": {"tensors": [generic_tensor(tensor)]}}))
-    expected = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [tensor]})
-    assert actual["x"] == (expected["x"][1], pytest.approx(expected["x"][2], rel=1e-6))

@@ -47,16 +47,10 @@ def check_response(case: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", operations_of(KSERVE.include(takes_a_body)))
+@pytest.mark.parametrize(
+    "operation", [*operations_of(KSERVE.include(takes_a_body)), *operations_of(LEAN.include(path="/infer"))]
+)
 @FEW_EXAMPLES
 @given(data=strategies.data())
 def test_invalid_requests_conform_to_schema(operation: Any, data: strategies.DataObject) -> None:
-    check_response(data.draw(operation.as_strategy(GenerationMode.NEGATIVE)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operation", operations_of(LEAN.include(path="/infer")))
-@FEW_EXAMPLES
-@given(data=strategies.data())
-def test_invalid_chariot_v2_requests_conform_to_schema(operation: Any, data: strategies.DataObject) -> None:
     check_response(data.draw(operation.as_strategy(GenerationMode.NEGATIVE)))

@@ -1,13 +1,10 @@
 """The same data through KServe V1, V2 and TensorFlow Serving give the same numbers."""
 
-import base64
 import json
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.support.data.chariot import Client
 from tests.support.data.images import encode_base64, encode_image, rectangle
@@ -94,22 +91,3 @@ def test_classify_returns_v1_scores(
     results = tensorflow.post(f"/v1/models/{model}:classify", json=body).json()["results"]
     for pairs, records in zip(results, expected, strict=True):
         assert pairs == [[record["label"], pytest.approx(record["score"], abs=1e-6)] for record in records]
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=5))
-def test_floats_equal_v2_outputs(kserve: Client, tensorflow: Client, numbers: list[float]) -> None:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [len(numbers)], "data": numbers}
-    expected = over_v2(kserve, "half_plus_two", tensor)["y"]
-    assert same(over_tensorflow(tensorflow, "half_plus_two", {"instances": numbers}), expected)
-    assert same(over_tensorflow(tensorflow, "half_plus_two", {"inputs": {"x": numbers}}), expected)
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=1, max_size=3))
-def test_strings_equal_v2_outputs(kserve: Client, tensorflow: Client, texts: list[str]) -> None:
-    tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
-    expected = over_v2(kserve, "greeter", tensor)["greeting"]
-    assert over_tensorflow(tensorflow, "greeter", {"instances": texts}) == expected
-    as_bytes = [{"b64": base64.b64encode(text.encode()).decode()} for text in texts]
-    assert over_tensorflow(tensorflow, "greeter", {"inputs": as_bytes}) == expected

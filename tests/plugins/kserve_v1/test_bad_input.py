@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
@@ -189,39 +187,3 @@ def test_errors_quote_long_values_only_in_part(client: Client) -> None:
         response = post(client, model, body)
         assert response.status_code in (400, 413)
         assert len(response.content) < 4000, response.text[:200]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-300, 300) | st.floats() | st.sampled_from(["", "a", IMAGE, NOT_AN_IMAGE]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["b64", "image", "x", "parameters", "prompt", "text", "words", "numbers", "metadata"]),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=8,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
-@given(
-    st.sampled_from(("detector", "classifier", "teller", "half_plus_two", "greeter", "echo-pair", "echo-fixed")),
-    st.sampled_from(("instances", "inputs")),
-    JSON,
-    st.none() | JSON,
-)
-def test_any_instances_are_answered_or_rejected(
-    client: Client, model: str, key: str, value: object, parameters: object
-) -> None:
-    body = {key: value} if parameters is None else {key: value, "parameters": parameters}
-    response = post(client, model, body)
-    assert response.status_code in (200, 400, 413), response.text
-    reply = response.json()
-    if response.status_code == 200:
-        assert isinstance(value, list)
-        assert len(reply["predictions"]) == len(cast("list[object]", value))
-    else:
-        assert list(reply) == ["error"]
-        assert reply["error"]

@@ -139,30 +139,6 @@ def test_every_request_is_observed_once() -> None:
 # Images
 
 
-IMAGE_FORMS: list[tuple[str, Any]] = [
-    ("base64", IMAGE),
-    ("data URI", f"data:image/png;base64,{IMAGE}"),
-    ("URL-safe base64", IMAGE.replace("+", "-").replace("/", "_").rstrip("=")),
-    ("b64", {"b64": IMAGE}),
-    ("image", {"image": IMAGE}),
-    ("image of b64", {"image": {"b64": IMAGE}}),
-    ("image_bytes", {"image_bytes": {"b64": IMAGE}}),
-    ("data", {"data": IMAGE}),
-    ("pixels", rectangle().tolist()),
-    ("image of pixels", {"image": rectangle().tolist()}),
-    ("with parameters", {"b64": IMAGE, "parameters": {}}),
-    ("with null parameters", {"b64": IMAGE, "parameters": None}),
-]
-
-
-@pytest.mark.parametrize("form", [form for _, form in IMAGE_FORMS], ids=[name for name, _ in IMAGE_FORMS])
-def test_every_image_form_returns_the_same_prediction(client: Client, form: object) -> None:
-    response = client.post("/v1/models/detector:predict", json={"inputs": [form]})
-    ((detection,),) = predictions(response)
-    assert detection == {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
-    assert list(response.json()) == ["predictions"]
-
-
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_pixels_with_1_3_or_4_channels_are_accepted(client: Client, channels: int) -> None:
     pixels = rectangle(colour=(255, 255, 255))[:, :, [0, 1, 2, 0]][:, :, :channels]

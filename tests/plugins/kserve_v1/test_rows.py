@@ -8,9 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
 from app.plugins.kserve_v1.rows import Column, nested_rows, prediction_rows, read_rows
@@ -73,36 +70,6 @@ def test_integers_are_exact_up_to_the_datatype_limits(datatype: Datatype) -> Non
     assert numbers(column).tolist() == [limits.min, limits.max]
     for outside in (limits.min - 1, limits.max + 1):
         assert "out of range" in error_for([spec(datatype)], 0, outside).message
-
-
-@given(
-    nps.arrays(
-        np.float32, nps.array_shapes(max_dims=4, max_side=4), elements=st.floats(-(2.0**100), 2.0**100, width=32)
-    )
-)
-def test_numbers_round_trip(array: NDArray[np.float32]) -> None:
-    (column,) = read([spec()], *array.tolist())
-    assert numbers(column).tobytes() == array.tobytes()
-    tensor = Tensor(name="y", datatype=Datatype.FP32, data=numbers(column))
-    assert predictions(tensor) == array.tolist()
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
-    max_leaves=8,
-)
-
-
-@given(st.lists(JSON, min_size=1, max_size=4), st.sampled_from(Datatype))
-def test_any_instances_are_read_or_rejected_with_a_path(instances: list[object], datatype: Datatype) -> None:
-    error: InferenceError | None = None
-    try:
-        read([spec(datatype)], *instances)
-    except InferenceError as raised:
-        error = raised
-    assert error is None or error.kind is ErrorKind.INVALID_REQUEST
-    assert error is None or error.path.startswith("instances")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Test OpenAI's API: answers, streams, tokens, errors and what the engine sees of a request."""
 
-import asyncio
 import json
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +14,7 @@ from tasks.inference.error import ErrorKind
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
-from tests.support.polling import wait_until_async
 from tests.support.servers.apps import app_of_protocol, app_with_models
-from tests.support.servers.asgi_connection import Connection
 from tests.support.servers.server_process import ROOT
 
 SHAPE_IMAGE = encode_base64((ROOT / "fixtures" / "images" / "shape.jpg").read_bytes())
@@ -243,24 +240,3 @@ def test_observers_see_the_request_with_its_metadata() -> None:
     assert [record.answer for record in sample.prediction.records()] == ["a box"]  # type: ignore[attr-defined]
     assert refused.status_code == 404
     assert (rejected_event.outcome, rejected_event.model_name) == (ErrorKind.MODEL_NOT_FOUND, "missing")
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_closed_connection_stops_generation(stream: bool) -> None:
-    gate = Gate(1)
-    model = ScriptedModel(*["word "] * 100, gate=gate)
-
-    async def disconnect() -> None:
-        app = app_of_protocol(scripted_engine(model), "openai")
-        connection = Connection(app, CHAT, speaker(stream=stream))
-        running = asyncio.create_task(connection.run())
-        await wait_until_async(lambda: model.chunk_count == 1)
-        if stream:
-            await connection.sent.get()
-        connection.disconnected.set()
-        await running
-        gate.open()
-        await wait_until_async(model.closed.is_set)
-
-    asyncio.run(disconnect())
-    assert model.chunk_count <= 2

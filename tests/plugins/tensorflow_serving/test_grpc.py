@@ -12,7 +12,6 @@ from app.core.server.http.asgi import create_listener_app
 from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
-from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
@@ -26,26 +25,14 @@ HALVES = {"x": {"dtype": FLOAT, "tensor_shape": {"dim": [{"size": 2}]}, "float_v
 IMAGE = {"dtype": STRING, "tensor_shape": {"dim": [{"size": 1}]}, "string_val": [encode_image(rectangle())]}
 MODELS = ("half_plus_two", "half_plus_three", "echo-pair", "detector", "classifier", "teller", "failing")
 
-RESPONSES = {
-    "Predict": "PredictResponse",
-    "Classify": "ClassificationResponse",
-    "Regress": "RegressionResponse",
-    "MultiInference": "MultiInferenceResponse",
-    "GetModelMetadata": "GetModelMetadataResponse",
-    "GetModelStatus": "GetModelStatusResponse",
-    "HandleReloadConfigRequest": "ReloadConfigResponse",
-}
-
-
-def request_message(method: str, **fields: Any) -> Any:
-    name = RESPONSES[method].replace("Response", "Request")
-    return message_class(f"tensorflow.serving.{name}")(**fields)
+NAMES = {"Classify": "Classification", "Regress": "Regression", "HandleReloadConfigRequest": "ReloadConfig"}
 
 
 def call(peer: GrpcTestClient, method: str, **fields: Any) -> Any:
     service = MODEL_SERVICE if "Status" in method or "Reload" in method else PREDICTION
-    data = peer.call_bytes(f"/{service}/{method}", request_message(method, **fields).SerializeToString())
-    return message_class(f"tensorflow.serving.{RESPONSES[method]}").FromString(data)
+    name = f"tensorflow.serving.{NAMES.get(method, method)}"
+    data = peer.call_bytes(f"/{service}/{method}", message_class(f"{name}Request")(**fields).SerializeToString())
+    return message_class(f"{name}Response").FromString(data)
 
 
 def call_error(peer: GrpcTestClient, method: str, **fields: Any) -> tuple[str, str]:
@@ -94,6 +81,7 @@ def test_predict_returns_values_with_the_resolved_version(peer: GrpcTestClient, 
     assert (resolved.name, resolved.signature_name, resolved.version.value) == ("half_plus_two", "serving_default", 1)
 
 
+WORD = {"bytes_list": {"value": [b"1"]}}
 PIXELS = {"dtype": "DT_UINT8", "tensor_shape": {"dim": [{"size": size} for size in (1, 8, 8, 3)]}}
 QUESTION = {**IMAGE, "string_val": [b"What is it?"]}
 
@@ -156,13 +144,6 @@ def test_predict_errors_have_the_code_of_the_real_server(
     assert actual_details.startswith(details)
 
 
-def test_bytes_that_are_no_message_are_invalid(peer: GrpcTestClient) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        peer.call_bytes(f"/{PREDICTION}/Predict", b"\xff")
-    error: Any = caught.value
-    assert (error.code().name, error.details()) == ("INVALID_ARGUMENT", "Expected a PredictRequest, got other bytes")
-
-
 def test_regress_and_classify_return_a_result_for_each_example(peer: GrpcTestClient) -> None:
     # A feature of the context applies to examples without it.
     inputs = examples({}, {"x": floats(5)}, context={"x": floats(1)})
@@ -175,28 +156,16 @@ def test_regress_and_classify_return_a_result_for_each_example(peer: GrpcTestCli
     assert classes == [[("", 2.5)], [("", 4.5)]]
 
 
-def test_image_feature_is_classified_best_first(peer: GrpcTestClient) -> None:
-    feature = {"bytes_list": {"value": IMAGE["string_val"]}}
-    result = call(peer, "Classify", model_spec=spec("classifier"), input=examples({"image": feature})).result
-    (row,) = result.classifications
-    assert [item.score for item in row.classes] == sorted((item.score for item in row.classes), reverse=True)
-    assert all(item.label for item in row.classes)
-
-
 @pytest.mark.parametrize(
     ("inputs", "details"),
     [
         ({}, "input: Expected at least one example, got none"),
         (examples(), "input: Expected at least one example, got none"),
-        *[
-            (given, "examples[0].x: Expected a feature of type float, got none")
-            for given in (examples({}), examples({"x": {}}))
-        ],
+        (examples({"x": {}}), "examples[0].x: Expected a feature of type float, got none"),
         (
             examples({"x": {"bytes_list": {"value": [b"1"]}}}),
             "examples[0].x: Expected a feature of type float, got bytes",
         ),
-        (examples({"x": floats(1, 2)}), "examples[0].x: Expected 1 values, got 2"),
     ],
 )
 def test_examples_without_the_expected_features_are_invalid(
@@ -223,23 +192,21 @@ def test_multi_inference_runs_the_model_once_for_all_tasks(peer: GrpcTestClient,
 @pytest.mark.parametrize(
     ("tasks", "error"),
     [
-        ([], ("INVALID_ARGUMENT", "tasks: Expected tasks that all name one model, got []")),
-        ([task(REGRESS, "")], ("INVALID_ARGUMENT", "tasks: Expected tasks that all name one model, got ['']")),
+        ([], "tasks: Expected tasks that all name one model, got []"),
+        ([task(REGRESS, "")], "tasks: Expected tasks that all name one model, got ['']"),
         (
-            [task(REGRESS), task(REGRESS, "half_plus_three")],
-            (
-                "INVALID_ARGUMENT",
-                "tasks: Expected tasks that all name one model, got ['half_plus_three', 'half_plus_two']",
-            ),
+            [task(REGRESS), task(REGRESS, "m")],
+            "tasks: Expected tasks that all name one model, got ['half_plus_two', 'm']",
         ),
-        ([task(REGRESS)] * 2, ("INVALID_ARGUMENT", f"tasks[1]: Expected each signature once, got {REGRESS} again")),
-        ([task("x")], ("UNIMPLEMENTED", f"tasks[0].method_name: Expected one of {CLASSIFY}, {REGRESS}, got 'x'")),
+        ([task(REGRESS)] * 2, f"tasks[1]: Expected each signature once, got {REGRESS} again"),
+        ([task("x")], f"tasks[0].method_name: Expected one of {CLASSIFY}, {REGRESS}, got 'x'"),
     ],
 )
 def test_tasks_that_do_not_belong_together_are_rejected(
-    peer: GrpcTestClient, tasks: list[dict[str, Any]], error: tuple[str, str]
+    peer: GrpcTestClient, tasks: list[dict[str, Any]], error: str
 ) -> None:
-    assert call_error(peer, "MultiInference", tasks=tasks, input=examples({"x": floats(1)})) == error
+    code = "UNIMPLEMENTED" if "method_name" in error else "INVALID_ARGUMENT"
+    assert call_error(peer, "MultiInference", tasks=tasks, input=examples({"x": floats(1)})) == (code, error)
 
 
 def test_metadata_has_the_signatures_of_the_model(peer: GrpcTestClient) -> None:
@@ -303,15 +270,3 @@ def test_rest_and_grpc_share_metrics() -> None:
     assert f'{count}{{model_name="",status="NOT_FOUND"}} 1.0' in page
     latency = ":tensorflow:serving:request_latency_count"
     assert f'{latency}{{API="Predict",entrypoint="GRPC",model_name="half_plus_two"}} 1.0' in page
-
-
-def test_observers_receive_the_calls(peer: GrpcTestClient, recorder: EventRecorder) -> None:
-    count = len(recorder.events)
-    call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
-    call_error(peer, "Predict", model_spec=spec(""))
-    events = recorder.events[count:]
-    assert {event.protocol for event in events} == {"tensorflow-serving-grpc"}
-    assert [(event.model_name, event.outcome) for event in events] == [
-        ("half_plus_two", None),
-        ("", ErrorKind.INVALID_REQUEST),
-    ]

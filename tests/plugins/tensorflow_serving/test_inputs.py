@@ -147,17 +147,12 @@ def test_rows_of_grey_pixels_are_separate_images(client: Client) -> None:
 
 
 ATTACKS: list[tuple[str, bytes]] = [
-    ("deep object", b'{"instances": [' + b'{"x":' * 100_000 + b"1" + b"}" * 100_000 + b"]}"),
     ("deep and legal", b'{"instances": ' + b"[" * 400 + b"]" * 400 + b"}"),
     ("huge integer", b'{"instances": [' + b"9" * 10_000 + b"]}"),
-    ("objects", b'{"instances": [{}, {}]}'),
     ("mixed", b'{"instances": [1, "a", null, true, {"b64": "YQ=="}, [], {}]}'),
-    ("inputs null", b'{"inputs": null}'),
     ("inputs empty", b'{"inputs": {}}'),
-    ("examples odd", b'{"examples": [{"": [[]]}]}'),
     ("examples empty feature", b'{"examples": [{"x": [], "image": [], "text": [], "numbers": []}]}'),
     ("examples huge integer", b'{"examples": [{"x": ' + b"9" * 400 + b"}]}"),
-    ("signature odd", b'{"signature_name": "\\u0000", "instances": [1], "examples": [{}]}'),
     ("image huge", b'{"instances": [{"b64": "iVBORw0KGgoAAAANSUhEUgB//////38IAgAAAA=="}]}'),
 ]
 

@@ -111,10 +111,3 @@ def test_listed_origin_passes_preflight_and_reads_responses() -> None:
     assert response.headers["access-control-allow-origin"] == "https://app.example"
     response = client.options(PREDICT, headers={"Origin": "https://evil.example", **preflight})
     assert (response.status_code, "access-control-allow-origin" in response.headers) == (400, False)
-
-
-def test_allowed_page_cannot_use_a_stored_password() -> None:
-    client = page_client("*")
-    body, password = '{"instances": [1.0]}', ("", "key")
-    assert client.post(PREDICT, content=body, headers=APP_PAGE, auth=password).status_code == 403
-    assert client.post(PREDICT, content=body, auth=password).status_code == 404

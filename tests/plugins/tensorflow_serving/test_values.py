@@ -1,7 +1,5 @@
 """Test nested values as tensors: fast reading and the error check agree, and so do rows and columns."""
 
-import base64
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -126,31 +124,6 @@ def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
         assert values_of(tensors["x"]) == nested
 
 
-@given(st.lists(st.tuples(st.integers(-99, 99), st.binary(max_size=5)), min_size=1, max_size=5))
-def test_rows_and_columns_of_several_inputs_agree(rows: list[tuple[int, bytes]]) -> None:
-    def b64(data: bytes) -> dict[str, str]:
-        return {"b64": base64.b64encode(data).decode()}
-
-    model_signature = signature(number=Datatype.INT32, data=Datatype.BYTES)
-    from_rows, _ = read_tensors(
-        {"instances": [{"data": b64(data), "number": number} for number, data in rows]}, model_signature
-    )
-    columns = {"number": [number for number, _ in rows], "data": [b64(data) for _, data in rows]}
-    from_columns, _ = read_tensors({"inputs": columns}, model_signature)
-    for tensors in (from_rows, from_columns):
-        assert {name: values_of(tensor) for name, tensor in tensors.items()} == {
-            "number": columns["number"],
-            "data": [data for _, data in rows],
-        }
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(["x", "y", "z"]), NESTED), min_size=1, max_size=4))
-def test_named_rows_are_read_or_rejected(instances: list[object]) -> None:
-    with contextlib.suppress(InferenceError):
-        tensors, _ = read_tensors({"instances": instances}, signature(x=Datatype.FP32, y=Datatype.BYTES))
-        assert set(tensors) == {"x", "y"}
-
-
 def test_model_without_inputs_is_rejected() -> None:
     error = error_of(lambda: read_tensors({"instances": [1]}, signature()))
     assert error == "Expected a model with inputs, this one has none"
@@ -187,22 +160,14 @@ def test_data_after_the_first_value_is_ignored(trailing: bytes) -> None:
     ("body", "message"),
     [
         (b"", "The body is not valid JSON: Expecting value: line 1 column 1 (char 0)"),
-        (b"  ", "The body is not valid JSON: Expecting value"),
         (b'{"a": nul}', "The body is not valid JSON: Expecting value: line 1 column 7 (char 6)"),
-        (b"{a: 1}", "The body is not valid JSON: Expecting property name"),
         (b'{"a": [1 2]}', "The body is not valid JSON: Expecting ',' delimiter: line 1 column 10 (char 9)"),
-        (b'{"a": "b', "The body is not valid JSON: Unterminated string"),
         (b'{"a": "\xff"}', "The body is not valid JSON: 'utf-8' codec can't encode"),
         (b'{"a": "\\ud800"}', "The body is not valid JSON: 'utf-8' codec can't encode"),
         (b'{"a\\ud800": 1}', "The body is not valid JSON: 'utf-8' codec can't encode"),
         (b'{"a": 1e999}', "The body is not valid JSON: Number too big to be stored in double."),
-        (
-            b'{"a": NaN, "b": ' + b"9" * 5000 + b"}",
-            "The body is not valid JSON: Number too big to be stored in double.",
-        ),
         (b'{"a": ' + b"[" * 100_000, "The body is not valid JSON: maximum recursion depth exceeded"),
         (b"[1, 2]", "Expected a JSON object, got [1, 2]"),
-        (b'"text"', "Expected a JSON object, got 'text'"),
         (b"null", "Expected a JSON object, got None"),
     ],
 )

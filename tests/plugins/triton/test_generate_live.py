@@ -1,7 +1,6 @@
 """Test streamed answers over raw ASGI: when events are sent, disconnects and slow readers."""
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -32,20 +31,6 @@ def test_event_is_sent_before_the_next_is_generated() -> None:
         last: Any = await connection.sent.get()
         assert (last["body"], last["more_body"]) == (b"", False)
         await running
-
-    asyncio.run(run())
-
-
-def test_two_streams_run_concurrently() -> None:
-    barrier = threading.Barrier(2, timeout=60)
-    app = app_of_protocol(scripted_engine(ScriptedModel("a", "b", "c", gate=barrier.wait)), "chariot-v2")
-
-    async def run() -> None:
-        connections = [Connection(app, STREAM, REQUEST) for _ in range(2)]
-        await asyncio.gather(*(connection.run() for connection in connections))
-        for connection in connections:
-            assert (await connection.sent.get())["type"] == "http.response.start"
-            assert [(await connection.event())["text_output"] for _ in range(3)] == ["a", "b", "c"]
 
     asyncio.run(run())
 
