@@ -105,19 +105,6 @@ def test_map_of_images_returns_results_and_metadata_by_name(peer: GrpcTestClient
     }
 
 
-def test_tensors_round_trip_and_detections_are_tensors(peer: GrpcTestClient) -> None:
-    numbers = {"name": "numbers", "dtype": 5, "shape": [2], "flat_int64": [2**62, -1]}
-    words = {"name": "words", "dtype": 9, "shape": [1, 1][:1], "flat_string": ["Åsa"]}
-    answer = assert_success(call(peer, "Predict", model="echo-pair", gtensors={"tensors": [words, numbers]}))
-    first, second = answer.gtensors.tensors
-    assert (first.name, first.dtype, list(first.shape), list(first.flat_int64)) == ("numbers", 5, [2], [2**62, -1])
-    assert (second.name, second.dtype, list(second.flat_string)) == ("words", 9, ["Åsa"])
-    pixels = {"dtype": 1, "shape": [48, 64, 3], "flat_uint8": rectangle().ravel().tolist()}
-    answer = assert_success(call(peer, "Predict", model="detector", gtensors={"tensors": [pixels]}))
-    boxes = {tensor.name: tensor for tensor in answer.gtensors.tensors}["boxes"]
-    assert np.reshape(boxes.flat_float32, list(boxes.shape)).tolist() == [[[10, 8, 30, 40]]]
-
-
 @pytest.mark.parametrize(
     ("fields", "code", "error_text"),
     [

@@ -76,17 +76,10 @@ ROWS: list[tuple[str, str, list[object], str]] = [
     ("one dimension too many", "half_plus_two", [[1]], "instances: Expected the shape [-1] for 'x', got [1, 1]"),
     ("a ragged row", "echo-fp32", [[1, 2], [3]], "instances[1]: Expected rows of one length, 2, got one of 1"),
     ("mixed depth", "echo-fp32", [[1], 2], "instances: Expected a flat array, or nested rows"),
-    ("a fraction", "echo-int64", [[1.5]], "instances[0][0]: Expected INT64 numbers, got float"),
-    ("out of range", "echo-int8", [[128]], "instances: Expected INT8 numbers, got one out of range"),
     ("batch for a scalar input", "echo-scalar", [1], "instances: Expected the shape [] for 'x', got [1]"),
     ("more dimensions than NumPy has", "echo-deep", [json.loads("[" * 69 + "1" + "]" * 69)], "instances"),
     ("number among deep texts", "greeter", [json.loads("[" * 70 + '"a", 1' + "]" * 70)], "[0][1]: Expected a text"),
-    ("a number for a text", "greeter", ["a", 1], "instances[1]: Expected a text"),
     ("bytes that are not UTF-8", "greeter", ["a", {"b64": "/w=="}], "instances[1]: Expected text in UTF-8"),
-    ("invalid base64", "greeter", [{"b64": "*"}], "instances[0]: Expected base64, got '*'"),
-    ("one input missing", "echo-pair", [{"numbers": 1}], "instances[0]: Expected a value for the input 'words'"),
-    ("a value for two inputs", "echo-pair", [1], "instances[0]: Expected `object`, got `int`"),
-    ("one input too many", "echo-pair", [{"numbers": 1, "words": "a", "x": 1}], "instances[0]: Expected one of"),
 ]  # fmt: skip
 
 
@@ -99,7 +92,6 @@ NOT_AN_IMAGE = encode_base64(b"abc")
 
 IMAGES: list[tuple[str, Any, str]] = [
     ("a number", 5, "inputs[1]: Expected an image as base64"),
-    ("null", None, "inputs[1]: Expected an image as base64"),
     ("invalid base64", "*", "inputs[1]: Expected base64, got '*'"),
     ("not an image", NOT_AN_IMAGE, "inputs[1]: Expected an encoded image"),
     ("truncated image", encode_base64(encode_image(rectangle())[:60]), "inputs[1]: The image cannot be decoded"),
@@ -107,22 +99,16 @@ IMAGES: list[tuple[str, Any, str]] = [
     ("an empty object", {}, 'inputs[1]: Expected the image under "image" or "b64", got []'),
     ("twice", {"b64": IMAGE, "image": IMAGE}, "got 'b64' and 'image'"),
     ("b64 is a number", {"b64": 5}, "inputs[1].b64: Expected `str`, got `int`"),
-    ("b64 is invalid base64", {"b64": "*"}, "inputs[1].b64: Expected base64, got '*'"),
     ("b64 is not an image", {"b64": NOT_AN_IMAGE}, "inputs[1].b64: Expected an encoded image"),
-    ("image is not an image", {"image": NOT_AN_IMAGE}, "inputs[1].image: Expected an encoded image"),
     ("image is another object", {"image": {"b": "a"}}, "inputs[1].image: Expected an image as base64"),
     ("bytes of a text", {"image_bytes": {"b64": NOT_AN_IMAGE}}, "inputs[1].image_bytes.b64: Expected an encoded image"),
     ("a parameter next to the image", {"b64": IMAGE, "top_k": 1}, "inputs[1]: Expected nothing but the image"),
-    ("parameters are a list", {"b64": IMAGE, "parameters": [1]}, "inputs[1].parameters: Expected `object | null`"),
     ("a parameter of wrong type", {"b64": IMAGE, "parameters": {"top_k": "1"}}, "inputs[1].parameters.top_k: "),
     ("a row of pixels", [1, 2], "inputs[1]: Expected the rows of one image, [h, w] or [h, w, 3], got the shape [2]"),
     ("no columns", [[]], "inputs[1]: Expected an image of at least 1x1 pixels, got 0x1"),
-    ("two channels", [[[1, 2]]], "inputs[1]: Expected raw pixels of shape"),
     ("a pixel above 255", [[256]], "inputs[1]: Expected UINT8 numbers, got one out of range"),
     ("a fraction of a pixel", [[0.5]], "inputs[1][0][0]: Expected UINT8 numbers, got float"),
-    ("a pixel of text", {"image": [[1, "2"]]}, "inputs[1].image[0][1]: Expected UINT8 numbers, got str"),
     ("ragged pixels", {"image": [[1, 2], [3]]}, "inputs[1].image[1]: Expected rows of one length, 2, got one of 1"),
-    ("pixels very deep", json.loads("[" * 90 + "]" * 90), "inputs[1]"),
 ]  # fmt: skip
 
 

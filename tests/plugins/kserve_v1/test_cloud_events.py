@@ -11,7 +11,6 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols.inference_call import HttpResponse
 from app.plugins.kserve_v1.cloud_events import EventMode, encode_event
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import app_with_models
@@ -178,12 +177,6 @@ def test_event_with_invalid_image_is_rejected(client: Client) -> None:
         assert_rejected(post(client, {**event, name: data}, {"content-type": EVENT}, "detector"), f"{name}: ")
 
 
-def test_event_batch_is_rejected(client: Client) -> None:
-    batch = [{**STRUCTURED, "data": DATA}]
-    headers = {"content-type": "application/cloudevents-batch+json"}
-    assert_rejected(post(client, batch, headers), "Content-Type: Expected JSON")
-
-
 def test_model_failure_is_not_answered_with_an_event(client: Client) -> None:
     response = post(client, {"instances": [encode_base64(IMAGE)]}, BINARY, "failing")
     assert response.status_code == 500
@@ -199,7 +192,3 @@ def test_event_source_is_an_ascii_uri_reference(name: str) -> None:
     answer = encode_event(EventMode.STRUCTURED, name, b"{}")
     assert not answer.headers
     assert json.loads(answer.content)["source"].startswith("io.kserve.inference.")
-
-
-def test_plain_request_is_answered_without_an_event() -> None:
-    assert encode_event(EventMode.NONE, "m", b"{}") == HttpResponse(content=b"{}")

@@ -9,14 +9,12 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.models.servable import Servable
 from app.core.server.http.asgi import create_app
-from app.core.settings.model import ModelError, ModelSource
 from app.plugins.kserve_v1.routes import KServeV1
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
-from tests.support.servers.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
+from tests.support.servers.apps import ALL_MODELS, app_with_models
 from tests.support.servers.grpc_server import build_engine
 
 Client = TestClient[Litestar]
@@ -83,19 +81,6 @@ def test_loading_model_is_listed_but_not_ready() -> None:
         assert not_ready_errors(client, "detector") == ["Model with name detector is not ready. not loaded yet"] * 2
 
 
-def test_model_that_fails_to_load_does_not_affect_others() -> None:
-    def load(model_source: ModelSource) -> Servable:
-        if model_source.name == "half_plus_three":
-            raise ModelError("its file is damaged")
-        return load_test_model(model_source)
-
-    sources = [model_source("half_plus_two"), model_source("half_plus_three")]
-    with TestClient(app_with_sources(sources, load)) as client:
-        expected = ["Model with name half_plus_three is not ready. its file is damaged"] * 2
-        assert not_ready_errors(client, "half_plus_three") == expected
-        assert predictions(predict(client, "half_plus_two", 1)) == [2.5]
-
-
 def test_a_model_that_is_unloaded_and_loaded_again() -> None:
     with TestClient(app_with_models(("half_plus_two",))) as client:
         for _ in range(2):
@@ -137,12 +122,6 @@ def test_every_request_is_observed_once() -> None:
 
 
 # Images
-
-
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_pixels_with_1_3_or_4_channels_are_accepted(client: Client, channels: int) -> None:
-    pixels = rectangle(colour=(255, 255, 255))[:, :, [0, 1, 2, 0]][:, :, :channels]
-    assert len(predictions(predict(client, "detector", pixels.tolist()))[0]) == 1
 
 
 @pytest.mark.parametrize(("file_format", "media_type"), [("PNG", "image/png"), ("JPEG", "IMAGE/X-ANY; quality=high")])

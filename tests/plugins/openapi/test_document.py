@@ -108,6 +108,3 @@ def test_query_parameters_of_inferences_are_documented(document: dict[str, Any])
     assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
     predict = document["paths"]["/grps/v1/infer/predict"]["post"]["parameters"]
     assert [parameter["name"] for parameter in predict] == ["model", "streaming", "return-ndarray"]
-    media_types = document["paths"]["/inferences/{id}/image"]["get"]["responses"]["200"]["content"]
-    assert "image/jpeg" in media_types
-    assert "application/json" not in media_types

@@ -51,29 +51,23 @@ PIXELS = [[[[9, 9, 9]] * 4] * 3] * 2
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("image", "prompts", "message"),
     [
-        (
-            {"instances": [{"image": IMAGE, "prompt": "a"}, {"image": IMAGE}]},
-            "instances[1]: Expected a value for the input 'prompts', got none",
-        ),
-        (
-            {"inputs": {"image": [IMAGE] * 2, "prompts": ["a"]}},
-            "prompts: Expected prompts for each of the 2 images, got 1 rows of them",
-        ),
-        (
-            {"inputs": {"image": IMAGE, "prompts": [[["a"]]]}},
-            "prompts: Expected texts, or a list of texts for each image",
-        ),
-        (
-            {"inputs": {"image": [IMAGE], "prompts": [{"b64": "/w=="}]}},
-            "prompts[0]: Expected text in UTF-8, got other bytes",
-        ),
-        ({"instances": [{"image": [IMAGE] * 2}]}, "image: Expected one image or text in each of 1 rows, got 2"),
+        ([IMAGE] * 2, ["a"], "prompts: Expected prompts for each of the 2 images, got 1 rows of them"),
+        (IMAGE, [[["a"]]], "prompts: Expected texts, or a list of texts for each image"),
+        ([IMAGE], [{"b64": "/w=="}], "prompts[0]: Expected text in UTF-8, got other bytes"),
+        ([[IMAGE, IMAGE]], ["a"], "image: Expected one image or text in each of 1 rows, got 2"),
     ],
 )
-def test_prompts_that_do_not_match_the_images_are_rejected(client: Client, body: object, message: str) -> None:
-    assert error_message(client, TELL, body, 400) == message
+def test_prompts_that_do_not_match_the_images_are_rejected(
+    client: Client, image: object, prompts: object, message: str
+) -> None:
+    assert error_message(client, TELL, {"inputs": {"image": image, "prompts": prompts}}, 400) == message
+
+
+def test_prompts_are_in_every_row_or_none(client: Client) -> None:
+    message = error_message(client, TELL, {"instances": [{"image": IMAGE, "prompt": "a"}, {"image": IMAGE}]}, 400)
+    assert message == "instances[1]: Expected a value for the input 'prompts', got none"
 
 
 @pytest.mark.parametrize(

@@ -84,35 +84,26 @@ def test_narrow_integers_keep_the_lowest_bits() -> None:
 
 
 def test_strings_are_elements_and_the_last_stands_for_the_rest() -> None:
-    tensor = read_tensor_proto("x", tensor_proto(Datatype.BYTES, 3, string_val=[b"a", b"\xff"]), LIMITS)
+    data = np.array([b"a", b"\xff"], object)
+    message = encode_tensor(Tensor(name="x", datatype=Datatype.BYTES, data=data))
+    message.tensor_shape.CopyFrom(tensor_proto(Datatype.BYTES, 3).tensor_shape)
+    tensor = read_tensor_proto("x", message, LIMITS)
     assert isinstance(tensor, BytesTensor)
     assert (tensor.shape, [element.binary() for element in tensor.elements]) == ((3,), [b"a", b"\xff", b"\xff"])
-
-
-def test_strings_are_written_as_values() -> None:
-    data = np.array([b"a", b"\xff"], object)
-    assert list(encode_tensor(Tensor(name="x", datatype=Datatype.BYTES, data=data)).string_val) == [b"a", b"\xff"]
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (TensorProto(), "Expected a dtype that models here have, got 0"),
         (TensorProto(dtype="DT_COMPLEX64"), "Expected a dtype that models here have, got 8"),
         (TensorProto(dtype=999), "Expected a dtype that models here have, got 999"),
         (tensor_proto(Datatype.FP32, -1), "Expected sizes of 0 or more, got [-1]"),
         (TensorProto(dtype="DT_FLOAT", tensor_shape={"unknown_rank": True}), "Expected a shape of known rank"),
-        (
-            tensor_proto(Datatype.FP32, 0, 2**62, 4),
-            "Expected sizes that can be counted, got [0, 4611686018427387904, 4]",
-        ),
+        (tensor_proto(Datatype.FP32, 0, 2**62, 4), f"Expected sizes that can be counted, got [0, {2**62}, 4]"),
         (tensor_proto(Datatype.FP32, *[1] * 33), "Expected at most 32 dimensions, got 33"),
         (tensor_proto(Datatype.FP32, 2, tensor_content=bytes(7)), "Expected 8 bytes in tensor_content, got 7"),
         (tensor_proto(Datatype.FP32, 1, float_val=[1, 2]), "Expected at most 1 values in float_val, got 2"),
-        (
-            tensor_proto(Datatype.BYTES, 1, tensor_content=b"\x01a"),
-            "Expected strings in string_val, not in tensor_content",
-        ),
+        (tensor_proto(Datatype.BYTES, 1, tensor_content=b"a"), "Expected strings in string_val, not in tensor_content"),
     ],
 )
 def test_tensor_that_cannot_be_read_is_rejected(message: Any, reason: str) -> None:

@@ -105,11 +105,9 @@ def test_loading_version_is_loading_and_unloaded_version_is_end(engine: Engine, 
 
     set_state(ModelState.LOADING, wanted=True)
     assert version_states(client, "/v1/models/other") == [("1", "LOADING", "OK", "")]
-    body = {"instances": [1]}
-    message = error_message(client, "/v1/models/other:predict", body, 404)
-    assert message == "Servable not found for request: Latest(other)"
-    metadata = client.get("/v1/models/other/metadata")
-    assert (metadata.status_code, metadata.json()["error"]) == (404, "Servable not found for request: Latest(other)")
+    message = "Servable not found for request: Latest(other)"
+    assert error_message(client, "/v1/models/other:predict", {"instances": [1]}, 404) == message
+    assert client.get("/v1/models/other/metadata").json() == {"error": message}
     set_state(ModelState.UNAVAILABLE, wanted=False)
     assert version_states(client, "/v1/models/other") == [("1", "END", "OK", "")]
 
