@@ -166,15 +166,6 @@ def test_invalid_array_error_names_the_element(value: object, path: str) -> None
     assert caught.value.path == path
 
 
-def test_more_than_32_array_dimensions_are_rejected() -> None:
-    value: object = 1
-    for _ in range(40):
-        value = [value]
-    with pytest.raises(InferenceError, match="32 dimensions"):
-        nested_numbers(value, "ndarray")
-    assert nested_numbers([], "ndarray").shape == (0,)
-
-
 def test_status_names_the_tensors_that_an_ndarray_leaves_out() -> None:
     def message_with(*names: str) -> Any:
         tensors = [{"name": name, "dtype": 7, "shape": [1], "flat_float32": [1]} for name in names]

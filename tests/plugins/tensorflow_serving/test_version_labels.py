@@ -1,17 +1,13 @@
 """Labels for versions of models."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from app.core.assembly.discovery import models_in
 from app.core.assembly.service import Service
 from app.core.engine.models.registry import Registry
 from app.core.plugins import registry
 from app.core.settings.model import ModelError, ModelSource
-from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.version_labels import version_with_label
 from tests.support.servers.settings import settings_of_main_port
 
@@ -36,11 +32,3 @@ def test_label_maps_to_its_version() -> None:
 def test_server_with_wrong_labels_does_not_start(sources: list[ModelSource], message: str) -> None:
     with pytest.raises(ModelError, match=f"^Model 'm': version_labels: {message}"):
         Service(settings_of_main_port(), lambda: sources)
-
-
-def test_labels_are_read_from_the_settings_of_the_model_folder(tmp_path: Path) -> None:
-    model = tmp_path / "half"
-    for version in ("1", "2"):
-        shutil.copytree(DEMO_MODELS / "half_plus_two", model / version)
-    (model / "model-settings.json").write_text(json.dumps({"version_labels": {"stable": "1"}}))
-    assert version_with_label(Registry(models_in(tmp_path)).versions("half"), "stable") == "1"

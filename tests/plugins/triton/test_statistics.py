@@ -47,13 +47,6 @@ def test_explanation_is_not_counted(statistics: Statistics) -> None:
     assert statistics.for_model("m", "1") == ModelStatistics()
 
 
-def test_rejection_counts_only_as_a_failure(statistics: Statistics) -> None:
-    statistics.observe(msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST, total=7))
-    counts = statistics.for_model("m", "1")
-    assert (counts.fail.count, counts.fail.ns) == (1, 7)
-    assert msgspec.structs.replace(counts, fail=ModelStatistics().fail) == ModelStatistics()
-
-
 def test_versions_are_counted_separately_and_empty_version_is_ignored(statistics: Statistics) -> None:
     statistics.observe(msgspec.structs.replace(EVENT, model_version="2"))
     statistics.observe(msgspec.structs.replace(EVENT, model_version="", outcome=ErrorKind.MODEL_NOT_FOUND))
