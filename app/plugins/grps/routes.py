@@ -50,14 +50,7 @@ _METHODS: Mapping[bool, Sequence[Method]] = {False: ("GET", "POST"), True: ("POS
 
 
 class _Query(msgspec.Struct, frozen=True):
-    """The query of a request.
-
-    Attributes:
-        model: the model; empty for the only or default model.
-        streaming: whether it asks to stream the response.
-        as_ndarray: whether it asks for an ndarray.
-        parameters: numbers, booleans and texts; repeated parameters are lists of texts.
-    """
+    """The query of a request. Its parameters are numbers, booleans and texts; repeated ones are lists of texts."""
 
     model: str = ""
     streaming: bool = False

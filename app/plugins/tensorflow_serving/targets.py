@@ -21,7 +21,6 @@ METRICS_PATH = "/monitoring/prometheus/metrics"
 Verb = Literal["predict", "classify", "regress", "status", "metadata"]
 
 _VERSION_OR_LABEL = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_API = re.compile(r"/v1/.*", re.IGNORECASE | re.ASCII)
 _POST = re.compile(
     rf"/v1/models/(?P<model>[^/:]+){_VERSION_OR_LABEL}:(?P<verb>classify|regress|predict)", re.IGNORECASE | re.ASCII
 )
@@ -31,6 +30,7 @@ _GET = re.compile(
 
 _MAX_VERSION = 2**63 - 1
 _MAX_DIGITS = 19
+_STATES = {ModelState.LOADING: "LOADING", ModelState.READY: "AVAILABLE", ModelState.UNAVAILABLE: "END"}
 
 
 OK = "OK"
@@ -58,7 +58,7 @@ class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_api_path(path: str) -> bool:
     """Return whether the API handles `path`, even if only with an error."""
-    return _API.fullmatch(path) is not None
+    return path[:4].lower() == "/v1/"
 
 
 def parse_target(method: str, path: str) -> ModelTarget:
@@ -173,23 +173,14 @@ def indented_json(document: dict[str, Any]) -> bytes:
 
 
 def _version_status(registration: Registration, withheld: str) -> dict[str, Any]:
-    state, code, message = "END", OK, ""
-    match registration.state:
-        case ModelState.LOADING:
-            state = "LOADING"
-        case ModelState.READY:
-            state = "AVAILABLE"
-            if withheld:
-                # The real server's state for a version that finishes its requests and accepts no new ones.
-                state, code, message = "UNLOADING", "UNAVAILABLE", withheld
-        case ModelState.UNAVAILABLE:
-            if registration.enabled:
-                code, message = "UNKNOWN", registration.reason
-    return {
-        "version": registration.source.version,
-        "state": state,
-        "status": {"error_code": code, "error_message": message},
-    }
+    state, code, message = _STATES[registration.state], OK, ""
+    if registration.state is ModelState.READY and withheld:
+        # The real server's state for a version that finishes its requests and accepts no new ones.
+        state, code, message = "UNLOADING", "UNAVAILABLE", withheld
+    elif registration.state is ModelState.UNAVAILABLE and registration.enabled:
+        code, message = "UNKNOWN", registration.reason
+    status = {"error_code": code, "error_message": message}
+    return {"version": registration.source.version, "state": state, "status": status}
 
 
 def _names_version(registrations: Sequence[Registration], target: ModelTarget) -> bool:
