@@ -9,9 +9,10 @@ import pytest
 
 from app.core.settings.model import ModelError
 from app.plugins.text.image_text_to_text.assembly import assemble, load
+from tests.plugins.text.image_text_to_text import tiny
 
 
-def load_error(tiny: Any, folder: Path, **settings: object) -> str:
+def load_error(folder: Path, **settings: object) -> str:
     messages: set[str] = set()
     for operation in (assemble, load):
         with pytest.raises(ModelError) as caught:
@@ -23,31 +24,31 @@ def load_error(tiny: Any, folder: Path, **settings: object) -> str:
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "preprocessor_config.json"])
-def test_missing_file_is_named(tiny: Any, folder: Path, name: str) -> None:
+def test_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    assert name in load_error(tiny, folder)
+    assert name in load_error(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[" * 100_000, b"3"])
 @pytest.mark.parametrize(
     "name", ["config.json", "generation_config.json", "preprocessor_config.json", "tokenizer_config.json"]
 )
-def test_invalid_json_file_is_named(tiny: Any, folder: Path, name: str, content: bytes) -> None:
+def test_invalid_json_file_is_named(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
-    assert name in load_error(tiny, folder)
+    assert name in load_error(folder)
 
 
 @pytest.mark.parametrize("name", ["vision_encoder.onnx", "decoder_model_merged.onnx"])
-def test_invalid_graph_file_is_named(tiny: Any, folder: Path, name: str) -> None:
+def test_invalid_graph_file_is_named(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"not a graph")
-    assert name in load_error(tiny, folder)
+    assert name in load_error(folder)
 
 
-def test_swapped_graphs_are_rejected(tiny: Any, folder: Path) -> None:
+def test_swapped_graphs_are_rejected(folder: Path) -> None:
     (folder / "vision_encoder.onnx").replace(folder / "other")
     (folder / "decoder_model_merged.onnx").replace(folder / "vision_encoder.onnx")
     (folder / "other").replace(folder / "decoder_model_merged.onnx")
-    assert "decoder_model_merged.onnx takes no inputs_embeds" in load_error(tiny, folder)
+    assert "decoder_model_merged.onnx takes no inputs_embeds" in load_error(folder)
 
 
 @pytest.mark.parametrize(
@@ -65,25 +66,25 @@ def test_swapped_graphs_are_rejected(tiny: Any, folder: Path) -> None:
     ],
 )
 def test_unsupported_configuration_is_rejected(
-    tiny: Any, folder: Path, file: str, change: dict[str, object], error_text: str
+    folder: Path, file: str, change: dict[str, object], error_text: str
 ) -> None:
     tiny.change(folder / file, **change)
-    assert error_text in load_error(tiny, folder)
+    assert error_text in load_error(folder)
 
 
-def test_patch_size_of_the_model_is_used_without_one_of_the_processor(tiny: Any, folder: Path) -> None:
+def test_patch_size_of_the_model_is_used_without_one_of_the_processor(folder: Path) -> None:
     tiny.change(folder / "processor_config.json", patch_size=None, vision_feature_select_strategy=None)
     tiny.change(folder / "config.json", vision_config={"patch_size": 2}, vision_feature_select_strategy="full")
     assert load(tiny.source(folder)).description.layout == "llava"
 
 
-def test_processor_of_other_patches_is_rejected(tiny: Any, folder: Path) -> None:
+def test_processor_of_other_patches_is_rejected(folder: Path) -> None:
     tiny.change(folder / "processor_config.json", patch_size=4)
     with pytest.raises(ModelError, match="4 image features do not fit the 1 image tokens"):
         load(tiny.source(folder))
 
 
-def test_image_features_of_another_width_than_embeddings_are_rejected(tiny: Any, folder: Path) -> None:
+def test_image_features_of_another_width_than_embeddings_are_rejected(folder: Path) -> None:
     onnx: Any = importlib.import_module("onnx")
     model = onnx.load(folder / "vision_encoder.onnx")
     (padding,) = (tensor for tensor in model.graph.initializer if tensor.name == "before")
@@ -94,7 +95,7 @@ def test_image_features_of_another_width_than_embeddings_are_rejected(tiny: Any,
         load(tiny.source(folder))
 
 
-def test_graph_in_bfloat16_is_rejected(tiny: Any, folder: Path) -> None:
+def test_graph_in_bfloat16_is_rejected(folder: Path) -> None:
     onnx: Any = importlib.import_module("onnx")
     model = onnx.load(folder / "embed_tokens.onnx")
     [output] = model.graph.output
@@ -102,10 +103,10 @@ def test_graph_in_bfloat16_is_rejected(tiny: Any, folder: Path) -> None:
     model.graph.node.append(onnx.helper.make_node("Cast", ["wide"], [output.name], to=onnx.TensorProto.BFLOAT16))
     output.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     onnx.save(model, folder / "embed_tokens.onnx")
-    assert "'inputs_embeds' is of datatype BF16" in load_error(tiny, folder)
+    assert "'inputs_embeds' is of datatype BF16" in load_error(folder)
 
 
-def test_infinite_and_null_values_in_json_are_accepted(tiny: Any, folder: Path) -> None:
+def test_infinite_and_null_values_in_json_are_accepted(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "limit": float("inf"), "text_config": None}))
     assert load(tiny.source(folder)).description.layout == "llava"

@@ -12,11 +12,12 @@ from app.plugins.text.image_text_to_text.assembly import assemble
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.generation import question
+from tests.plugins.text.image_text_to_text import tiny
 
 FEATURES = (1, 2, 3, 4)
 
 
-def answer(tiny: Any, model: Any, prompt: str) -> str:
+def answer(model: Any, prompt: str) -> str:
     [answers] = model([tiny.prompted_image(tiny.image_with_features(*FEATURES), prompt, max_new_tokens=4)])
     return answers.answers[0]
 
@@ -29,47 +30,47 @@ def answer(tiny: Any, model: Any, prompt: str) -> str:
         ("{{ bos_token }} {{ '<image>' }} {{ messages[0].content[1].text }}", "<begin> <image> what is"),
     ],
 )
-def test_template_decides_the_tokens(tiny: Any, folder: Path, template: str | None, text: str) -> None:
+def test_template_decides_the_tokens(folder: Path, template: str | None, text: str) -> None:
     path = folder / "chat_template.jinja"
     path.unlink() if template is None else path.write_text(template)
     model, description = assemble(tiny.source(folder))
-    assert answer(tiny, model, "what is") == tiny.continued(text, [FEATURES], 4)
+    assert answer(model, "what is") == tiny.continued(text, [FEATURES], 4)
     facts = [fact.value for fact in description.facts]
     assert ("none: <image>, line break, prompt" in facts) is (template is None)
 
 
 @pytest.mark.parametrize("template_has_bos", [True, False])
-def test_bos_token_is_added_once(tiny: Any, folder: Path, template_has_bos: bool) -> None:
+def test_bos_token_is_added_once(folder: Path, template_has_bos: bool) -> None:
     tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    begin = tiny.vocabulary.index("<begin>")
+    begin = tiny.VOCABULARY.index("<begin>")
     tokenizer.post_processor = processors.TemplateProcessing(single="<begin> $A", special_tokens=[("<begin>", begin)])
     tokenizer.save(str(folder / "tokenizer.json"))
     if template_has_bos:
-        (folder / "chat_template.jinja").write_text("{{ bos_token }} " + tiny.template)
+        (folder / "chat_template.jinja").write_text("{{ bos_token }} " + tiny.TEMPLATE)
     expected = tiny.continued("<begin> user: <image> what assistant:", [FEATURES], 4)
-    assert answer(tiny, assemble(tiny.source(folder))[0], "what") == expected
+    assert answer(assemble(tiny.source(folder))[0], "what") == expected
 
 
 @pytest.mark.parametrize(
     "prompt",
     ["a \N{FULLWIDTH LESS-THAN SIGN}end\N{FULLWIDTH GREATER-THAN SIGN}", "<END>", "a\N{ZERO WIDTH SPACE}<end>"],
 )
-def test_control_tokens_are_found_after_normalisation(tiny: Any, folder: Path, prompt: str) -> None:
+def test_control_tokens_are_found_after_normalisation(folder: Path, prompt: str) -> None:
     tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.add_special_tokens([tokenizers.AddedToken("<end>", special=True, normalized=True)])
     tokenizer.save(str(folder / "tokenizer.json"))
     model = assemble(tiny.source(folder))[0]
-    assert answer(tiny, model, "WHAT is") == tiny.reference("what is", FEATURES, 4)
+    assert answer(model, "WHAT is") == tiny.reference("what is", FEATURES, 4)
     with pytest.raises(InferenceError, match="control tokens, got <end>") as caught:
-        answer(tiny, model, prompt)
+        answer(model, prompt)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_end_token_counts_as_control_token_even_if_not_special(tiny: Any, folder: Path) -> None:
-    tiny.change(folder / "generation_config.json", eos_token_id=tiny.vocabulary.index("w5"))
+def test_end_token_counts_as_control_token_even_if_not_special(folder: Path) -> None:
+    tiny.change(folder / "generation_config.json", eos_token_id=tiny.VOCABULARY.index("w5"))
     with pytest.raises(InferenceError, match="control tokens, got w5"):
-        answer(tiny, assemble(tiny.source(folder))[0], "what is w5")
+        answer(assemble(tiny.source(folder))[0], "what is w5")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_end_token_counts_as_control_token_even_if_not_special(tiny: Any, folder
     [(None, "no chat template for a conversation"), ("<image> {{ messages[0].content[1].text }}", "rejects the image")],
 )
 def test_conversation_that_the_template_cannot_write_is_invalid_request(
-    tiny: Any, folder: Path, template: str | None, reason: str
+    folder: Path, template: str | None, reason: str
 ) -> None:
     path = folder / "chat_template.jinja"
     path.unlink() if template is None else path.write_text(template)
@@ -89,11 +90,11 @@ def test_conversation_that_the_template_cannot_write_is_invalid_request(
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
 
 
-def test_prompt_rejected_by_template_is_invalid_request(tiny: Any, folder: Path) -> None:
+def test_prompt_rejected_by_template_is_invalid_request(folder: Path) -> None:
     guard = "{% if 'red' in messages[0].content[1].text %}{{ raise_exception('nothing red') }}{% endif %}"
-    (folder / "chat_template.jinja").write_text(guard + tiny.template)
+    (folder / "chat_template.jinja").write_text(guard + tiny.TEMPLATE)
     with pytest.raises(InferenceError, match="chat template rejects the text: nothing red") as caught:
-        answer(tiny, assemble(tiny.source(folder))[0], "what is red")
+        answer(assemble(tiny.source(folder))[0], "what is red")
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[0]")
 
 
@@ -106,7 +107,7 @@ def test_prompt_rejected_by_template_is_invalid_request(tiny: Any, folder: Path)
         "<image> <image> {{ messages[0]['content'][1]['text'] }}",
     ],
 )
-def test_template_without_one_image_and_one_question_is_rejected(tiny: Any, folder: Path, template: str) -> None:
+def test_template_without_one_image_and_one_question_is_rejected(folder: Path, template: str) -> None:
     (folder / "chat_template.jinja").write_text(template)
     with pytest.raises(ModelError, match="The chat template does not accept one image and one question"):
         assemble(tiny.source(folder))

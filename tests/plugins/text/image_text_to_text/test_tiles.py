@@ -14,6 +14,7 @@ from app.plugins.text.image_text_to_text.assembly import assemble
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.text.generation import Message, MessagePart
 from tasks.vision.image import Image
+from tests.plugins.text.image_text_to_text import tiny
 from tests.support.models.onnx_text import write_graph
 
 SPECIAL = [
@@ -93,7 +94,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("splitting", "tiles"), [(True, 3 * 4 + 1), (False, 1)])
-def test_every_tile_has_its_tokens_and_features(tiny: Any, folder: Path, splitting: bool, tiles: int) -> None:
+def test_every_tile_has_its_tokens_and_features(folder: Path, splitting: bool, tiles: int) -> None:
     tiny.change(folder / "preprocessor_config.json", do_image_splitting=splitting)
     model, description = assemble(tiny.source(folder))
     assert description.layout == "idefics3"
@@ -106,6 +107,6 @@ def test_every_tile_has_its_tokens_and_features(tiny: Any, folder: Path, splitti
     assert [len(of_images) for of_images in features] == [2 * tiles * PER_TILE]
 
 
-def test_declared_preprocessing_is_rejected(tiny: Any, folder: Path) -> None:
+def test_declared_preprocessing_is_rejected(folder: Path) -> None:
     with pytest.raises(ModelError, match="preprocessing is declared"):
         assemble(tiny.source(folder, preprocessing={"size": [8, 8]}))

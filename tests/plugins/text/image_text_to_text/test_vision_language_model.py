@@ -15,10 +15,11 @@ from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 from tasks.text.generation import Message, MessagePart
+from tests.plugins.text.image_text_to_text import tiny
 
 
 @pytest.fixture
-def model(tiny: Any, folder: Path) -> Any:
+def model(folder: Path) -> Any:
     return assemble(tiny.source(folder))[0]
 
 
@@ -28,32 +29,30 @@ def answers(model: Any, *items: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (9, 0, 0, 200)])
 @pytest.mark.parametrize("words", ["what is this", "w3 w4 w5 red"])
-def test_answers_equal_those_computed_without_cache(
-    tiny: Any, model: Any, features: tuple[int, ...], words: str
-) -> None:
+def test_answers_equal_those_computed_without_cache(model: Any, features: tuple[int, ...], words: str) -> None:
     item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=9)
     assert answers(model, item) == [[tiny.reference(words, features, 9)]]
 
 
-def test_every_prompt_of_every_image_is_answered(tiny: Any, model: Any) -> None:
+def test_every_prompt_of_every_image_is_answered(model: Any) -> None:
     prompts = ("what is this", "red green")
     items = [tiny.prompted_image(tiny.image_with_features(n, 1, 2, 3), *prompts, max_new_tokens=5) for n in (1, 2)]
     expected = [[tiny.reference(words, (n, 1, 2, 3), 5) for words in prompts] for n in (1, 2)]
     assert answers(model, *items) == expected
 
 
-def test_an_answer_ends_before_any_end_token(tiny: Any, folder: Path) -> None:
+def test_an_answer_ends_before_any_end_token(folder: Path) -> None:
     words, features = "what is this", (1, 2, 3, 4)
     endless = tiny.reference(words, features, 8, ends=()).split()
-    end = tiny.vocabulary.index(endless[4])
-    tiny.change(folder / "generation_config.json", eos_token_id=[tiny.end, end])
+    end = tiny.VOCABULARY.index(endless[4])
+    tiny.change(folder / "generation_config.json", eos_token_id=[tiny.END, end])
     model = assemble(tiny.source(folder))[0]
     item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=8)
-    assert answers(model, item) == [[tiny.reference(words, features, 8, ends=(tiny.end, end))]]
+    assert answers(model, item) == [[tiny.reference(words, features, 8, ends=(tiny.END, end))]]
     assert len(answers(model, item)[0][0].split()) < len(endless)
 
 
-def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path) -> None:
+def test_an_answer_has_at_most_max_new_tokens(folder: Path) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=None)
     model, description = assemble(tiny.source(folder))
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=7)
@@ -61,14 +60,14 @@ def test_an_answer_has_at_most_max_new_tokens(tiny: Any, folder: Path) -> None:
     assert "none: answers end at max_new_tokens" in [fact.value for fact in description.facts]
 
 
-def test_prompt_longer_than_context_is_rejected_with_its_index(tiny: Any, model: Any) -> None:
+def test_prompt_longer_than_context_is_rejected_with_its_index(model: Any) -> None:
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "w1 " * 58)
     with pytest.raises(InferenceError, match="model's 64 tokens, got 64 tokens, 4 of them the image") as caught:
         model([item])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
 
-def test_answer_stops_at_context_length(tiny: Any, folder: Path) -> None:
+def test_answer_stops_at_context_length(folder: Path) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=9999)
     model = assemble(tiny.source(folder))[0]
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "w1 " * 57, max_new_tokens=30)
@@ -77,29 +76,27 @@ def test_answer_stops_at_context_length(tiny: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
-def test_unusable_prompt_is_rejected(tiny: Any, model: Any, prompt: str) -> None:
+def test_unusable_prompt_is_rejected(model: Any, prompt: str) -> None:
     with pytest.raises(InferenceError) as caught:
         model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", prompt)])
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
 
 @pytest.mark.parametrize("prompt", ["unheard of", "<unk>", "{{ 7 * 7 }}", "{% raw %}", "\x00", "😀 ﷽", "a" * 5000])
-def test_unknown_words_are_answered(tiny: Any, model: Any, prompt: str) -> None:
+def test_unknown_words_are_answered(model: Any, prompt: str) -> None:
     [[answer]] = answers(model, tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), prompt, max_new_tokens=4))
     assert answer == tiny.reference(prompt, (1, 2, 3, 4), 4)
 
 
 @pytest.mark.parametrize(("prompts", "encoded"), [(("a", "red", "w1"), 1), (("a", ""), 0)])
-def test_image_is_encoded_once_if_all_prompts_are_usable(
-    tiny: Any, model: Any, prompts: tuple[str, ...], encoded: int
-) -> None:
+def test_image_is_encoded_once_if_all_prompts_are_usable(model: Any, prompts: tuple[str, ...], encoded: int) -> None:
     calls = tiny.encoded_images(model)
     with nullcontext() if encoded else pytest.raises(InferenceError, match="empty text"):
         model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), *prompts, max_new_tokens=1)])
     assert len(calls) == encoded
 
 
-def test_sampling_is_repeatable_only_with_same_seed(tiny: Any, model: Any) -> None:
+def test_sampling_is_repeatable_only_with_same_seed(model: Any) -> None:
     def sample(**parameters: object) -> list[list[str]]:
         image = tiny.image_with_features(1, 2, 3, 4)
         return answers(model, tiny.prompted_image(image, "a", temperature=9.0, max_new_tokens=20, **parameters))
@@ -109,7 +106,7 @@ def test_sampling_is_repeatable_only_with_same_seed(tiny: Any, model: Any) -> No
     assert len({str(sample()) for _ in range(6)}) > 1
 
 
-def test_concurrent_calls_give_independent_answers(tiny: Any, model: Any) -> None:
+def test_concurrent_calls_give_independent_answers(model: Any) -> None:
     cases = [((n, 2, 3, n % 5), f"w{n % 9} what") for n in range(40)]
 
     def answer_of(case: tuple[tuple[int, ...], str]) -> str:
@@ -121,13 +118,13 @@ def test_concurrent_calls_give_independent_answers(tiny: Any, model: Any) -> Non
     assert found == [tiny.reference(words, features, 12) for features, words in cases]
 
 
-def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path) -> None:
-    model = assemble(tiny.source(tiny.write(tmp_path, subfolder="onnx", suffix="_fp16", half=True)))[0]
+def test_half_precision_graphs_are_fed_half_precision(tmp_path: Path) -> None:
+    model = assemble(tiny.source(tiny.write_model(tmp_path, subfolder="onnx", suffix="_fp16", half=True)))[0]
     item = tiny.prompted_image(tiny.image_with_features(1, 0, 1, 0), "what", max_new_tokens=3)
     assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
 
 
-def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
+def test_a_model_is_recognised_by_its_file_names(tmp_path: Path) -> None:
     assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
     assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
     (tmp_path / "onnx").mkdir()
@@ -138,9 +135,9 @@ def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> N
     assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
 
 
-def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
+def test_a_named_graph_decides_the_precision(tmp_path: Path) -> None:
     for suffix in ("", "_q4"):
-        tiny.write(tmp_path, suffix=suffix)
+        tiny.write_model(tmp_path, suffix=suffix)
     facts = {fact.topic: fact.value for fact in assemble(tiny.source(tmp_path))[1].facts}
     assert facts["graphs"] == "vision_encoder.onnx, embed_tokens.onnx, decoder_model_merged.onnx"
     named = msgspec.structs.replace(tiny.source(tmp_path), file=tmp_path / "decoder_model_merged_q4.onnx")
@@ -148,7 +145,7 @@ def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
     assert facts["graphs"] == "vision_encoder_q4.onnx, embed_tokens_q4.onnx, decoder_model_merged_q4.onnx"
 
 
-def test_description_lists_detected_properties(tiny: Any, folder: Path) -> None:
+def test_description_lists_detected_properties(folder: Path) -> None:
     description = load(tiny.source(folder)).description
     assert description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
     assert (description.platform, description.layout) == ("onnx", "llava")
@@ -179,7 +176,7 @@ print(load(ModelSource(name='a', version='1', folder=Path({str(folder)!r}))).des
     assert (found.stdout, found.stderr) == ("[]\nllava\n", "")
 
 
-def conversation(tiny: Any, *features: tuple[int, ...], **parameters: Any) -> PromptedImage:
+def conversation(*features: tuple[int, ...], **parameters: Any) -> PromptedImage:
     image, *more = (tiny.image_with_features(*values) for values in features)
     place, text = MessagePart(type="image"), MessagePart(type="text", text="what is")
     messages = (
@@ -191,9 +188,9 @@ def conversation(tiny: Any, *features: tuple[int, ...], **parameters: Any) -> Pr
     return PromptedImage((image, *more), ("what is",), settings, "messages")
 
 
-def test_conversation_with_several_images_is_one_prompt(tiny: Any, model: Any) -> None:
+def test_conversation_with_several_images_is_one_prompt(model: Any) -> None:
     features = ((1, 2, 3, 4), (5, 6, 7, 8), (9, 8, 7, 6))
-    item = conversation(tiny, *features, max_new_tokens=6)
+    item = conversation(*features, max_new_tokens=6)
     # The template adds no space after a message.
     text = "user: <image> what isassistant: a red squareuser: <image> <image> what is assistant:"
     chunks = list(model.stream([item]))
@@ -202,15 +199,15 @@ def test_conversation_with_several_images_is_one_prompt(tiny: Any, model: Any) -
     assert chunks[-1].usage.prompt == len(text.split()) - 3 + 12
 
 
-def test_conversation_without_images_is_answered(tiny: Any, model: Any) -> None:
+def test_conversation_without_images_is_answered(model: Any) -> None:
     messages = (Message("user", (MessagePart(type="text", text="what is"),)),)
     settings = GenerationParameters(messages=messages, max_new_tokens=6)
     item = PromptedImage((), ("what is",), settings, "messages")
     assert answers(model, item)[0][0] == tiny.continued("user: what is assistant:", (), 6)
 
 
-def test_text_of_a_conversation_must_not_contain_control_tokens(tiny: Any, model: Any) -> None:
-    item = conversation(tiny, (1, 2, 3, 4))
+def test_text_of_a_conversation_must_not_contain_control_tokens(model: Any) -> None:
+    item = conversation((1, 2, 3, 4))
     bad = Message("user", (MessagePart(type="text", text="what <image>"),))
     parameters = GenerationParameters(messages=(*(item.parameters.messages or ()), bad))
     with pytest.raises(InferenceError, match="control tokens, got <image>") as caught:
