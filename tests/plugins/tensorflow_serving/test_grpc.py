@@ -217,7 +217,7 @@ def test_metadata_has_the_signatures_of_the_model(peer: GrpcTestClient) -> None:
 
 
 def test_metadata_fields_other_than_signatures_are_rejected(peer: GrpcTestClient) -> None:
-    for fields, got in (([], "none"), (["x"], "'x'")):
+    for fields, got in (((), "none"), (("x",), "'x'")):
         error = call_error(peer, "GetModelMetadata", model_spec=spec("half_plus_two"), metadata_field=fields)
         assert error == ("INVALID_ARGUMENT", f"metadata_field: Expected 'signature_def', got {got}")
 
