@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import open_page
+from tests.browser.programs import Programs, run_programs
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
-from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
@@ -49,6 +48,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.address
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    with run_programs() as programs:
+        yield programs
+
+
 def block_text(page: Page, name: str) -> str:
     return page.get_by_role("group", name=name, exact=True).inner_text()
 
@@ -78,17 +83,6 @@ def run_shell(command: str, folder: Path, shell: str = "sh") -> str:
     return completed.stdout
 
 
-def run_python(program: str, folder: Path, python: Path | str = sys.executable) -> str:
-    completed = subprocess.run([str(python), "-c", program], cwd=folder, capture_output=True, text=True, timeout=120)
-    assert completed.returncode == 0, completed.stderr
-    return completed.stdout
-
-
-def interpreter(protocol: str) -> Path | str:
-    """Return a Python with the client of a protocol."""
-    return python_with("tritonclient") if protocol in ("v2", "grpc", "openai") else sys.executable
-
-
 def choose(page: Page, protocol: str) -> None:
     button = page.get_by_role("button", name=PROTOCOLS[protocol], exact=True)
     button.click()
@@ -102,9 +96,9 @@ def send(page: Page) -> dict[str, Any]:
     return json.loads(block_text(page, "Response").split("\n\n", 1)[1])
 
 
-def python_labels(page: Page, protocol: str, folder: Path) -> list[str]:
+def python_labels(page: Page, programs: Programs, protocol: str, folder: Path) -> list[str]:
     """Run the shown Python, and return the labels that were found in one image."""
-    output = json.loads(run_python(copy_text(page, "Python"), folder, interpreter(protocol)))
+    output = json.loads(programs.run(copy_text(page, "Python"), folder))
     return [record["label"] for record in output] if protocol in ("v2", "grpc") else labels(protocol, output)
 
 
@@ -134,7 +128,9 @@ def prompt(protocol: str, answer: Any) -> str:
     return records[0]["prompt"]
 
 
-def test_request_and_its_commands_work_over_every_protocol(browser: Browser, server: str, tmp_path: Path) -> None:
+def test_request_and_its_commands_work_over_every_protocol(
+    browser: Browser, server: str, programs: Programs, tmp_path: Path
+) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
     body = {"inputs": [image_input(encode_base64((IMAGES / "scene.jpg").read_bytes()))]}
     response = httpx.post(f"{server}/v2/models/m-detector/infer", json=body, timeout=60).json()
@@ -143,7 +139,7 @@ def test_request_and_its_commands_work_over_every_protocol(browser: Browser, ser
     with open_page(browser, f"{server}/#request?model=detector") as page:
         for protocol in PROTOCOLS:
             choose(page, protocol)
-            assert python_labels(page, protocol, tmp_path) == expected
+            assert python_labels(page, programs, protocol, tmp_path) == expected
             if protocol == "grpc":
                 for panel in ("curl", "Response"):
                     expect(page.get_by_role("region", name=panel)).to_be_hidden()
@@ -156,7 +152,9 @@ def test_request_and_its_commands_work_over_every_protocol(browser: Browser, ser
             assert f"'{host}/" in block_text(page, "curl")
 
 
-def test_openai_request_and_its_commands_work(browser: Browser, server: str, tmp_path: Path) -> None:
+def test_openai_request_and_its_commands_work(
+    browser: Browser, server: str, programs: Programs, tmp_path: Path
+) -> None:
     shutil.copy(IMAGES / "shape.jpg", tmp_path)
 
     def answer_of(completion: Any) -> str:
@@ -166,7 +164,7 @@ def test_openai_request_and_its_commands_work(browser: Browser, server: str, tmp
         expected = answer_of(send(page))
         assert "star" in expected
         assert answer_of(json.loads(run_shell(copy_text(page, "curl"), tmp_path))) == expected
-        assert run_python(copy_text(page, "Python"), tmp_path, interpreter("openai")).strip() == expected
+        assert programs.run(copy_text(page, "Python"), tmp_path).strip() == expected
         page.get_by_label("Model", exact=True).select_option("detector")
         expect(page.get_by_role("button", name="Chariot")).to_have_attribute("aria-pressed", "true")
         expect(page.get_by_role("button", name="OpenAI")).to_be_hidden()
@@ -204,7 +202,9 @@ def test_code_is_coloured_and_its_lines_wrap(browser: Browser, server: str) -> N
             assert block.evaluate("pre => pre.scrollWidth <= pre.clientWidth")
 
 
-def test_special_characters_in_names_and_questions_are_escaped(browser: Browser, server: str, tmp_path: Path) -> None:
+def test_special_characters_in_names_and_questions_are_escaped(
+    browser: Browser, server: str, programs: Programs, tmp_path: Path
+) -> None:
     shutil.copy(IMAGES / "shape.jpg", tmp_path / SPECIAL_NAME)
     with open_page(browser, f"{server}/#try?model=vlm") as page:
         page.get_by_label("Choose files").set_input_files(tmp_path / SPECIAL_NAME)
@@ -215,14 +215,16 @@ def test_special_characters_in_names_and_questions_are_escaped(browser: Browser,
         page.get_by_role("button", name="Use in code").click()
         for protocol in PROTOCOLS:
             choose(page, protocol)
-            answer = json.loads(run_python(copy_text(page, "Python"), tmp_path, interpreter(protocol)))
+            answer = json.loads(programs.run(copy_text(page, "Python"), tmp_path))
             assert (answer[0]["prompt"] if protocol in ("v2", "grpc") else prompt(protocol, answer)) == QUESTION
             for shell in ("sh", "bash") if protocol != "grpc" else ():
                 assert prompt(protocol, json.loads(run_shell(copy_text(page, "curl"), tmp_path, shell))) == QUESTION
 
 
 @pytest.mark.parametrize("name", ["a\nJSON\ntouch stolen\n.jpg", "\x1b[201~'\\\u202egpj.exe", "-n \u009b$(id).jpg"])
-def test_file_name_cannot_end_the_here_document(browser: Browser, server: str, name: str, tmp_path: Path) -> None:
+def test_file_name_cannot_end_the_here_document(
+    browser: Browser, server: str, name: str, programs: Programs, tmp_path: Path
+) -> None:
     """Escape line breaks: one could end the here-document, and the rest of the name would run as commands."""
     shutil.copy(IMAGES / "scene.jpg", tmp_path / name)
     image = encode_base64((IMAGES / "scene.jpg").read_bytes())
@@ -239,12 +241,14 @@ def test_file_name_cannot_end_the_here_document(browser: Browser, server: str, n
                 if character != "\n" and unicodedata.category(character) in ("Cc", "Cf")
             ]
             assert control_characters == []
-            answers = [json.loads(run_shell(command, tmp_path, "bash")), json.loads(run_python(program, tmp_path))]
+            answers = [json.loads(run_shell(command, tmp_path, "bash")), json.loads(programs.run(program, tmp_path))]
             assert [len(labels(protocol, answer)) for answer in answers] == [5, 5]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_several_images_are_sent_in_one_request(browser: Browser, server: str, tmp_path: Path) -> None:
+def test_several_images_are_sent_in_one_request(
+    browser: Browser, server: str, programs: Programs, tmp_path: Path
+) -> None:
     names = ["scene.jpg", "shape.jpg"]
     for name in names:
         shutil.copy(IMAGES / name, tmp_path)
@@ -257,7 +261,7 @@ def test_several_images_are_sent_in_one_request(browser: Browser, server: str, t
             choose(page, protocol)
             answer = send(page)
             shell = run_shell(copy_text(page, "curl"), tmp_path)
-            python = run_python(copy_text(page, "Python"), tmp_path, interpreter(protocol))
+            python = programs.run(copy_text(page, "Python"), tmp_path)
             # tritonclient prints a line for each image.
             last = [] if protocol == "v2" else [json.loads(python)]
             assert protocol != "v2" or len(python.splitlines()) == 2
@@ -276,7 +280,7 @@ def test_several_images_are_sent_in_one_request(browser: Browser, server: str, t
     ],
 )
 def test_tensors_and_texts_work_over_every_protocol(
-    browser: Browser, server: str, model: str, label: str, value: str, expected: str, tmp_path: Path
+    browser: Browser, server: str, model: str, label: str, value: str, expected: str, programs: Programs, tmp_path: Path
 ) -> None:
     with open_page(browser, f"{server}/#try?model={model}") as page:
         if label:
@@ -286,7 +290,7 @@ def test_tensors_and_texts_work_over_every_protocol(
         page.get_by_role("button", name="Use in code").click()
         for protocol in PROTOCOLS:
             choose(page, protocol)
-            assert expected in run_python(copy_text(page, "Python"), tmp_path, interpreter(protocol))
+            assert expected in programs.run(copy_text(page, "Python"), tmp_path)
             if protocol in HTTP_PROTOCOLS:
                 assert expected in json.dumps(send(page))
                 assert expected in run_shell(copy_text(page, "curl"), tmp_path)
@@ -306,7 +310,7 @@ def test_protocol_can_be_chosen_before_the_models_are_loaded(browser: Browser, s
         expect(page.get_by_role("group", name="curl", exact=True)).to_contain_text("/v2/models/greeter/infer")
 
 
-def test_chariot_v2_server_without_other_ports(browser: Browser, tmp_path: Path) -> None:
+def test_chariot_v2_server_without_other_ports(browser: Browser, programs: Programs, tmp_path: Path) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
     arguments = ("--chariot-protocol", "chariot-v2", "--no-grpc", "--no-tensorflow-serving")
     models = ("--model", str(MODELS / "detector"))
@@ -314,7 +318,7 @@ def test_chariot_v2_server_without_other_ports(browser: Browser, tmp_path: Path)
         expect(page.get_by_role("button", name="Send")).to_be_visible()
         assert len(send(page)["output"]) == 5
         assert len(json.loads(run_shell(copy_text(page, "curl"), tmp_path))["output"]) == 5
-        assert len(json.loads(run_python(copy_text(page, "Python"), tmp_path))["output"]) == 5
+        assert len(json.loads(programs.run(copy_text(page, "Python"), tmp_path))["output"]) == 5
         for protocol in ("tfs", "grpc"):
             expect(page.get_by_role("button", name=PROTOCOLS[protocol], exact=True)).to_be_hidden()
         choose(page, "v1")

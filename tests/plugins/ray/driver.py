@@ -180,6 +180,7 @@ def start_ray(folder: Path) -> Generator[Ray]:
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "300",
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "300",
         "RAY_gcs_server_port_wait_time_s": "300",
+        "RAY_raylet_start_wait_time_s": "300",
         "RAY_worker_register_timeout_seconds": "300",
         "RAY_agent_register_timeout_ms": "300000",
         # Idle workers would import Ray for nothing.
