@@ -3,7 +3,7 @@
 import base64
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -48,22 +48,22 @@ class Mortal:
 """A model that ends its process a number of times, and then reports how many images one call had."""
 
 
-@pytest.mark.slow
-def test_application_runs_on_ray(tmp_path: Path) -> None:
-    """Run all checks on one Ray, because it takes ten seconds to start and most of two cores.
+@pytest.fixture(scope="module")
+def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
+    """Run one Ray for all tests, because it takes ten seconds to start and most of two cores.
 
     It is started in the folder of a project that has packages of our names.
     """
-    with start_ray(make_project(tmp_path / "project")) as ray:
-        shared = {**SHARED, "model_repository": str(repository(tmp_path / "repository"))}
-        ray.deploy(shared)
-        check_shared_deployment_over_every_protocol(ray)
-        # The task type and the parameter of a third party's plugin reach the model, which runs in another process.
-        assert ray.infer("counter", greet="Ada")[0] == {"label": "Ada", "score": 0.75}
-        check_models_change_without_interruption(ray, shared, tmp_path)
-        check_killed_replica_loses_no_request_and_no_record(ray, tmp_path)
-        check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
-        check_lost_worker_changes_no_result_of_a_run(ray, tmp_path)
+    with start_ray(make_project(tmp_path_factory.mktemp("ray") / "project")) as ray:
+        yield ray
+
+
+@pytest.fixture(scope="module")
+def shared(ray: Ray, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Deploy models that share replicas, and return the arguments of the application."""
+    arguments = {**SHARED, "model_repository": str(repository(tmp_path_factory.mktemp("shared")))}
+    ray.deploy(arguments)
+    return arguments
 
 
 def repository(folder: Path) -> Path:
@@ -75,19 +75,20 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def check_lost_worker_changes_no_result_of_a_run(ray: Ray, folder: Path) -> None:
-    model, images = MODELS / "detector", write_images(folder / "images", 130)
-    report = ray.run_command("bulk", model=str(model), images=str(images), output=str(folder / "out"))
+def test_lost_worker_changes_no_result_of_a_run(ray: Ray, tmp_path: Path) -> None:
+    model, images = MODELS / "detector", write_images(tmp_path / "images", 130)
+    report = ray.run_command("bulk", model=str(model), images=str(images), output=str(tmp_path / "out"))
     assert (report["status"], report["killed"]) == (0, 1)
-    assert run(images, folder / "local")[0] == 0
-    assert answers(folder / "out") == answers(folder / "local")
+    assert run(images, tmp_path / "local")[0] == 0
+    assert answers(tmp_path / "out") == answers(tmp_path / "local")
     # The pipeline with `ray_map` reads one of two folders.
     assert len(report["rows"]) == 66
     assert report["rows"][0] == ["000.jpg", ["yellow circle", "purple star"], None]
     assert report["rows"][-1] == ["bad.jpg", None, "invalid_request"]
 
 
-def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
+@pytest.mark.usefixtures("shared")
+def test_shared_deployment_answers_over_every_protocol(ray: Ray) -> None:
     assert len(ray.run_command("processes", deployment="models")) == 1
     assert ray.infer("detector") == records(MODELS / "detector")
     # A replica holds two models, so the others are swapped in.
@@ -103,13 +104,15 @@ def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
     unknown = ray.client.post("/v2/models/none/infer", json=NUMBERS)
     assert unknown.status_code == 404
     assert "error" in unknown.json()
-    check_answers_are_counted_and_explained(ray)
+    # The task type and the parameter of a third party's plugin reach the model, which runs in another process.
+    assert ray.infer("counter", greet="Ada")[0] == {"label": "Ada", "score": 0.75}
     # A page of another site makes a browser send this.
     foreign = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
     assert ray.client.post("/grps/v1/health/online", headers=foreign).status_code == 403
 
 
-def check_answers_are_counted_and_explained(ray: Ray) -> None:
+@pytest.mark.usefixtures("shared")
+def test_answers_are_counted_and_explained(ray: Ray) -> None:
     image = base64.b64encode(SCENE.read_bytes()).decode()
     place = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{image}"}}
     messages = [{"role": "user", "content": [place, {"type": "text", "text": "What?"}]}]
@@ -129,10 +132,10 @@ def check_answers_are_counted_and_explained(ray: Ray) -> None:
     assert explanation["score"] < 0
 
 
-def check_models_change_without_interruption(ray: Ray, shared: dict[str, object], folder: Path) -> None:
+def test_models_change_without_interruption(ray: Ray, shared: dict[str, object], tmp_path: Path) -> None:
     before, after = records(MODELS / "detector"), records(MODELS / "detector", score_threshold=0.975)
     assert 1 < len(after) < len(before)
-    changed = folder / "models"
+    changed = tmp_path / "models"
     shutil.copytree(MODELS / "detector", changed / "detector")
     (changed / "detector" / "model-settings.json").write_text('{"parameters": {"top_k": 1}}')
     processes = [ray.run_command("processes", deployment=name) for name in ("ingress", "models")]
@@ -151,8 +154,8 @@ def check_models_change_without_interruption(ray: Ray, shared: dict[str, object]
     assert [ray.run_command("processes", deployment=name) for name in ("ingress", "models")] == processes
 
 
-def check_killed_replica_loses_no_request_and_no_record(ray: Ray, folder: Path) -> None:
-    model, store = folder / "watched" / "detector", folder / "inferences.db"
+def test_killed_replica_loses_no_request_and_no_record(ray: Ray, tmp_path: Path) -> None:
+    model, store = tmp_path / "watched" / "detector", tmp_path / "inferences.db"
     shutil.copytree(MODELS / "detector", model)
     baseline = sample(40, with_predictions=True, with_embeddings=False)
     write_baseline(model / "drift-baseline.npz", Baseline(sample=baseline))
@@ -182,8 +185,8 @@ def check_killed_replica_loses_no_request_and_no_record(ray: Ray, folder: Path) 
     assert set(clients.answered) <= set(recorded)
 
 
-def check_ingress_batches_and_retries_lost_calls(ray: Ray, folder: Path) -> None:
-    model = folder / "mortal"
+def test_ingress_batches_and_retries_lost_calls(ray: Ray, tmp_path: Path) -> None:
+    model = tmp_path / "mortal"
     model.mkdir()
     (model / "model.py").write_text(MORTAL)
     (model / "model-settings.json").write_text('{"implementation": "model:Mortal", "task_type": "OBJECT_DETECTION"}')
