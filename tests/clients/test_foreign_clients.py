@@ -45,7 +45,7 @@ def test_kserve_passes_checks_over_grpc(server: ServerProcess) -> None:
 def test_tritonclient_passes_checks_and_exchanges_a_model(server: ServerProcess, models: Path, transport: str) -> None:
     address = server.address if transport == "http" else server.grpc_address
     try:
-        run_checks("tritonclient", f"with_tritonclient_{transport}", address, str(models))
+        run_checks("tritonclient", "with_tritonclient", transport, address, str(models))
     finally:
         # The other clients expect the original model.
         shutil.copy(MODELS / "half_plus_two" / "model.onnx", models / "half_plus_two")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.plugins.authoring.pack import archive, members
 from tests.platform.proxy import Platform, Registration
-from tests.platform.records import Classified, oriented_corners, parse_items, recall
+from tests.platform.records import Classified, oriented_corners, recall
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
@@ -145,20 +145,3 @@ def test_rejected_request_is_not_stored(engine: ServerProcess) -> None:
     assert answer.status_code == 400
     assert "inputs[1].data[0]" in answer.json()["error"]
     assert platform.store == []
-
-
-@pytest.mark.parametrize(
-    ("task_type", "item"),
-    [
-        ("OBJECT_DETECTION", {"label": "a", "score": 0.5, "xmin": 1, "ymin": 1, "xmax": 700, "ymax": 9}),
-        ("OBJECT_DETECTION", {"label": "a", "score": 0.5, "xmin": 1, "ymin": 1, "xmax": 9}),
-        ("OBJECT_DETECTION", {"label": "a", "score": "0.5", "xmin": 1, "ymin": 1, "xmax": 9, "ymax": 9}),
-        ("ORIENTED_OBJECT_DETECTION", {"label": "a", "score": 0.5, "cx": 320, "cy": 0, "w": 9, "h": 9, "r": 0}),
-        ("IMAGE_SEGMENTATION", {"label": "a", "score": 0.5, "contour": [{"x": 1, "y": 1}]}),
-        ("IMAGE_CLASSIFICATION", {"label": "a", "score": 0.5, "class": 3}),
-        ("IMAGE_TEXT_TO_TEXT", {"answer": "a"}),
-    ],
-)
-def test_fake_platform_rejects_invalid_items(task_type: str, item: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        parse_items(task_type, [item], (640, 480))
