@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium
+from tests.browser.programs import Programs, run_programs
 from tests.support.servers.server_process import ROOT, run_server
 
 
@@ -21,3 +22,9 @@ def server() -> Iterator[str]:
     """Serve the fixture models."""
     with run_server("--model-repository", str(ROOT / "fixtures" / "models")) as process:
         yield process.address
+
+
+@pytest.fixture(scope="package")
+def programs() -> Iterator[Programs]:
+    with run_programs() as programs:
+        yield programs

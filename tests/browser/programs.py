@@ -11,14 +11,17 @@ from tests.support.servers.client_environments import python_with
 _LOOP = """
 import contextlib, io, json, os, sys, traceback
 for line in sys.stdin:
-    program, folder = json.loads(line)
+    program, folder, variables = json.loads(line)
     os.chdir(folder)
+    os.environ.update(variables)
     error = ""
     with contextlib.redirect_stdout(io.StringIO()) as output:
         try:
             exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
         except BaseException:
             error = traceback.format_exc()
+    for name in variables:
+        del os.environ[name]
     print(json.dumps([output.getvalue(), error]), flush=True)
 """
 
@@ -29,11 +32,11 @@ class Programs:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def run(self, program: str, folder: Path) -> str:
-        """Run a program in a folder, and return what it prints; it must not fail."""
+    def run(self, program: str, folder: Path, **variables: str) -> str:
+        """Run a program in a folder, with environment variables, and return what it prints; it must not fail."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([program, str(folder)]) + "\n")
+        self._process.stdin.write(json.dumps([program, str(folder), variables]) + "\n")
         self._process.stdin.flush()
         output, error = json.loads(self._process.stdout.readline())
         assert error == "", error

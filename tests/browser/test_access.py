@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.core.server.auth.api_keys import ApiKey
 from app.plugins.keys.key_file import add_key
-from tests.browser.test_request_view import choose, copy_text, interpreter, run_python, run_shell
+from tests.browser.programs import Programs
+from tests.browser.test_request_view import choose, copy_text, run_shell
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
@@ -63,7 +64,7 @@ def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, ser
 
 
 def test_copied_commands_read_the_key_from_the_environment(
-    browser: Browser, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, server: ServerProcess, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(ROOT / "fixtures/images/scene.jpg", tmp_path)
     monkeypatch.setenv("API_KEY", "key-of-the-screen")
@@ -77,7 +78,7 @@ def test_copied_commands_read_the_key_from_the_environment(
             assert "key-of" not in command + program
             if command:
                 assert "yellow circle" in run_shell(command, tmp_path)
-            assert "yellow circle" in run_python(program, tmp_path, interpreter(protocol))
+            assert "yellow circle" in programs.run(program, tmp_path, API_KEY="key-of-the-screen")
 
 
 def test_page_is_rejected_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import open_page
-from tests.browser.programs import Programs, run_programs
+from tests.browser.programs import Programs
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, run_server
@@ -46,12 +46,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copytree(ROOT / "app" / "plugins" / "authoring" / "scaffold" / text, repository / text)
     with run_server("--model-repository", str(repository), "--allow-code") as server:
         yield server.address
-
-
-@pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
-    with run_programs() as programs:
-        yield programs
 
 
 def block_text(page: Page, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Check Triton's clients: ``python -m tests.clients.with_tritonclient http URL REPOSITORY`` (or `grpc` HOST:PORT)."""
+"""Check Triton's HTTP and gRPC clients: ``python -m tests.clients.with_tritonclient http|grpc ADDRESS REPOSITORY``."""
 
 import importlib
 import json
