@@ -181,7 +181,11 @@ def check_several_requests_in_flight(client: Any) -> None:
         assert [request.get_result().as_numpy("y").tolist() for request in requests] == expected
         return
     responses: queue.Queue[tuple[Any, Any]] = queue.Queue()
-    client.start_stream(lambda result, error: responses.put((result, error)))
+
+    def on_response(result: Any, error: Any) -> None:
+        responses.put((result, error))
+
+    client.start_stream(on_response)
     for value in range(40):
         client.async_stream_infer("half_plus_two", [number_input(value)], request_id=str(value))
     client.async_stream_infer("missing", [number_input(1)])

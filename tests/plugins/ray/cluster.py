@@ -24,13 +24,14 @@ ray: Any = importlib.import_module("ray")
 serve: Any = importlib.import_module("ray.serve")
 context: Any = importlib.import_module("ray.serve.context")
 schema: Any = importlib.import_module("ray.serve.schema")
+serve_api: Any = importlib.import_module("ray.serve._private.api")
 exceptions: Any = importlib.import_module("ray.exceptions")
 
 _SECONDS = 360
 _APPLICATION = "charioteer"
 
 # On a busy machine the proxy needs longer than Ray's fixed minute.
-importlib.import_module("ray.serve._private.api").HTTP_PROXY_TIMEOUT = _SECONDS
+serve_api.HTTP_PROXY_TIMEOUT = _SECONDS
 
 
 def main() -> None:

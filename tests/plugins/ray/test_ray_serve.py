@@ -3,7 +3,7 @@
 import base64
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -59,7 +59,7 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
 
 
 @pytest.fixture(scope="module")
-def shared(ray: Ray, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def shared(ray: Ray, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, object]:
     """Deploy models that share replicas, and return the arguments of the application."""
     arguments = {**SHARED, "model_repository": str(repository(tmp_path_factory.mktemp("shared")))}
     ray.deploy(arguments)
@@ -132,7 +132,7 @@ def test_answers_are_counted_and_explained(ray: Ray) -> None:
     assert explanation["score"] < 0
 
 
-def test_models_change_without_interruption(ray: Ray, shared: dict[str, object], tmp_path: Path) -> None:
+def test_models_change_without_interruption(ray: Ray, shared: Mapping[str, object], tmp_path: Path) -> None:
     before, after = records(MODELS / "detector"), records(MODELS / "detector", score_threshold=0.975)
     assert 1 < len(after) < len(before)
     changed = tmp_path / "models"
