@@ -14,12 +14,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
-from rich.console import Console
 
 from app.core.assembly.models import load
 from app.core.settings.model import ModelError
 from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.authoring.check import check
 from metadata.model import Origin
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -82,16 +80,6 @@ def assert_close(name: str, values: object, wanted: Arrays, shape: object) -> No
     assert np.allclose(array, wanted[name], rtol=2e-3, atol=8e-3 if name == "depth" else 2e-3)
 
 
-@pytest.fixture(params=[PILLOW, OPENCV], ids=["Pillow", "OpenCV"])
-def preprocessing(request: Any) -> object:
-    return request.param
-
-
-@pytest.fixture(params=["batch", 1, 4])
-def batch(request: Any) -> int | str:
-    return request.param
-
-
 def answer(servable: Any, *images: NDArray[np.uint8] | bytes) -> Any:
     """Return the predictions for encoded images, or for pixels."""
     inputs = [
@@ -104,6 +92,7 @@ def answer(servable: Any, *images: NDArray[np.uint8] | bytes) -> Any:
     return [output.predictions for output in servable.predict(request, Limits()).outputs]
 
 
+@pytest.mark.parametrize(("batch", "preprocessing"), [("batch", PILLOW), (1, OPENCV), (4, PILLOW)])
 def test_each_image_gets_its_tensors(tmp_path: Path, preprocessing: object, batch: int | str) -> None:
     found = answer(load(embedder(tmp_path, batch, preprocessing=preprocessing)), *IMAGES)
     for (prediction,), image in zip(found, IMAGES, strict=True):
@@ -117,14 +106,10 @@ def post_binary(client: Client, outputs: list[object]) -> tuple[Any, bytes]:
     """Send all images over V2, and return the head and the raw tensors of the answer."""
     elements = b"".join(len(image).to_bytes(4, "little") + image for image in IMAGES)
     tensor = {"name": "image", "shape": [len(IMAGES)], "datatype": "BYTES"}
-    head = json.dumps(
-        {"inputs": [{**tensor, "parameters": {"binary_data_size": len(elements)}}], "outputs": outputs}
-    ).encode()
-    answer = client.post(
-        "/v2/models/model/infer",
-        content=head + elements,
-        headers={"Inference-Header-Content-Length": str(len(head))},
-    )
+    inputs = [{**tensor, "parameters": {"binary_data_size": len(elements)}}]
+    head = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    answer = client.post("/v2/models/model/infer", content=head + elements, headers=headers)
     size = int(answer.headers["Inference-Header-Content-Length"])
     return json.loads(answer.content[:size]), answer.content[size:]
 
@@ -155,11 +140,8 @@ def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) ->
         chariot = client.post("/v2/models/m-model/infer", json={"inputs": [image]}).json()
         answer = client.post("/v1/models/model:predict", json={"instances": instances, "parameters": {"metadata": 1}})
         file = client.post("/v1/models/model:predict", content=IMAGES[1], headers={"Content-Type": "image/png"})
-        grps = client.post(
-            "/grps/v1/infer/predict?model=model",
-            content=IMAGES[0],
-            headers={"Content-Type": "application/octet-stream"},
-        ).json()
+        binary = {"Content-Type": "application/octet-stream"}
+        grps = client.post("/grps/v1/infer/predict?model=model", content=IMAGES[0], headers=binary).json()
         unsupported = client.post("/v1/models/model:explain", json={"instances": instances[:1]})
     (((record,),),) = (output["data"] for output in chariot["outputs"])
     assert_close(record["name"], record["data"], expected(IMAGES[0]), record["shape"])
@@ -172,15 +154,6 @@ def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) ->
     assert_close("embedding", tensor["flat_float32"], {"embedding": expected(IMAGES[0])["embedding"][None]}, [1, 4])
     assert unsupported.status_code == 501
     assert "TENSOR" in unsupported.json()["error"]
-
-
-def test_tensorflow_serving_returns_a_row_for_each_image(tmp_path: Path) -> None:
-    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
-    instances = [{"b64": encode_base64(image)} for image in IMAGES]
-    with TestClient(app_with_sources([source], load, "tensorflow-serving")) as client:
-        rows = client.post("/v1/models/model:predict", json={"instances": instances}).json()["predictions"]
-    for row, image in zip(rows, IMAGES, strict=True):
-        assert_close("embedding", row, expected(image), [4])
 
 
 def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:
@@ -207,12 +180,10 @@ def test_input_that_is_no_image_is_rejected_with_its_field(tmp_path: Path, tenso
 
 def bright_pixels(folder: Path) -> Any:
     """Write a graph whose output lists the bright pixels of one image, so that its shape follows the image."""
+    greater = helper.make_node("Greater", ["images", "limit"], ["bright"])
     file = graphs.write(
         folder / "model.onnx",
-        [
-            helper.make_node("Greater", ["images", "limit"], ["bright"]),
-            helper.make_node("NonZero", ["bright"], ["places"]),
-        ],
+        [greater, helper.make_node("NonZero", ["bright"], ["places"])],
         {"places": [4, "count"]},
         constants={"limit": np.array(0.5, np.float32)},
         shape=(1, 3, 8, 8),
@@ -236,15 +207,9 @@ def test_outputs_without_batch_dimension_are_returned_whole(tmp_path: Path) -> N
 
 
 def test_preprocessing_needs_an_image_input(tmp_path: Path) -> None:
-    file = graphs.write(
-        tmp_path / "model.onnx",
-        [helper.make_node("Identity", ["images"], ["output"])],
-        {"output": [1, 5]},
-        shape=(1, 5),
-    )
-    with pytest.raises(
-        ModelError, match=r"should be images \[batch, 3, height, width\], .* but is images FP32 \[1, 5\]"
-    ):
+    node = helper.make_node("Identity", ["images"], ["output"])
+    file = graphs.write(tmp_path / "model.onnx", [node], {"output": [1, 5]}, shape=(1, 5))
+    with pytest.raises(ModelError, match=r"should be images \[batch, 3, .* but is images FP32 \[1, 5\]"):
         load(graphs.source(file, task_type="TENSOR", preprocessing={"resize": "stretch"}))
 
 
@@ -256,21 +221,3 @@ def test_description_names_the_guesses(tmp_path: Path) -> None:
     assert facts["resize"] == ("stretch", Origin.GUESSED)
     assert description.takes == "image"
     assert description.labels == ("a", "b")
-
-
-def folder_of(tmp_path: Path) -> Path:
-    embedder(tmp_path / "model", 1)
-    (tmp_path / "model" / "model-settings.json").write_text(
-        json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW})
-    )
-    return tmp_path / "model"
-
-
-def test_check_tries_the_model_on_an_image(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.plugins.authoring.check.console", lambda: Console(width=200))
-    check(folder_of(tmp_path))
-    shown = capsys.readouterr().out
-    assert "Tried on one image, 2 results" in shown
-    assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown

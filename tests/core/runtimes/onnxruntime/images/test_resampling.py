@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, resize_floats
-from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.core.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Preprocessing
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 from tests.core.runtimes.onnxruntime import answers, graphs
@@ -55,35 +55,25 @@ def prepared(preprocessing: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    ("interpolation", "resample"),
-    [
-        ("nearest", Pillow.Resampling.NEAREST),
-        ("bilinear", Pillow.Resampling.BILINEAR),
-        ("bicubic", Pillow.Resampling.BICUBIC),
-        ("lanczos", Pillow.Resampling.LANCZOS),
-        ("area", Pillow.Resampling.BOX),
-    ],
-)
-def test_antialiased_crop_equals_torchvision(size: tuple[int, int], interpolation: Any, resample: int) -> None:
+@pytest.mark.parametrize("interpolation", PILLOW_FILTERS)
+def test_antialiased_crop_equals_torchvision(size: tuple[int, int], interpolation: Any) -> None:
     pixels = photo(*size)
     preprocessing = Preprocessing(
         height=56, width=56, resize="crop", shorter_side=64, interpolation=interpolation, scale=1
     )
-    reference = torchvision_centre_crop(torchvision_resize(Pillow.fromarray(pixels), 64, resample), 56)
-    assert_equal_but_for_rounding(prepared(preprocessing, pixels), reference.transpose(2, 0, 1))
+    resized = torchvision_resize(Pillow.fromarray(pixels), 64, Pillow.Resampling(PILLOW_FILTERS[interpolation]))
+    assert_equal_but_for_rounding(
+        prepared(preprocessing, pixels), torchvision_centre_crop(resized, 56).transpose(2, 0, 1)
+    )
 
 
 @pytest.mark.parametrize(
     ("interpolation", "flag"),
     [
-        ("nearest", cv2.INTER_NEAREST),
-        ("bilinear", cv2.INTER_LINEAR),
-        ("bicubic", cv2.INTER_CUBIC),
-        ("lanczos", cv2.INTER_LANCZOS4),
-        ("area", cv2.INTER_AREA),
+        ("nearest", cv2.INTER_NEAREST), ("bilinear", cv2.INTER_LINEAR), ("bicubic", cv2.INTER_CUBIC),
+        ("lanczos", cv2.INTER_LANCZOS4), ("area", cv2.INTER_AREA),
     ],
-)
+)  # fmt: skip
 def test_resize_without_antialiasing_equals_opencv(interpolation: Any, flag: int) -> None:
     pixels = photo(300, 451)
     preprocessing = Preprocessing(
@@ -99,18 +89,11 @@ def brightness_classifier(folder: Path, side: int, **metadata: str) -> Path:
 
     random = np.random.default_rng(2)
     weights = random.normal(0, 0.02, (3 * side * side, 4)).astype(np.float32)
-    nodes = [
-        helper.make_node("Flatten", ["images"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
-    ]
-    shape = ("batch", 3, side, side)
+    flatten = helper.make_node("Flatten", ["images"], ["flat"])
+    nodes = [flatten, helper.make_node("MatMul", ["flat", "weights"], ["logits"])]
+    options: dict[str, Any] = {"shape": ("batch", 3, side, side), "properties": metadata}
     return graphs.write(
-        folder / "model.onnx",
-        nodes,
-        {"logits": ["batch", 4]},
-        constants={"weights": weights},
-        shape=shape,
-        properties=metadata,
+        folder / "model.onnx", nodes, {"logits": ["batch", 4]}, constants={"weights": weights}, **options
     )
 
 
@@ -132,13 +115,8 @@ def served_scores(file: Path, pixels: NDArray[np.uint8], **settings: Any) -> NDA
 
 @pytest.mark.parametrize("size", SIZES[:5])
 def test_timm_config_gives_scores_of_timm(tmp_path: Path, size: tuple[int, int]) -> None:
-    config = {
-        "input_size": [3, 56, 56],
-        "interpolation": "bicubic",
-        "crop_pct": 0.9,
-        "mean": MEAN.tolist(),
-        "std": STD.tolist(),
-    }
+    config = {"input_size": [3, 56, 56], "interpolation": "bicubic", "crop_pct": 0.9}
+    config |= {"mean": MEAN.tolist(), "std": STD.tolist()}
     (tmp_path / "config.json").write_text(json.dumps({"pretrained_cfg": config}))
     file, pixels = brightness_classifier(tmp_path, 56), photo(*size)
     resized = torchvision_resize(Pillow.fromarray(pixels), math.floor(56 / 0.9), Pillow.Resampling.BICUBIC)
