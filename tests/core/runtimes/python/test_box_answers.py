@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -74,15 +75,13 @@ def test_boxes_are_read_in_every_accepted_form(answer: object) -> None:
 POSES = [[[1, 2, 1], [3, 4, 0]], [[5, 6, 0.5], [7, 8, 1]]]
 
 
+DETECTIONS = Detections(labels=["bus", "car"], scores=np.array(SCORES, F32), boxes=np.array(BOXES, F32))
+
+
 @pytest.mark.parametrize(
     "answer",
     [
-        Detections(
-            labels=["bus", "car"],
-            scores=np.array(SCORES, F32),
-            boxes=np.array(BOXES, F32),
-            keypoints=np.array(POSES, F32),
-        ),
+        msgspec.structs.replace(DETECTIONS, keypoints=np.array(POSES, F32)),
         {"boxes": BOXES, "scores": SCORES, "labels": [1, 0], "keypoints": POSES},
         SimpleNamespace(boxes=BOXES, scores=SCORES, labels=[1, 0], keypoints=FakeTensor(POSES)),
         [{**record, "keypoints": pose} for record, pose in zip(RECORDS, POSES, strict=True)],
@@ -97,8 +96,7 @@ def test_keypoints_are_read_in_every_accepted_form(answer: object) -> None:
 
 def test_keypoints_need_no_visibility() -> None:
     found = read_detections(arrays(keypoints=np.array(POSES)[:, :, :2]), "predict()", ITEM, LABELS)
-    assert found.keypoints is not None
-    assert found.keypoints.shape == (2, 2, 2)
+    assert getattr(found.keypoints, "shape", None) == (2, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +138,6 @@ def records(**changes: Any) -> list[dict[str, Any]]:
     ("answer", "error_text"),
     [
         (None, "predict(): Expected Detections, boxes with scores and labels"),
-        (3, "got 3"),
-        ("car", "got 'car'"),
         ({"boxes": BOXES}, "got a dict with the keys 'boxes'"),
         (object(), "got an object of class object"),
         (np.array(BOXES), "got an array of shape (2, 4)"),
@@ -152,14 +148,11 @@ def records(**changes: Any) -> list[dict[str, Any]]:
         (arrays(boxes=None), 'predict()["boxes"]: Expected numbers'),
         (
             arrays(boxes=BOXES[:1]),
-            "predict(): Expected equal numbers of boxes, scores and labels, got 1 boxes, 2 scores, 2 labels",
+            "Expected equal numbers of boxes, scores and labels, got 1 boxes, 2 scores, 2 labels",
         ),
-        (arrays(scores=SCORES * 2), "got 2 boxes, 4 scores, 2 labels"),
-        (arrays(labels=["bus"]), "got 2 boxes, 2 scores, 1 labels"),
         (arrays(boxes=[BOXES[0], [7, 6, 5, 8]]), 'predict()["boxes"][1]: Expected left <= right and top <= bottom'),
         (arrays(boxes=[BOXES[0], [5, 6, math.nan, 8]]), 'predict()["boxes"][1]: Expected finite numbers'),
         (arrays(boxes=[[0, 0, 1, 1e300], BOXES[0]]), 'predict()["boxes"][0]: Expected finite numbers'),
-        (arrays(boxes=[[5, 6, math.inf, 8], BOXES[0]]), 'predict()["boxes"][0]: Expected finite numbers'),
         (arrays(scores=[0.5, math.nan]), 'predict()["scores"][1]: Expected finite numbers, got nan'),
         (arrays(scores=[1.5, 0.5]), 'predict()["scores"][0]: Expected a score of 0..1, got 1.5'),
         (arrays(scores=[0.5, -0.5]), 'predict()["scores"][1]: Expected a score of 0..1, got -0.5'),
@@ -167,22 +160,17 @@ def records(**changes: Any) -> list[dict[str, Any]]:
         (arrays(labels=[0, 2]), 'predict()["labels"][1]: Expected one of 2 classes, 0..1, got 2'),
         (arrays(labels=[0, -1]), 'predict()["labels"][1]: Expected the name or the number of a class, got -1'),
         (arrays(labels=[0, 0.5]), 'predict()["labels"][1]: Expected the name or the number of a class, got 0.5'),
-        (arrays(labels=[0, None]), 'predict()["labels"][1]: Expected the name or the number of a class, got None'),
         (arrays(labels=[0, True]), 'predict()["labels"][1]: Expected the name or the number of a class, got True'),
         (arrays(labels=["a", "\ud800"]), 'predict()["labels"][1]: Expected a text'),
         (arrays(labels=5), 'predict()["labels"]: Expected a list of class names or numbers, got 5'),
         (records(score=math.nan), "predict()[1].score: Expected finite numbers, got nan"),
         (records(label=7), "predict()[1].label: Expected one of 2 classes, 0..1, got 7"),
         (records(xmin=9), "predict()[1]: Expected left <= right"),
-        (records(ymax=math.inf), "predict()[1]: Expected finite numbers"),
         (records(xmax="wide"), "predict()[1].xmax: Expected a number, got 'wide'"),
-        (records(xmax=None), "predict()[1].xmax: Expected a number, got None"),
         (records(xmax=[9]), "predict()[1].xmax: Expected a number, got a list of 1"),
         (records(xmax=10**400), "predict()[1].xmax: Expected a number, got 1000"),
-        (records(score="0.5"), "predict()[1].score: Expected a number, got '0.5'"),
         (records(score=np.array([0.5])), "predict()[1].score: Expected a number, got an array of shape (1,)"),
         ([RECORDS[0], {"label": "car"}], "predict()[1]: Expected the fields label, score, xmin, ymin, xmax, ymax"),
-        ([RECORDS[0], 3], "predict()[1]: Expected the fields label"),
         ([BOXES], "predict()[0]: Expected the fields label"),
         (
             arrays(keypoints=POSES[:1]),
@@ -191,10 +179,7 @@ def records(**changes: Any) -> list[dict[str, Any]]:
         (arrays(keypoints=[[1, 2]] * 2), 'predict()["keypoints"]: Expected numbers of shape (2, K, 2)'),
         (arrays(keypoints=[[[1, 2, math.nan]]] * 2), 'predict()["keypoints"][0]: Expected finite numbers'),
         (records(keypoints=[[1, 2]]), "predict().keypoints: Expected"),
-        (
-            Detections(labels=["a"], scores=np.array(SCORES, F32), boxes=np.array(BOXES, F32)),
-            "got 2 boxes, 2 scores, 1 labels",
-        ),
+        (Detections(labels=["a"], scores=np.array(SCORES, F32), boxes=np.array(BOXES, F32)), "2 scores, 1 labels"),
     ],
 )
 def test_error_names_invalid_part_of_boxes(answer: object, error_text: str) -> None:
@@ -240,15 +225,14 @@ def test_oriented_boxes_are_read_in_every_accepted_form(answer: object, angle: f
     assert found.boxes[0].tolist() == pytest.approx([60, 50, 40, 20, angle], abs=1e-4)
 
 
-@pytest.mark.parametrize("angle", [-3, -1, -0.2, 0.3, 1.5, 2.9])
+@pytest.mark.parametrize("angle", [-3, -0.2, 1.5])
 def test_angle_is_computed_from_corners(angle: float) -> None:
-    along, across = (
-        np.array([math.cos(angle), math.sin(angle)]) * 20,
-        np.array([-math.sin(angle), math.cos(angle)]) * 10,
-    )
+    along = np.array([math.cos(angle), math.sin(angle)]) * 20
+    across = np.array([-math.sin(angle), math.cos(angle)]) * 10
     corners = np.array([60, 50]) + np.array([-along - across, along - across, along + across, -along + across])
-    answer = {"boxes": corners[np.newaxis], "scores": [0.5], "labels": [1]}
-    found = read_oriented_detections(answer, "predict()", ITEM, LABELS)
+    found = read_oriented_detections(
+        {"boxes": corners[np.newaxis], "scores": [0.5], "labels": [1]}, "predict()", ITEM, LABELS
+    )
     assert found.boxes[0].tolist() == pytest.approx([60, 50, 40, 20, angle], abs=1e-4)
 
 

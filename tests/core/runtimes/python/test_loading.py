@@ -20,7 +20,6 @@ from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tests.support.models.model_folders import source_at, write_and_load, write_model
 
-RUNTIME = PYTHON
 PREDICT = "    def predict(self, image): return []\n"
 WORKS = f"class Model:\n{PREDICT}"
 IMAGE = np.zeros((4, 5, 3), np.uint8)
@@ -39,17 +38,14 @@ def facts(folder: Path) -> dict[str, str]:
 
 def with_arguments(model_source: ModelSource, **arguments: object) -> ModelSource:
     """Return the source with constructor arguments, which need not be JSON here."""
-    return msgspec.structs.replace(
-        model_source, settings=msgspec.structs.replace(model_source.settings, arguments=arguments)
-    )
+    settings = msgspec.structs.replace(model_source.settings, arguments=arguments)
+    return msgspec.structs.replace(model_source, settings=settings)
 
 
 @pytest.mark.parametrize("use", [load, describe])
 def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any) -> None:
     write_model(tmp_path / "m", f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n{WORKS}")
-    with pytest.raises(
-        ModelError, match=r"m contains Python code, .* allow it with --allow-code, or CHARIOTEER_ALLOW_CODE"
-    ):
+    with pytest.raises(ModelError, match=r"m contains Python code, .* --allow-code, or CHARIOTEER_ALLOW_CODE"):
         use(source_at(tmp_path / "m", allow_code=False))
     assert not (tmp_path / "ran").exists()
     use(source_at(tmp_path / "m"))
@@ -57,9 +53,8 @@ def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any)
 
 
 def test_models_that_name_class_are_recognised(tmp_path: Path) -> None:
-    assert RUNTIME.name == "python"
-    assert RUNTIME.recognises(source_at(write_model(tmp_path / "m", WORKS)))
-    assert not RUNTIME.recognises(source_at(write_model(tmp_path / "n", WORKS, implementation=None)))
+    assert PYTHON.recognises(source_at(write_model(tmp_path / "m", WORKS)))
+    assert not PYTHON.recognises(source_at(write_model(tmp_path / "n", WORKS, implementation=None)))
 
 
 def test_class_is_preferred_to_onnx_file_in_same_folder(tmp_path: Path) -> None:
@@ -109,27 +104,11 @@ def test_hooks_may_be_coroutines(tmp_path: Path) -> None:
     assert msgspec.to_builtins(write_and_load(tmp_path / "m", code).ask(IMAGE))[0]["xmax"] == 2
 
 
-def test_instances_are_closed_when_model_is_dropped(tmp_path: Path) -> None:
+def test_model_is_closed_when_it_is_dropped_and_its_last_request_has_ended(tmp_path: Path) -> None:
     code = """
         class Model:
-            def __init__(self, closed): self.closed = closed
-            def predict(self, image): return []
-            def close(self): self.closed.set()
-    """
-    closed = threading.Event()
-    servable = load(with_arguments(source_at(write_model(tmp_path / "m", code)), closed=closed))
-    answer(servable)
-    assert not closed.is_set()
-    del servable
-    gc.collect()
-    assert closed.wait(60)
-
-
-def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
-    code = """
-        class Model:
-            def __init__(self, reached, gate, calls):
-                self.reached, self.gate, self.calls = reached, gate, calls
+            def __init__(self, reached, gate, calls, closed):
+                self.reached, self.gate, self.calls, self.closed = reached, gate, calls, closed
             def predict(self, image):
                 self.reached.set()
                 self.gate.wait()
@@ -137,13 +116,12 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
                 return []
             def close(self):
                 self.calls.append("closed")
-                self.gate.set()
+                self.closed.set()
     """
-    reached, gate = threading.Event(), threading.Event()
+    reached, gate, closed = (threading.Event() for _ in range(3))
     events: list[str] = []
-    servables = [
-        load(with_arguments(source_at(write_model(tmp_path / "m", code)), reached=reached, gate=gate, calls=events))
-    ]
+    source = source_at(write_model(tmp_path / "m", code))
+    servables = [load(with_arguments(source, reached=reached, gate=gate, calls=events, closed=closed))]
     thread = threading.Thread(target=answer, args=(servables.pop(),))
     thread.start()
     assert reached.wait(60)
@@ -153,7 +131,8 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
     thread.join(30)
     del thread
     gc.collect()
-    assert events[0] == "answered"
+    assert closed.wait(60)
+    assert events == ["answered", "closed"]
 
 
 @pytest.mark.parametrize(
@@ -164,27 +143,16 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
         ("import sys\nsys.exit(3)", "importing it failed: SystemExit: 3 (model.py, line 2)"),
         ("import helper", "importing it failed: KeyError: 'x' (helper.py, line 1)"),
         (f"class Model:\n    def __init__(self): 1 / 0\n{PREDICT}", "constructing it failed: ZeroDivisionError"),
-        (f"class Model:\n    def __init__(self, weights): ...\n{PREDICT}", "constructing it failed: TypeError: "),
-        (f"class Model:\n    def load(self): open('/nowhere')\n{PREDICT}", "load() failed: FileNotFoundError: "),
         (f"class Model:\n    def load(self): raise SystemExit('bye')\n{PREDICT}", "load() failed: SystemExit: bye"),
-        (
-            f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}",
-            "load() failed: ZeroDivisionError: division by zero",
-        ),
+        (f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}", "load() failed: ZeroDivisionError: division by"),
         ("", "implementation: Module 'model' has no 'Model'"),
         ("Model = 3", "model:Model is neither a class nor a function that returns a model"),
-        ("class Model: ...", "Model has no predict()"),
         ("def Model(): return None", "NoneType has no predict()"),
         (f"class Model:\n    labels = 'cat'\n{PREDICT}", "labels: Expected a list of class names"),
-        (f"class Model:\n    labels = [1, 2]\n{PREDICT}", "labels: Expected a list of class names"),
         (f"class Model:\n    labels = {{'0': 'cat'}}\n{PREDICT}", "labels: Expected a list of class names"),
         (
             f"class Model:\n    labels = {{2**40: 'cat'}}\n{PREDICT}",
             "labels: Expected numbers of classes below 1000000",
-        ),
-        (
-            f"import numpy\nclass Model:\n    labels = numpy.array(['a', 'b'])\n{PREDICT}",
-            "labels: Expected a list of class names",
         ),
     ],
 )
@@ -199,7 +167,6 @@ def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: s
     "code",
     [
         "import threading\nthreading.Event().wait()",
-        f"import threading\nclass Model:\n    def load(self): threading.Event().wait()\n{PREDICT}",
         f"import asyncio\nclass Model:\n    async def load(self): await asyncio.Event().wait()\n{PREDICT}",
     ],
 )
@@ -208,14 +175,11 @@ def test_loading_times_out(tmp_path: Path, code: str) -> None:
         write_and_load(tmp_path / "m", code, load_timeout_seconds=0.1)
 
 
-@pytest.mark.parametrize(
-    "task", ["IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"]
-)
-def test_a_task_is_declared_by_settings_or_class(tmp_path: Path, task: str) -> None:
-    write_model(tmp_path / "m", WORKS, task_type=task)
-    write_model(tmp_path / "n", f"class Model:\n    task_type = {task!r}\n{PREDICT}", task_type=None)
+def test_a_task_is_declared_by_settings_or_class(tmp_path: Path) -> None:
+    write_model(tmp_path / "m", WORKS, task_type="IMAGE_CLASSIFICATION")
+    write_model(tmp_path / "n", f"class Model:\n    task_type = 'IMAGE_CLASSIFICATION'\n{PREDICT}", task_type=None)
     by_settings, by_class = (load(source_at(tmp_path / name)).description for name in "mn")
-    assert by_settings.task_type is by_class.task_type is TaskType(task)
+    assert by_settings.task_type is by_class.task_type is TaskType.IMAGE_CLASSIFICATION
     assert [description.facts[0].origin for description in (by_settings, by_class)] == [Origin.DECLARED, Origin.CLASS]
 
 
@@ -266,17 +230,6 @@ def test_describe_finds_the_task_of_the_object_that_a_function_makes(tmp_path: P
     assert facts(tmp_path / "m")["is called as"] == "predict(image)"
 
 
-def test_describe_finds_the_tensors_of_the_object_that_a_function_makes(tmp_path: Path) -> None:
-    code = """
-        class Real:
-            inputs = outputs = {"x": ("FP32", (-1, 2))}
-            def predict(self, tensors): return tensors
-        def Model(): return Real()
-    """
-    write_model(tmp_path / "m", code, task_type="TENSOR")
-    assert [spec.name for spec in describe(source_at(tmp_path / "m")).inputs] == ["x"]
-
-
 def test_describe_creates_no_instance(tmp_path: Path) -> None:
     write_model(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
     found = facts(tmp_path / "m")
@@ -305,17 +258,19 @@ def test_describe_accepts_property_with_function(tmp_path: Path) -> None:
     assert describe(source_at(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
 
 
-def test_class_declares_tensor_inputs_and_outputs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["Model", "make"])
+def test_class_or_function_declares_tensor_inputs_and_outputs(tmp_path: Path, name: str) -> None:
     code = """
         class Model:
             inputs = {"x": ("FP32", (-1, 2))}
             outputs = {"y": ("FP32", (-1,))}
             def predict(self, tensors):
                 return {"y": tensors["x"].sum(axis=1)}
+        def make(): return Model()
     """
-    model = write_and_load(tmp_path / "m", code, task_type="TENSOR")
+    model = write_and_load(tmp_path / "m", code, task_type="TENSOR", implementation=f"model:{name}")
     assert model.run({"x": np.array([[1, 2], [3, 4]], np.float32)})["y"].tolist() == [3, 7]
-    assert [spec.name for spec in model.description.inputs] == ["x"]
+    assert [spec.name for spec in describe(source_at(tmp_path / "m")).inputs] == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -332,11 +287,3 @@ def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, decla
     with pytest.raises(ModelError) as caught:
         write_and_load(tmp_path / "m", code, task_type="TENSOR")
     assert error_text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "invalid", [{"instances": 0}, {"timeout_seconds": 0}, {"timeout_seconds": "long"}, {"arguments": [1]}]
-)
-def test_invalid_setting_is_named_in_error(tmp_path: Path, invalid: dict[str, Any]) -> None:
-    with pytest.raises(ModelError, match=next(iter(invalid))):
-        write_and_load(tmp_path / "m", WORKS, **invalid)
