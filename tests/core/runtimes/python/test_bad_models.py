@@ -3,11 +3,11 @@
 import os
 import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
@@ -61,35 +61,16 @@ class Model:
 """
 """Block the first call until a writer opens and closes the pipe beside the code."""
 
-BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
-
-
+BOX = "dict(label='it', score=7, xmin=1, ymin=0, xmax=30, ymax=20)"
 FAILURES = [
     ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
-    ("def predict(self, image): return 1 / 0", 500, "ZeroDivisionError"),
     ("def predict(self, image): sys.exit(1)", 500, "The model failed: SystemExit: 1"),
-    ("def predict(self, image): raise KeyboardInterrupt", 500, 'The model failed: KeyboardInterrupt"'),
     ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
     ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
-    ("async def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
     ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
-    ("async def predict(self, image): raise TimeoutError('late')", 500, "The model failed: TimeoutError: late"),
-    ("def predict(self, images): return []", 500, "predict(): Expected a list of 1 answers, one for each image"),
     ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
-    ("def predict(self, images): return {'boxes': []}", 500, "got a dict with the keys 'boxes'"),
     ("def predict(self, images): return None", 500, "one for each image, got None"),
-    (
-        f"def predict(self, image): return [{BOX.format(score='math.nan', xmin=1)}]",
-        500,
-        "predict()[0].score: Expected",
-    ),
-    (
-        f"def predict(self, images): return [[{BOX.format(score=7, xmin=1)}]]",
-        500,
-        "predict()[0][0].score: Expected",
-    ),
-    (f"def predict(self, image): return [{BOX.format(score=1, xmin='math.inf')}]", 500, "Expected finite numbers"),
-    (f"def predict(self, image): return [{BOX.format(score=1, xmin=31)}]", 500, "Expected left <= right"),
+    (f"def predict(self, images): return [[{BOX}]]", 500, "predict()[0][0].score: Expected"),
     ("def predict(self, image): return 'x' * 1000000", 500, "got 'xxx"),
     ("def predict(self, image): threading.Event().wait()", 504, "did not answer within 0.2 s"),
     ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
@@ -97,7 +78,6 @@ FAILURES = [
 """``predict`` of models, and the status and a part of the text of their answers."""
 
 UNLOADABLE = [
-    ("raise ValueError('no')", "ValueError: no"),
     ("import sys; sys.exit()", "SystemExit"),
     ("import threading; threading.Event().wait()", "did not end within 0.2 s"),
     (
@@ -149,17 +129,11 @@ def test_model_that_fails_to_load_does_not_affect_others(client: Client, number:
 def test_hung_model_does_not_queue_requests(tmp_path: Path) -> None:
     write_model(tmp_path / "good", GOOD)
     write_model(tmp_path / "bad", model_code("def predict(self, image): threading.Event().wait()"), timeout_seconds=0.3)
-    responses: list[httpx.Response] = []
     with serving(tmp_path) as client:
-        threads = [
-            threading.Thread(target=lambda: responses.append(infer(client, "bad", image_input()))) for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
+        with ThreadPoolExecutor(8) as pool:
+            responses = [pool.submit(infer, client, "bad", image_input()) for _ in range(8)]
         assert good_model_answers(client)
-        statuses = sorted(response.status_code for response in responses)
+        statuses = sorted(response.result().status_code for response in responses)
         assert statuses[-1] == 504
         assert set(statuses) <= {429, 503, 504}
         next_response = infer(client, "bad", image_input())
@@ -175,32 +149,14 @@ def test_hung_model_does_not_occupy_workers(tmp_path: Path) -> None:
     write_model(tmp_path / "good", GOOD)
     folder = write_model(tmp_path / "slow", BLOCKING)
     os.mkfifo(folder / "gate")
-    responses: list[httpx.Response] = []
-    with serving(tmp_path) as client:
-        threads = [
-            threading.Thread(target=lambda: responses.append(infer(client, "slow", image_input()))) for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
+    with serving(tmp_path) as client, ThreadPoolExecutor(8) as pool:
+        responses = [pool.submit(infer, client, "slow", image_input()) for _ in range(8)]
         # Opening the pipe for writing waits for its reader, so the model is now inside its call.
         with (folder / "gate").open("w"):
             (folder / "open").touch()
             assert good_model_answers(client)
-            assert not responses
-        for thread in threads:
-            thread.join(30)
-    assert [response.status_code for response in responses] == [200] * 8
-
-
-def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
-    answer = "[dict(label='it', score=1, xmin=a, ymin=-9, xmax=b, ymax=999) for a, b in ((-5, 10), (60, 90), (70, 90))]"
-    write_model(tmp_path / "m", model_code(f"def predict(self, image): return {answer}"))
-    with serving(tmp_path) as client:
-        found = items(infer(client, "m", image_input()))
-    assert [(box["xmin"], box["xmax"], box["ymin"], box["ymax"]) for box in found] == [
-        (0, 10, 0, 48),
-        (60, 64, 0, 48),
-    ]
+            assert not any(response.done() for response in responses)
+        assert [response.result(30).status_code for response in responses] == [200] * 8
 
 
 def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:

@@ -287,3 +287,9 @@ def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, decla
     with pytest.raises(ModelError) as caught:
         write_and_load(tmp_path / "m", code, task_type="TENSOR")
     assert error_text in str(caught.value)
+
+
+@pytest.mark.parametrize("invalid", [{"instances": 0}, {"timeout_seconds": 0}, {"arguments": [1]}])
+def test_invalid_setting_is_named_in_error(tmp_path: Path, invalid: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match=next(iter(invalid))):
+        write_and_load(tmp_path / "m", WORKS, **invalid)
