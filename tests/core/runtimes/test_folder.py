@@ -1,9 +1,10 @@
 """Test which files a model folder may contain, and which are rejected before they are opened."""
 
+import contextlib
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -36,12 +37,9 @@ def test_files_are_listed_by_relative_path(folder: Path) -> None:
     (folder / ".git" / "config").symlink_to("/etc/passwd")
     (folder / "__pycache__").mkdir()
     check_folder(source(folder))
-    assert paths(source(folder)) == ["model.onnx", "onnx/model.onnx"]
-
-
-def test_model_folder_can_be_symlink(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "served").symlink_to("m")
-    assert paths(source(tmp_path / "served")) == ["model.onnx", "onnx/model.onnx"]
+    (folder.parent / "served").symlink_to("m")
+    for served in (folder, folder.parent / "served"):
+        assert paths(source(served)) == ["model.onnx", "onnx/model.onnx"]
 
 
 def test_links_within_the_folder_are_followed(folder: Path) -> None:
@@ -59,25 +57,19 @@ def test_links_of_kubernetes_config_map_volume_are_followed(tmp_path: Path) -> N
 
 
 def test_hugging_face_cache_snapshot_may_link_to_its_blobs(tmp_path: Path) -> None:
-    snapshot, blobs = tmp_path / "models--a--b" / "snapshots" / "0123", tmp_path / "models--a--b" / "blobs"
-    snapshot.mkdir(parents=True)
+    repository = tmp_path / "models--a--b"
+    snapshot, blobs = repository / "snapshots" / "0123", repository / "blobs"
+    (snapshot / "onnx").mkdir(parents=True)
     blobs.mkdir()
     (blobs / "cafe").write_text("{}")
     (snapshot / "config.json").symlink_to("../../blobs/cafe")
-    assert paths(source(snapshot)) == ["config.json"]
-    (tmp_path / "models--a--b" / "refs").write_text("")
+    (snapshot / "onnx" / "model.onnx").symlink_to("../../../blobs/cafe")
+    assert paths(source(snapshot)) == ["config.json", "onnx/model.onnx"]
+    assert paths(source(snapshot / "onnx")) == ["model.onnx"]
+    (repository / "refs").write_text("")
     (snapshot / "x.json").symlink_to("../../refs")
     with pytest.raises(ModelError, match="leads out"):
         check_folder(source(snapshot))
-
-
-def test_subfolder_of_snapshot_may_link_to_same_blobs(tmp_path: Path) -> None:
-    onnx, blobs = tmp_path / "models--a--b" / "snapshots" / "0123" / "onnx", tmp_path / "models--a--b" / "blobs"
-    onnx.mkdir(parents=True)
-    blobs.mkdir()
-    (blobs / "cafe").write_text("graph")
-    (onnx / "model.onnx").symlink_to("../../../blobs/cafe")
-    assert paths(source(onnx)) == ["model.onnx"]
 
 
 @pytest.mark.parametrize("store", [".git/annex/objects", ".dvc/cache"])
@@ -162,78 +154,45 @@ def link_out(folder: Path) -> None:
     (folder / "x").symlink_to("../secret")
 
 
-def absolute_link_out(folder: Path) -> None:
-    (folder / "onnx" / "x").symlink_to("/etc/passwd")
-
-
-def link_to_outside_folder(folder: Path) -> None:
-    (folder / "x").symlink_to("/etc")
-
-
-def link_via_another_link(folder: Path) -> None:
+def chained_links(folder: Path) -> None:
     (folder / ".hidden").symlink_to("../secret")
     (folder / "x").symlink_to(".hidden")
 
 
-def link_that_climbs_via_another_link(folder: Path) -> None:
+def climbing_links(folder: Path) -> None:
     (folder / "onnx" / ".up").symlink_to("..")
     (folder / "x").symlink_to("onnx/.up/../secret")
 
 
-def link_loop(folder: Path) -> None:
-    (folder / "onnx" / "x").symlink_to("..")
-
-
-def named_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "config.json")
-
-
 def unix_socket(folder: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        working_directory = Path.cwd()
-        os.chdir(folder)
-        try:
-            listener.bind("x.onnx")
-        finally:
-            os.chdir(working_directory)
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(folder):
+        listener.bind("x.onnx")
 
 
-def device_link(folder: Path) -> None:
-    (folder / "x").symlink_to("/dev/zero")
+def huge(file: Path, size: int) -> None:
+    file.touch()
+    os.truncate(file, size)
 
 
-def huge_configuration(folder: Path) -> None:
-    (folder / "config.json").touch()
-    os.truncate(folder / "config.json", MAX_JSON_BYTES + 1)
+UNSAFE: Mapping[str, tuple[Callable[[Path], None], str]] = {
+    "link out": (link_out, "leads out of the model's folder, to .*secret"),
+    "absolute link out": (lambda folder: (folder / "onnx" / "x").symlink_to("/etc/passwd"), "folder, to /etc/passwd"),
+    "link to outside folder": (lambda folder: (folder / "x").symlink_to("/etc"), "model's folder, to /etc"),
+    "chained links": (chained_links, "leads out"),
+    "climbing links": (climbing_links, "leads out"),
+    "link loop": (lambda folder: (folder / "onnx" / "x").symlink_to(".."), "a loop"),
+    "named pipe": (lambda folder: os.mkfifo(folder / "config.json"), "neither a file nor a folder"),
+    "socket": (unix_socket, "neither a file nor a folder"),
+    "device": (lambda folder: (folder / "x").symlink_to("/dev/zero"), "leads out"),
+    "huge configuration": (lambda folder: huge(folder / "config.json", MAX_JSON_BYTES + 1), "more than 67,108,864"),
+    "huge tokenizer": (lambda folder: huge(folder / "onnx" / "tokenizer.json", 2**30), "more than 268,435,456"),
+    "deep folders": (lambda folder: (folder / "/".join("d" * 40)).mkdir(parents=True), "deeper than 32"),
+}
 
 
-def huge_tokenizer(folder: Path) -> None:
-    (folder / "onnx" / "tokenizer.json").touch()
-    os.truncate(folder / "onnx" / "tokenizer.json", 2**30)
-
-
-def deeply_nested_folders(folder: Path) -> None:
-    (folder / "/".join("d" * 40)).mkdir(parents=True)
-
-
-@pytest.mark.parametrize(
-    ("add_entry", "error_text"),
-    [
-        (link_out, "leads out of the model's folder, to .*secret"),
-        (absolute_link_out, "leads out of the model's folder, to /etc/passwd"),
-        (link_to_outside_folder, "leads out of the model's folder, to /etc"),
-        (link_via_another_link, "leads out"),
-        (link_that_climbs_via_another_link, "leads out"),
-        (link_loop, "a loop"),
-        (named_pipe, "neither a file nor a folder"),
-        (unix_socket, "neither a file nor a folder"),
-        (device_link, "leads out"),
-        (huge_configuration, "more than 67,108,864"),
-        (huge_tokenizer, "more than 268,435,456"),
-        (deeply_nested_folders, "deeper than 32"),
-    ],
-)
-def test_unsafe_folder_entry_is_rejected(folder: Path, add_entry: Callable[[Path], None], error_text: str) -> None:
+@pytest.mark.parametrize("entry", UNSAFE)
+def test_unsafe_folder_entry_is_rejected(folder: Path, entry: str) -> None:
+    add_entry, error_text = UNSAFE[entry]
     add_entry(folder)
     with pytest.raises(ModelError, match=error_text):
         check_folder(source(folder))
@@ -265,9 +224,7 @@ def test_graph_given_by_path_may_lie_beside_unsafe_files(folder: Path) -> None:
 
 def test_graph_named_in_settings_has_its_folder_checked(folder: Path) -> None:
     link_out(folder)
-    named = ModelSource(
-        name="m", version="1", folder=folder, file=folder / "model.onnx", settings=ModelSettings(uri="model.onnx")
-    )
+    named = msgspec.structs.replace(source(folder, folder / "model.onnx"), settings=ModelSettings(uri="model.onnx"))
     with pytest.raises(ModelError, match="leads out"):
         check_folder(named)
 

@@ -86,79 +86,51 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-def tensor(name, shape, kind, buffer):
-    made = schema.TensorT()
-    made.name, made.shape, made.type, made.buffer = name, shape, kind, buffer
-    return made
-
-code, axes, graph, mean, model = (getattr(schema, name)() for name in
-    ("OperatorCodeT", "BufferT", "SubGraphT", "OperatorT", "ModelT"))
-code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.MEAN
-code.version = 1
-axes.data = np.frombuffer(np.array([1, 2], np.int32).tobytes(), np.uint8)
-floats, integers = schema.TensorType.FLOAT32, schema.TensorType.INT32
-image, result = tensor("image", [1, 8, 8, 3], floats, 0), tensor("y", [1, 3], floats, 0)
-graph.tensors = [image, tensor("axes", [2], integers, 1), result]
-graph.inputs, graph.outputs = [0], [2]
-mean.opcodeIndex, mean.inputs, mean.outputs = 0, [0, 1], [2]
-mean.builtinOptionsType, mean.builtinOptions = schema.BuiltinOptions.ReducerOptions, schema.ReducerOptionsT()
-graph.operators, model.version = [mean], 3
-model.operatorCodes, model.buffers, model.subgraphs = [code], [schema.BufferT(), axes], [graph]
-builder = flatbuffers.Builder(1024)
-builder.Finish(model.Pack(builder), b"TFL3")
-open(sys.argv[1], "wb").write(bytes(builder.Output()))
-"""
-
-MAKE_TFLITE_FACES = """
-import sys
-import flatbuffers
-import numpy as np
-from ai_edge_litert import schema_py_generated as schema
+def made(kind, **values):
+    table = getattr(schema, kind + "T")()
+    vars(table).update(values)
+    return table
 
 def tensor(name, shape, buffer, kind=schema.TensorType.FLOAT32):
-    made = schema.TensorT()
-    made.name, made.shape, made.type, made.buffer = name, shape, kind, buffer
-    return made
+    return made("Tensor", name=name, shape=shape, type=kind, buffer=buffer)
 
 def data(array):
-    made = schema.BufferT()
-    made.data = np.frombuffer(array.tobytes(), np.uint8)
-    return made
+    return made("Buffer", data=np.frombuffer(array.tobytes(), np.uint8))
 
 def code(kind):
-    made = schema.OperatorCodeT()
-    made.builtinCode = made.deprecatedBuiltinCode = kind
-    made.version = 1
-    return made
+    return made("OperatorCode", builtinCode=kind, deprecatedBuiltinCode=kind, version=1)
 
-def operator(index, inputs, outputs, kind, options):
-    made = schema.OperatorT()
-    made.opcodeIndex, made.inputs, made.outputs = index, inputs, outputs
-    made.builtinOptionsType, made.builtinOptions = kind, options
-    return made
+def operator(index, inputs, outputs, kind):
+    options = getattr(schema.BuiltinOptions, kind + "Options")
+    table = made(kind + "Options")
+    return made(
+        "Operator", opcodeIndex=index, inputs=inputs, outputs=outputs, builtinOptionsType=options, builtinOptions=table
+    )
 
+def save(tensors, outputs, operators, *buffers):
+    graph = made("SubGraph", tensors=tensors, inputs=[0], outputs=outputs, operators=operators)
+    codes = [code(schema.BuiltinOperator.MEAN), code(schema.BuiltinOperator.ADD)]
+    buffers = [made("Buffer"), *map(data, buffers)]
+    builder = flatbuffers.Builder(1024)
+    model = made("Model", version=3, operatorCodes=codes, buffers=buffers, subgraphs=[graph])
+    builder.Finish(model.Pack(builder), b"TFL3")
+    open(sys.argv[1], "wb").write(bytes(builder.Output()))
+"""
+MAKE_MEANS = """
+image, axes = tensor("image", [1, 8, 8, 3], 0), tensor("axes", [2], 1, schema.TensorType.INT32)
+save([image, axes, tensor("y", [1, 3], 0)], [2], [operator(0, [0, 1], [2], "Reducer")], np.array([1, 2], np.int32))
+"""
+MAKE_FACES = """
 # The mean of a grey image is 0, so that the outputs are constant.
 rows, logits = np.zeros((1, 896, 16), np.float32), np.full((1, 896, 1), -20, np.float32)
 rows[0, 35, :6], logits[0, 35] = [2, -2, 10, 20, 1, 1], 3
-graph, model = schema.SubGraphT(), schema.ModelT()
-options = schema.BuiltinOptions
-graph.tensors = [
+tensors = [
     tensor("image", [1, 128, 128, 3], 0), tensor("axes", [3], 1, schema.TensorType.INT32), tensor("mean", [1], 0),
     tensor("rows", [1, 896, 16], 2), tensor("logits", [1, 896, 1], 3),
     tensor("Identity", [1, 896, 16], 0), tensor("Identity_1", [1, 896, 1], 0),
 ]
-graph.inputs, graph.outputs = [0], [6, 5]
-graph.operators = [
-    operator(0, [0, 1], [2], options.ReducerOptions, schema.ReducerOptionsT()),
-    operator(1, [3, 2], [5], options.AddOptions, schema.AddOptionsT()),
-    operator(1, [4, 2], [6], options.AddOptions, schema.AddOptionsT()),
-]
-model.operatorCodes = [code(schema.BuiltinOperator.MEAN), code(schema.BuiltinOperator.ADD)]
-model.buffers = [schema.BufferT(), data(np.array([1, 2, 3], np.int32)), data(rows), data(logits)]
-model.subgraphs, model.version = [graph], 3
-builder = flatbuffers.Builder(1024)
-builder.Finish(model.Pack(builder), b"TFL3")
-open(sys.argv[1], "wb").write(bytes(builder.Output()))
+operators = [operator(0, [0, 1], [2], "Reducer"), operator(1, [3, 2], [5], "Add"), operator(1, [4, 2], [6], "Add")]
+save(tensors, [6, 5], operators, np.array([1, 2, 3], np.int32), rows, logits)
 """
 
 RUN_TFLITE_FACES = """
@@ -183,7 +155,7 @@ print(json.dumps(served(Path(sys.argv[2]), "TFLite", "net.tflite")))
 def run_with_tflite(make: str, run: str, file: Path, folder: Path, prepare: Callable[[], object] = dict) -> Any:
     """Make a file with TFLite's package, and return what `run` prints about the model in `folder`."""
     python = python_with("litert")
-    subprocess.run([str(python), "-c", make, str(file)], check=True, capture_output=True)
+    subprocess.run([str(python), "-c", MAKE_TFLITE + make, str(file)], check=True, capture_output=True)
     prepare()
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     command = [sys.executable, "-c", run, str(packages), str(folder)]
@@ -200,7 +172,7 @@ def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -
         completed = charioteer("init", "faces", *options, cwd=tmp_path)
         assert "pip install ai-edge-litert" in completed.stdout, completed.stderr
 
-    (face,) = run_with_tflite(MAKE_TFLITE_FACES, RUN_TFLITE_FACES, file, folder, prepare)
+    (face,) = run_with_tflite(MAKE_FACES, RUN_TFLITE_FACES, file, folder, prepare)
     assert face.pop("label") == "face"
     assert face.pop("keypoints")[0] == pytest.approx([26, 26], abs=0.1)
     # Anchor 35 has its centre at 12, 12 in 128 pixels.
@@ -208,7 +180,7 @@ def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -
 
 
 def test_tflite_recipe_works(tmp_path: Path) -> None:
-    found = run_with_tflite(MAKE_TFLITE, RUN_TFLITE, tmp_path / "net.tflite", tmp_path)
+    found = run_with_tflite(MAKE_MEANS, RUN_TFLITE, tmp_path / "net.tflite", tmp_path)
     assert {record["label"]: record["score"] for record in found} == pytest.approx(
         {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
     )

@@ -33,11 +33,8 @@ def repeated(*scores: float) -> NDArray[np.float32]:
     return np.tile(np.array(scores, np.float32), (1, 9, 1))
 
 
-DETECTION, ORIENTED, SEGMENTATION = (
-    TaskType.OBJECT_DETECTION,
-    TaskType.ORIENTED_OBJECT_DETECTION,
-    TaskType.IMAGE_SEGMENTATION,
-)
+DETECTION, SEGMENTATION = TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION
+ORIENTED = TaskType.ORIENTED_OBJECT_DETECTION
 PROTOTYPES = {"output1": blank(2, 16, 16)}
 CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
     ("raw", DETECTION): {"output0": blank(7, 84)},
@@ -80,41 +77,34 @@ CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
 }  # fmt: skip
 ALWAYS_FIND_SOMETHING = {"probabilities", "logits", "multi-label", "semantic", "class-map", "tensors", "jatic"}
 """Layouts whose outputs name a class for every image or pixel, or are returned unchanged; of jatic, the classifiers."""
-
-
 ONE_CLASS = {"text-map", "yunet", "scrfd", "mediapipe", "mask", "mask-logits"}
 SIDES = {"mediapipe": 128}
 
 
 def test_every_layout_has_a_case() -> None:
-    layouts = {
-        (name, task_type) for layout in registry().layouts for name in layout.names for task_type in layout.task_types
-    }
+    layouts = {(name, task) for layout in registry().layouts for name in layout.names for task in layout.task_types}
     assert layouts == set(CASES) | {pair for pair in layouts if pair[0] in ALWAYS_FIND_SOMETHING}
 
 
 @pytest.mark.parametrize(("layout", "task_type"), CASES)
 def test_image_without_findings_has_an_empty_answer(layout: str, task_type: TaskType, tmp_path: Path) -> None:
     outputs = CASES[layout, task_type]
-    sizes: Any = helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["batch", 2])
-    extra_inputs = [sizes] if layout == "rt-detr" else []
-    output_types = {"labels": TensorProto.INT64} if layout == "torchvision" else {}
-    file = graphs.constant(
-        tmp_path / "model.onnx",
-        outputs,
-        shape=("batch", 3, SIDES.get(layout, 64), SIDES.get(layout, 64)),
-        extra_inputs=extra_inputs,
-        output_types=output_types,
-        name="image" if layout == "jatic" else "images",
-    )
-    if layout == "jatic":
+    side = SIDES.get(layout, 64)
+    options: dict[str, Any] = {"shape": ("batch", 3, side, side)}
+    if layout == "rt-detr":
+        sizes: Any = helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["batch", 2])
+        options["extra_inputs"] = [sizes]
+    elif layout == "torchvision":
+        options["output_types"] = {"labels": TensorProto.INT64}
+    elif layout == "jatic":
+        options["name"] = "image"
         write_metadata(tmp_path, metadata("IMAGE_OBJECT_DETECTION", LABELS, input={}))
+    file = graphs.constant(tmp_path / "model.onnx", outputs, **options)
     settings = {"layout": layout, "task_type": task_type, "labels": LABELS[:1] if layout in ONE_CLASS else LABELS}
     servable = load(graphs.source(file, **settings))
     images = [BinaryElement(encode_image(rectangle(width, 48))) for width in (48, 96)]
-    request = InferenceRequest(
-        id="nothing", model_name="model", inputs=(BytesTensor(name="image", shape=(2,), elements=images),)
-    )
+    tensor = BytesTensor(name="image", shape=(2,), elements=images)
+    request = InferenceRequest(id="nothing", model_name="model", inputs=(tensor,))
     (output,) = servable.predict(request, Limits()).outputs
     for prediction in output.predictions:
         records = [msgspec.structs.asdict(record) for record in prediction.records()]
