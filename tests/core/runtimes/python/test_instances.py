@@ -120,7 +120,7 @@ class Mute(Exception):  # noqa: N818
     ids=["plain", "long", "not unicode", "without text"],
 )
 def test_job_exception_is_reported_with_its_class_and_shortened(error: Exception, text: str, length: int) -> None:
-    def fail(_: object) -> None:
+    async def fail(_: object) -> None:
         raise error
 
     instances, _ = make_instances()

@@ -46,6 +46,12 @@ def test_image_is_resized_and_placed_as_in_the_library(
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == expected
 
 
+@pytest.mark.parametrize(("half_even", "left"), [(True, -2), (False, -1)])
+def test_half_a_pixel_of_a_crop_is_rounded_as_in_the_library(half_even: bool, left: int) -> None:
+    options = Preprocessing(height=8, width=8, resize="crop", shorter_side=8, crop_half_even=half_even)
+    assert fit((8, 11), (8, 8), options).left == left
+
+
 @pytest.mark.parametrize(
     ("resize", "box_scale", "scales"),
     [
