@@ -14,10 +14,12 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
+from rich.console import Console
 
 from app.core.assembly.models import load
 from app.core.settings.model import ModelError
 from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.authoring.check import check
 from metadata.model import Origin
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -156,6 +158,15 @@ def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) ->
     assert "TENSOR" in unsupported.json()["error"]
 
 
+def test_tensorflow_serving_returns_a_row_for_each_image(tmp_path: Path) -> None:
+    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
+    instances = [{"b64": encode_base64(image)} for image in IMAGES]
+    with TestClient(app_with_sources([source], load, "tensorflow-serving")) as client:
+        rows = client.post("/v1/models/model:predict", json={"instances": instances}).json()["predictions"]
+    for row, image in zip(rows, IMAGES, strict=True):
+        assert_close("embedding", row, expected(image), [4])
+
+
 def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:
     servable = load(embedder(tmp_path, 1))
     assert [(spec.name, spec.datatype) for spec in servable.inputs] == [("images", Datatype.FP32)]
@@ -221,3 +232,16 @@ def test_description_names_the_guesses(tmp_path: Path) -> None:
     assert facts["resize"] == ("stretch", Origin.GUESSED)
     assert description.takes == "image"
     assert description.labels == ("a", "b")
+
+
+def test_check_tries_the_model_on_an_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder(tmp_path / "model", 1)
+    settings = json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW})
+    (tmp_path / "model" / "model-settings.json").write_text(settings)
+    monkeypatch.setattr("app.plugins.authoring.check.console", lambda: Console(width=200))
+    check(tmp_path / "model")
+    shown = capsys.readouterr().out
+    assert "Tried on one image, 2 results" in shown
+    assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown
