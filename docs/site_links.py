@@ -20,8 +20,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """Return a page of the site unchanged; MkDocs calls this hook by its name.
 
-    Raises:
-        PluginError: if the page loads a file from another host, such as a font of the theme.
+    Raise PluginError if the page loads a file from another host, such as a font of the theme.
     """
     if found := _FOREIGN.search(output):
         raise PluginError(f"the page loads {found['address']}")

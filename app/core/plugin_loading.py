@@ -40,12 +40,11 @@ class Skipped(Struct, frozen=True):
 class LoadedPlugins:
     """Plugins in the order of their requirements, and the names that they have.
 
+    Raise PluginError if a name exists twice, or plugins require each other in a circle.
+
     Attributes:
         loaded: the plugins in use, by name.
         skipped: the others, by name.
-
-    Raises:
-        PluginError: if a name exists twice, or plugins require each other in a circle.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
@@ -80,8 +79,7 @@ class LoadedPlugins:
     def _register(self, plugin: Plugin) -> None:
         """Load a plugin, or skip it with the reason. Built-in and third-party plugins both pass here.
 
-        Raises:
-            PluginError: if a name exists twice.
+        Raise PluginError if a name exists twice.
         """
         missing = [name for name in plugin.requires if name not in self.loaded]
         if plugin.api != API:
@@ -138,8 +136,7 @@ def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
 def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
     """Return core, and then plugins by name, each after those that it requires.
 
-    Raises:
-        PluginError: if plugins require each other in a circle.
+    Raise PluginError if plugins require each other in a circle.
     """
     pending = sorted(plugins, key=lambda plugin: (plugin.name != "core", plugin.name))
     names = {plugin.name for plugin in pending}
@@ -157,8 +154,7 @@ def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:
 def find(names: Sequence[str] = ()) -> Sequence[Plugin]:
     """Import the built-in plugins, and the installed ones in `names`.
 
-    Raises:
-        PluginError: naming a plugin that is not installed, raises, or has a name that exists already.
+    Raise PluginError naming a plugin that is not installed, raises, or has a name that exists already.
     """
     packages = ((f"{_ROOT}.core", "core"), *_built_in())
     plugins = [_checked(importlib.import_module(module), name) for module, name in packages]

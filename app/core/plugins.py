@@ -237,7 +237,6 @@ _COMPOSED = {
 def registry() -> Registry:
     """Return the plugins of this process. They are imported at the first call.
 
-    Raises:
-        PluginError: if a plugin cannot be loaded.
+    Raise PluginError if a plugin cannot be loaded.
     """
     return Registry(find(enabled()))

@@ -40,11 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the plugin if ``--conform-url`` is given.
-
-    Raises:
-        pytest.UsageError: if the checker is not loaded.
-    """
+    """Load the plugin if ``--conform-url`` is given. Raise pytest.UsageError if the checker is not loaded."""
     if config.getoption("conform_url"):
         # The tested project may have its own package `app`.
         from charioteer import import_own

@@ -128,8 +128,7 @@ def memory(folder: Path, workload: Workload, images: int) -> Section:
 def kills(folder: Path, workload: Workload, seed: int) -> Section:
     """Kill a run at random times, and compare its result with that of an undisturbed one.
 
-    Raises:
-        SystemExit: if the results differ.
+    Raise SystemExit if the results differ.
     """
     images, output = folder / "killed", folder / "resumed"
     write_copies(images, workload.images["vga"].read_bytes(), _KILLED_IMAGES)
@@ -199,11 +198,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def cost(program: Sequence[str], images: Path, output: Path) -> Cost:
-    """Run a program to its end.
-
-    Raises:
-        SystemExit: if it fails.
-    """
+    """Run a program to its end. Raise SystemExit if it fails."""
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
     started, used, peak = time.monotonic(), 0.0, 0.0

@@ -78,8 +78,7 @@ def requirements(*extras: str) -> list[str]:
 def closure(texts: Iterable[str]) -> dict[str, Distribution]:
     """Return the packages that pip installs for requirements, by name, as they are installed here.
 
-    Raises:
-        PackageNotFoundError: when one of them is not installed here.
+    Raise PackageNotFoundError when one of them is not installed here.
     """
     packages: dict[str, Distribution] = {}
     visited: set[tuple[str, str]] = set()

@@ -86,8 +86,7 @@ ITEMS: Mapping[str, type[Classified | AnsweredPrompt | Outlined]] = {
 def parse_items(task_type: str, items: object, size: Size) -> Sequence[Any]:
     """Parse the items of one image.
 
-    Raises:
-        ValueError: if a field is missing, unknown or of another type, or if an item lies outside the image.
+    Raise ValueError if a field is missing, unknown or of another type, or if an item lies outside the image.
     """
     parsed_items: list[Any] = msgspec.convert(items, list[ITEMS[task_type]])
     for item in parsed_items:

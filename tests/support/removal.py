@@ -79,8 +79,7 @@ class Tree:
     def try_out(self, removed: Collection[str], tried: Collection[str] = ()) -> None:
         """Try the core and the plugins `tried` in a process of their own, after `removed` were deleted.
 
-        Raises:
-            AssertionError: with the output of the process, if anything fails.
+        Raise AssertionError with the output of the process, if anything fails.
         """
         completed = self.python("-m", "tests.support.remaining", json.dumps([*removed]), json.dumps([*tried]))
         assert completed.returncode == 0, completed.stdout + completed.stderr

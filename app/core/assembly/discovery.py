@@ -31,8 +31,7 @@ _MODEL_FILES = f"an .onnx file, a config.json of Hugging Face beside weights, or
 def discover(path: Path) -> Sequence[ModelSource]:
     """Return the models at `path`: a model file, a model folder, or a folder of model folders.
 
-    Raises:
-        ModelError: when there is no model.
+    Raise ModelError when there is no model.
     """
     if path.is_dir() and not _is_model(path) and not _versions(path):
         return models_in(path)
@@ -42,8 +41,7 @@ def discover(path: Path) -> Sequence[ModelSource]:
 def model_at(path: Path) -> Sequence[ModelSource]:
     """Return every version of the one model at `path`, a model file or a model folder.
 
-    Raises:
-        ModelError: when there is no model.
+    Raise ModelError when there is no model.
     """
     if path.is_file():
         settings = _own_settings(path.parent)
@@ -76,8 +74,7 @@ def model_at(path: Path) -> Sequence[ModelSource]:
 def _model_class(path: Path) -> str:
     """Return the name of the only class with ``predict`` in a Python file, or else of its only class. Run no code.
 
-    Raises:
-        ModelError: when there is no such class, or several.
+    Raise ModelError when there is no such class, or several.
     """
     classes = read_classes(path)
     found = [name for name, defined in classes.items() if "predict" in defined] or [*classes]
@@ -97,10 +94,7 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
     """Return every version of every model in `repository`, which has one folder for each model.
 
     A model with unreadable settings is included with its `fault`, so that the other models are served. Folders that
-    cannot be read are ignored.
-
-    Raises:
-        ModelError: when there is no model.
+    cannot be read are ignored. Raise ModelError when there is no model.
     """
     if not repository.is_dir():
         raise ModelError(f"{repository} is not a folder")
@@ -115,8 +109,7 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
 def name_only_model(sources: Sequence[ModelSource], name: str) -> Sequence[ModelSource]:
     """Return the versions of the one model in `sources` under another name. Several models keep their own names.
 
-    Raises:
-        ModelError: when the name is not valid.
+    Raise ModelError when the name is not valid.
     """
     if not _is_safe_name(name):
         raise ModelError(f"--model-name: {_EXPECTED_NAME}, got {name!r}")

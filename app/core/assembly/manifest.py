@@ -37,9 +37,8 @@ _KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.
 def checked_manifest(source: ModelSource) -> Generator[None]:
     """Check a model's files against its manifest; at the end, check that they are still those that were hashed.
 
-    Raises:
-        ModelError: when a required manifest or signature is missing, or does not match the files, or when a file was
-            replaced, written to, added or removed before the end.
+    Raise ModelError when a required manifest or signature is missing, or does not match the files, or when a file was
+    replaced, written to, added or removed before the end.
     """
     files = _check_files(source)
     yield

@@ -28,8 +28,7 @@ _load_meter = LoadMeter()
 def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     """Return every version of every model that `options` name.
 
-    Raises:
-        ModelError: when the options or models are invalid.
+    Raise ModelError when the options or models are invalid.
     """
     if options.demo + (options.model is not None) + (options.model_repository is not None) > 1:
         raise ModelError("Use one of --model, --model-repository and --demo")
@@ -89,20 +88,12 @@ def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, .
 
 
 def describe(source: ModelSource) -> ModelMetadata:
-    """Return the metadata of the model at `source`.
-
-    Raises:
-        ModelError: when the model cannot be read.
-    """
+    """Return the metadata of the model at `source`. Raise ModelError when the model cannot be read."""
     return through_loaders(source, "inspect", _inspect)
 
 
 def load(source: ModelSource) -> Servable:
-    """Load the model at `source`.
-
-    Raises:
-        ModelError: when the model cannot be served.
-    """
+    """Load the model at `source`. Raise ModelError when the model cannot be served."""
     servable = through_loaders(source, "load", _load)
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
@@ -135,8 +126,7 @@ def _load(source: ModelSource) -> Servable:
 def _runtime_for(source: ModelSource) -> Generator[Runtime]:
     """Check a model's files, yield its runtime, and check that the files did not change while it was loaded.
 
-    Raises:
-        ModelError: for a model that cannot be used, and for any exception of a framework.
+    Raise ModelError for a model that cannot be used, and for any exception of a framework.
     """
     try:
         if source.fault is not None:

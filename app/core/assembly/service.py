@@ -45,15 +45,13 @@ _MIN_CLOSE_SECONDS = 1.0
 class Service:
     """The parts of a server, built from its settings. Models are loaded when the application starts.
 
-    Every reload calls `discover` again, which returns the models to serve.
+    Every reload calls `discover` again, which returns the models to serve. Raise ModelError when there are no models,
+    or two models have the same name. Raise SettingsError when a setting needs a missing package, or the recording store
+    cannot be used.
 
     Attributes:
         authenticates: whether clients need a credential.
         home: returns the response to ``/`` for browsers; None without a page.
-
-    Raises:
-        ModelError: when there are no models, or two models have the same name.
-        SettingsError: when a setting needs a missing package, or the recording store cannot be used.
     """
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
@@ -191,11 +189,7 @@ class Service:
 
 
 def _only(items: Iterable[PartT | None], action: str) -> PartT | None:
-    """Return the only item that is not None.
-
-    Raises:
-        ValueError: if there are several.
-    """
+    """Return the only item that is not None. Raise ValueError if there are several."""
     found = [item for item in items if item is not None]
     if len(found) > 1:
         raise ValueError(f"Only one plugin can {action}")

@@ -45,8 +45,7 @@ def _shown_default(value: object) -> str | None:
 def command_line() -> App:
     """Return ``charioteer`` with the commands of core and of all plugins.
 
-    Raises:
-        PluginError: if a plugin cannot be loaded.
+    Raise PluginError if a plugin cannot be loaded.
     """
     app = App(
         name="charioteer",

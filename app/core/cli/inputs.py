@@ -37,8 +37,7 @@ def list_images(folder: Path) -> list[Path]:
 def read_image(file: Path, limits: Limits) -> bytes:
     """Return the content of an image file.
 
-    Raises:
-        ModelError: when it is not an image of an accepted format, or too large.
+    Raise ModelError when it is not an image of an accepted format, or too large.
     """
     data = file.read_bytes()
     try:
@@ -52,8 +51,7 @@ def read_image(file: Path, limits: Limits) -> bytes:
 def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
     """Return the latest version of the model called `name`, or of the only model.
 
-    Raises:
-        ModelError: when there is no such model, or several models match.
+    Raise ModelError when there is no such model, or several models match.
     """
     from app.core.assembly.discovery import latest_version
     from app.core.assembly.models import find_models
@@ -77,8 +75,7 @@ def predict_records(
 ) -> Sequence[Record]:
     """Return the records of the model called `name` for one encoded image, or for one text.
 
-    Raises:
-        InferenceError: when the input or a parameter is invalid, or the model fails.
+    Raise InferenceError when the input or a parameter is invalid, or the model fails.
     """
     tensor = input_tensor(data, parameters or {})
     request = InferenceRequest(id="command", model_name=name, inputs=(tensor,))

@@ -101,9 +101,7 @@ def serve(
 def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> None:
     """Serve until stopped.
 
-    Raises:
-        SettingsError: if an address is in use.
-        ModelError: if no model could be loaded.
+    Raise SettingsError if an address is in use. Raise ModelError if no model could be loaded.
     """
     from app.core.assembly.models import find_models
     from app.core.assembly.service import Service
@@ -175,8 +173,7 @@ cast("Any", serve).__signature__ = _with_plugin_settings()
 def _check_trusted_proxies() -> None:
     """Reject a network in `FORWARDED_ALLOW_IPS` that is not valid: the server would silently trust no proxy of it.
 
-    Raises:
-        SettingsError: naming the network.
+    Raise SettingsError naming the network.
     """
     for item in os.environ.get("FORWARDED_ALLOW_IPS", "").split(","):
         try:
@@ -209,8 +206,7 @@ def _threads_left() -> bool:
 def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill options that neither the command line nor the environment sets from the TOML file of `--config`.
 
-    Raises:
-        SettingsError: when the file cannot be read.
+    Raise SettingsError when the file cannot be read.
     """
     argument = arguments.get("--config", None)
     if argument and (tokens := argument.tokens):

@@ -61,8 +61,7 @@ def stop(reason: object, status: int = FAILED) -> NoReturn:
 def reject_unused(reason: str, options: Mapping[str, object]) -> None:
     """Reject options that have no effect for `reason`. `options` holds values by name; None and False are not given.
 
-    Raises:
-        SettingsError: naming the options.
+    Raise SettingsError naming the options.
     """
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
@@ -72,8 +71,7 @@ def reject_unused(reason: str, options: Mapping[str, object]) -> None:
 def check_output(*paths: Path | None) -> None:
     """Check that files can be written, before the slow work starts; None is no file.
 
-    Raises:
-        ModelError: when the folder of a file does not exist, or a file is a folder.
+    Raise ModelError when the folder of a file does not exist, or a file is a folder.
     """
     for path in filter(None, paths):
         if not path.parent.is_dir():

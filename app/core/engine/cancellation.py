@@ -101,8 +101,7 @@ def exchange_token(token: AnyToken | None) -> AnyToken | None:
 def raise_if_cancelled() -> None:
     """Raise the error of the thread's current token if it is cancelled. Cheap enough for every generated text token.
 
-    Raises:
-        InferenceError: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY.
+    Raise CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY.
     """
     token = getattr(_thread, "token", None)
     if token is not None and (error := token.cancellation) is not None:

@@ -94,8 +94,7 @@ class Engine(Readiness):
     def attach(self, parts: "Parts") -> None:
         """Add observers, annotators, the record sink and extensions of a plugin. Call this before the first request.
 
-        Raises:
-            ValueError: if there is a record sink already.
+        Raise ValueError if there is a record sink already.
         """
         self.batched_observers.attach(parts.observers, parts.batched_observers)
         if parts.record_sink is not None:
@@ -136,6 +135,8 @@ class Engine(Readiness):
     ) -> WireT:
         """Answer one request. A single job in a worker thread does all the work, from `decode` to `encode`.
 
+        Raise InferenceError for every failure. No other exception except cancellation is raised.
+
         Args:
             context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
@@ -143,9 +144,6 @@ class Engine(Readiness):
             encode: encode the response; its second argument is what `answer` adds.
             lane: the lane in which it waits; by default with the other inferences.
             answer: answers it instead of a plain prediction.
-
-        Raises:
-            InferenceError: for every failure. No other exception except cancellation is raised.
         """
         queue = self._admit(context, model_name, lane)
         admission, pool = (self._admission, self._thread_pool) if lane is None else (lane.admission, lane.pool)
@@ -175,14 +173,11 @@ class Engine(Readiness):
         generator (`contextlib.aclosing`) when the client disconnects: the worker then stops at the next token or
         sample. Observers receive one event, at the end. A client that disconnects after the first output is no failure.
         The worker calls `encode` with a response of one sample; None answers with text only. It calls `encode_chunk`
-        with a chunk of text, which is skipped if the result is None.
+        with a chunk of text, which is skipped if the result is None. Raise InferenceError for every failure: instead of
+        the first output if the request is invalid, later if the model fails while it generates.
 
         Yields:
             The results of `encode` or `encode_chunk`, in the order of the inputs.
-
-        Raises:
-            InferenceError: for every failure: instead of the first output if the request is invalid, later if the model
-                fails while it generates.
         """
         queue = self._admit(context, model_name)
 
@@ -275,8 +270,7 @@ class Engine(Readiness):
     def _admit(self, context: RequestContext, model_name: str, lane: Lane | None = None) -> str:
         """Admit a request; return the queue in which it waits: its model's, or the only one of a lane.
 
-        Raises:
-            InferenceError: if a limit is reached or its deadline has passed.
+        Raise InferenceError if a limit is reached or its deadline has passed.
         """
         context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
@@ -296,8 +290,7 @@ class Engine(Readiness):
     async def _wait(self, job: RequestJob[WireT], done: asyncio.Future[None]) -> WireT:
         """Return the result of a job when it is done; cancel it if the client leaves, or with the coroutine.
 
-        Raises:
-            InferenceError: for every failure.
+        Raise InferenceError for every failure.
         """
         watch = DisconnectWatch(job.context, job.cancel)
         try:

@@ -90,8 +90,7 @@ class BatchedObservers:
     def find(self, kind: type[ObserverT]) -> ObserverT:
         """Return the batched observer of a class, up to the last finished request.
 
-        Raises:
-            LookupError: if there is none.
+        Raise LookupError if there is none.
         """
         self.flush()
         for observer in self._observers:

@@ -65,11 +65,7 @@ class Executor:
             self.report(context)
 
     def predict(self, request: InferenceRequest) -> InferenceResponse:
-        """Answer a request without reporting it to observers.
-
-        Raises:
-            InferenceError: for every failure.
-        """
+        """Answer a request without reporting it to observers. Raise InferenceError for every failure."""
         registration = self._registry.find(request.model_name, request.model_version)
         return _response(request, registration, registration.ready_servable().predict(request, self._limits))
 
@@ -82,8 +78,7 @@ class Executor:
     ) -> WireT:
         """Answer a request with one response, by a plain prediction or by `answer`.
 
-        Raises:
-            InferenceError: for every failure.
+        Raise InferenceError for every failure.
         """
         # With the token, every call of the model would end early, instead of `answer` as a whole.
         previous = exchange_token(context if answer is None else None)
@@ -123,10 +118,8 @@ class Executor:
     ) -> Generator[WireT]:
         """Yield the results of `encode_chunk` that are not None, or with other tasks of `encode` for single samples.
 
-        Without `encode`, only texts are answered. The reader reports the request.
-
-        Raises:
-            InferenceError: for every failure.
+        Without `encode`, only texts are answered. The reader reports the request. Raise InferenceError for every
+        failure.
         """
         try:
             context.start_work()

@@ -112,8 +112,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     def set_timeout(self, timeout: float) -> None:
         """Set the deadline to `timeout` seconds after arrival, unless it is earlier already.
 
-        Raises:
-            InferenceError: DEADLINE_EXCEEDED if the deadline has passed.
+        Raise DEADLINE_EXCEEDED if the deadline has passed.
         """
         remaining = timeout - (time.perf_counter_ns() - self.arrived) / 1e9
         self.shorten(time.monotonic() + remaining)
@@ -123,8 +122,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     def start_work(self) -> None:
         """Set the time at which a worker starts. Refuse a request that has waited too long, before any work.
 
-        Raises:
-            InferenceError: OVERLOADED.
+        Raise OVERLOADED.
         """
         self.work_started = time.perf_counter_ns()
         if self.max_queue_seconds is None:

@@ -94,11 +94,7 @@ class RequestJob(Generic[WireT]):
             raise self._dropped(stopping_error()) from None
 
     def result(self) -> WireT:
-        """Return the answer.
-
-        Raises:
-            InferenceError: for every failure.
-        """
+        """Return the answer. Raise InferenceError for every failure."""
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]
@@ -168,11 +164,7 @@ class RequestJob(Generic[WireT]):
 
 
 async def wait_recorded(context: RequestContext) -> None:
-    """Wait until an inference is recorded.
-
-    Raises:
-        InferenceError: if it cannot be recorded.
-    """
+    """Wait until an inference is recorded. Raise InferenceError if it cannot be recorded."""
     if context.recorded is not None:
         # A client that disconnects now cancels the waiting, not the recording.
         await asyncio.shield(asyncio.wrap_future(context.recorded))

@@ -18,11 +18,7 @@ _WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "def
 
 
 async def read_body(request: HttpRequest, engine: Engine) -> bytes:
-    """Return the decompressed body.
-
-    Raises:
-        InferenceError: as `decompress`.
-    """
+    """Return the decompressed body. Raise InferenceError as `decompress`."""
     body = await request.body()
     return await decompress_body(body, request.headers.get("content-encoding", ""), engine.limits.max_request_bytes)
 
@@ -30,8 +26,7 @@ async def read_body(request: HttpRequest, engine: Engine) -> bytes:
 async def decompress_body(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Return a body without its encoding, the value of Content-Encoding. A thread decompresses it.
 
-    Raises:
-        InferenceError: as `decompress`.
+    Raise InferenceError as `decompress`.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
@@ -42,9 +37,8 @@ async def decompress_body(body: bytes, encoding: str, max_bytes: int) -> bytes:
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Decompress `body`, with at most `max_bytes` bytes in memory.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for an unknown encoding, truncated or invalid data, and data behind the stream;
-            TOO_LARGE for more than `max_bytes` bytes.
+    Raise INVALID_REQUEST for an unknown encoding, truncated or invalid data, and data behind the stream; TOO_LARGE for
+    more than `max_bytes` bytes.
     """
     window_bits = _WINDOW_BITS.get(encoding)
     if window_bits is None:

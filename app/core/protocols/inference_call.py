@@ -53,11 +53,7 @@ class InferenceCall(Protocol):
         ...
 
     def decode(self) -> InferenceRequest:
-        """Decode the body, in a worker.
-
-        Raises:
-            InferenceError: naming the invalid field.
-        """
+        """Decode the body, in a worker. Raise InferenceError naming the invalid field."""
         ...
 
     def encode(self, response: InferenceResponse, /) -> HttpResponse:

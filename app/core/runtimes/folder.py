@@ -72,8 +72,7 @@ def is_single_file(source: ModelSource) -> bool:
 def check_folder(source: ModelSource) -> None:
     """Reject links out of the model's folder, pipes and devices, and files that are too large to read into memory.
 
-    Raises:
-        ModelError: naming the first such file.
+    Raise ModelError naming the first such file.
     """
     if not is_single_file(source):
         for _ in iterate_files(source):
@@ -89,16 +88,14 @@ def check_folder(source: ModelSource) -> None:
 def iterate_files(source: ModelSource, *, reject_special_files: bool = False) -> Iterator[ModelFile]:
     """Yield the files of a model in order of their names, without hidden entries and Python caches.
 
-    For a model with versions, yield the files of the version and the files beside the version folders.
+    For a model with versions, yield the files of the version and the files beside the version folders. Raise ModelError
+    for links out of the folder or in a circle, special files, files that are too large, and folders with too many
+    entries.
 
     Args:
         source: the model.
         reject_special_files: whether to reject pipes, sockets and devices under any name. Otherwise only names with a
             suffix that a runtime reads are rejected, because a Python class may use others.
-
-    Raises:
-        ModelError: for links out of the folder or in a circle, special files, files that are too large, and folders
-            with too many entries.
     """
     roots, entry_count = _allowed_roots(source), 0
 

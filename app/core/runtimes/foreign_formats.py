@@ -23,7 +23,6 @@ def advice_in(folder: Path) -> str:
 def label_file(folder: Path) -> str:
     """Return the name of the label file in the configuration of another server in `folder`; "" without one.
 
-    Raises:
-        ModelError: if the configuration cannot be read.
+    Raise ModelError if the configuration cannot be read.
     """
     return next((name for item in registry().formats if (name := item.label_file(folder))), "")

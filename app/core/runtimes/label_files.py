@@ -24,8 +24,7 @@ _NUMBERED = re.compile(r"(\d+)\s*[:,]?\s+(.+)")
 def declared_labels(source: ModelSource) -> tuple[str, ...] | None:
     """Return the labels in the settings, which are names or the name of a label file; None without any.
 
-    Raises:
-        ModelError: if the file cannot be read.
+    Raise ModelError if the file cannot be read.
     """
     labels = source.settings.labels
     if not isinstance(labels, str):
@@ -50,8 +49,7 @@ def find_label_file(source: ModelSource, folder: Path) -> Path | None:
 def read_label_file(path: Path, source: ModelSource) -> tuple[str, ...]:
     """Return the class names of a label file: one a line, ``names`` in YAML, or a list or ``id2label`` in JSON.
 
-    Raises:
-        ModelError: if it is outside the model's folder, or has no class names by number.
+    Raise ModelError if it is outside the model's folder, or has no class names by number.
     """
     resolved = resolve_confined(path, source)
     try:

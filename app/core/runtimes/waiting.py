@@ -32,14 +32,13 @@ class WaitingRequests:
     def wait(self, is_ready: Callable[[], bool], *, keeps_worker: bool = False) -> None:
         """Wait until `is_ready`. The caller holds `changed`.
 
+        Raise OVERLOADED if too many requests wait, or this one waits for too long; CANCELLED or DEADLINE_EXCEEDED if
+        the request ends; any error of `is_ready`.
+
         Args:
             is_ready: whether the request may go on; raises an `InferenceError` if waiting is in vain.
             keeps_worker: whether to keep the worker at first. A released worker would decode images of further requests
                 that the model cannot process soon.
-
-        Raises:
-            InferenceError: OVERLOADED if too many requests wait, or this one waits for too long; CANCELLED or
-                DEADLINE_EXCEEDED if the request ends; any error of `is_ready`.
         """
         deadline = time.monotonic() + self._seconds
         try:

@@ -25,11 +25,7 @@ class ListenError(Exception):
 
 
 def open_listen_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address.
-
-    Raises:
-        ListenError: if the address cannot be bound.
-    """
+    """Return a socket that listens on an address. Raise ListenError if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     server_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -70,8 +66,7 @@ def set_timeouts(listen_socket: socket.socket, write_timeout: float) -> None:
 def connection_limit(max_connections: int | None, max_open_files: int) -> int:
     """Return how many HTTP connections may be open: `max_connections`, or by default what the open files allow.
 
-    Raises:
-        SettingsError: if `max_connections` needs more open files.
+    Raise SettingsError if `max_connections` needs more open files.
     """
     available = max(max_open_files - _RESERVED_FILES, max_open_files // 2)
     if max_connections is not None and max_connections > available:

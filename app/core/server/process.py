@@ -117,13 +117,10 @@ def run(
     """Serve until a stop signal. After SIGTERM or SIGINT, requests in flight may finish within the drain timeout.
 
     The lifespan of the application starts the gRPC server. Once models are ready, `announce` gets the address of the
-    first listener and the named addresses of the others.
+    first listener and the named addresses of the others. Raise ListenError if an address cannot be bound.
 
     Returns:
         Whether any model was loaded. If none is, the server stops and the result is False.
-
-    Raises:
-        ListenError: if an address cannot be bound.
     """
     any_loaded = True
 

@@ -63,6 +63,8 @@ class Listener(msgspec.Struct, kw_only=True, eq=False):
 class Transport:
     """What the HTTP ports of a server share: limits, certificates and metrics.
 
+    Raise SettingsError if the connection limit is too high.
+
     Args:
         settings: the limits.
         metrics: where they are counted.
@@ -75,9 +77,6 @@ class Transport:
         write_timeout: seconds that a client may leave a response unread.
         limits: limits of connections.
         connections: the open connections.
-
-    Raises:
-        SettingsError: if the connection limit is too high.
     """
 
     def __init__(
@@ -130,8 +129,7 @@ class Transport:
 def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Transport:
     """Create the transport from the settings, and raise the limit of open files.
 
-    Raises:
-        SettingsError: if the certificates are not usable, or the connection limit is too high.
+    Raise SettingsError if the certificates are not usable, or the connection limit is too high.
     """
     certificates = load_certificates(settings)
     if certificates is not None:

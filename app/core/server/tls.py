@@ -39,13 +39,12 @@ class _Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Certificates:
     """Hold the current certificate, its key, and the certificate authorities of clients.
 
+    Raise SettingsError if the files are not usable.
+
     Args:
         cert: the certificate and its chain, PEM.
         key: its private key, PEM.
         client_ca: authorities that must have signed the certificates of clients, PEM; None accepts any client.
-
-    Raises:
-        SettingsError: if the files are not usable.
     """
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
@@ -158,8 +157,7 @@ class Certificates:
 def not_after(pem: str) -> float:
     """Return the end of validity of the first certificate in `pem`, in seconds since the epoch.
 
-    Raises:
-        ValueError: if there is none, or it is truncated.
+    Raise ValueError if there is none, or it is truncated.
     """
     certificate = _PEM.search(pem)
     if certificate is None:
@@ -177,8 +175,7 @@ def not_after(pem: str) -> float:
 def load_certificates(settings: ServerSettings) -> Certificates | None:
     """Load the certificates of the settings; return None without TLS.
 
-    Raises:
-        SettingsError: if the settings contradict each other, or the files are not usable.
+    Raise SettingsError if the settings contradict each other, or the files are not usable.
     """
     if settings.tls_cert is None and settings.tls_key is None:
         if settings.tls_client_ca is not None:

@@ -26,8 +26,7 @@ def environment(*names: str, **parameter: Any) -> Parameter:
 def check_finite(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Reject infinity and NaN for numbers of every source; validators of a range accept infinity.
 
-    Raises:
-        ValidationError: naming the option and its value.
+    Raise ValidationError naming the option and its value.
     """
     for argument in arguments:
         if float in (argument.hint, *get_args(argument.hint)):

@@ -15,10 +15,8 @@ READABLE_BY_ALL = 0o644
 def replacing_file(path: Path, mode: int | None = None) -> Generator[BinaryIO]:
     """Yield a new file that replaces `path` in one step at the end. After an error, `path` stays as it was.
 
-    The folder must exist. Without `mode`, the new file has the permissions of the umask.
-
-    Raises:
-        OSError: when the file cannot be written.
+    The folder must exist. Without `mode`, the new file has the permissions of the umask. Raise OSError when the file
+    cannot be written.
     """
     # The name is hidden from polled folders, and random, so that an untrusted folder cannot hold a link of this name.
     temporary = path.with_name(f".charioteer-{secrets.token_hex(8)}.part")

@@ -226,8 +226,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
 def read_settings(folder: Path) -> ModelSettings:
     """Return the settings in `folder`, or the defaults if it has no settings file.
 
-    Raises:
-        ModelError: naming the file and the invalid field.
+    Raise ModelError naming the file and the invalid field.
     """
     path, kind = folder / SETTINGS_FILE, registry().model_settings_class
     try:
@@ -249,10 +248,8 @@ def _known_names(error_text: str) -> str:
 def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False) -> T:
     """Read a JSON file of a model as `parsed_type`.
 
-    `non_finite` accepts NaN and Infinity, which Python's module writes and JSON does not allow.
-
-    Raises:
-        ModelError: naming the file and the invalid field.
+    `non_finite` accepts NaN and Infinity, which Python's module writes and JSON does not allow. Raise ModelError naming
+    the file and the invalid field.
     """
     try:
         content = read_bounded(path)
@@ -268,8 +265,7 @@ def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False
 def read_bounded(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
     """Return the content of a model's regular file of at most `max_bytes` bytes.
 
-    Raises:
-        ModelError: if it cannot be read or is larger, and for pipes and devices, whose end might never come.
+    Raise ModelError if it cannot be read or is larger, and for pipes and devices, whose end might never come.
     """
     try:
         # Opening a pipe would block until a writer opens it. Check the open descriptor: the path may change meanwhile.

@@ -39,8 +39,7 @@ class SettingsError(Exception):
 def check_url(url: str, option: str) -> None:
     """Check that the URL of an option is one of HTTP, without a request.
 
-    Raises:
-        SettingsError: naming the option, not the URL, which may contain a secret.
+    Raise SettingsError naming the option, not the URL, which may contain a secret.
     """
     try:
         parts = urlsplit(url)
@@ -202,8 +201,7 @@ class ServerSettings(OperationSettings, LimitSettings, AccessSettings, Transport
     def of(self, kind: type[T]) -> T:
         """Return the settings of a plugin, of the class that it lists in `Plugin.settings`.
 
-        Raises:
-            TypeError: if no loaded plugin lists the class.
+        Raise TypeError if no loaded plugin lists the class.
         """
         if not isinstance(self, kind):
             raise TypeError(f"No loaded plugin has the settings {kind.__name__}")

@@ -76,10 +76,8 @@ def string_elements(
 ) -> Sequence[Element]:
     """Return the elements of a JSON array of strings, flat or in nested rows, or of one bare string.
 
-    Decode an array of one base64 string, the form of nearly every image request, without copying it first.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the element that is not a string, or rows that `shape` contradicts.
+    Decode an array of one base64 string, the form of nearly every image request, without copying it first. Raise
+    INVALID_REQUEST naming the element that is not a string, or rows that `shape` contradicts.
     """
     view = memoryview(raw)
     if len(view) > _MIN_IN_PLACE_BYTES and bytes(view[:2]) == b'["' and bytes(view[-2:]) == b'"]':

@@ -48,16 +48,14 @@ def read_json(
 ) -> T:
     """Decode `body` as `expected_type`.
 
+    Raise INVALID_REQUEST naming the field under `path`, or the byte where the text is not valid JSON; as `check_json`.
+
     Args:
         body: the JSON text.
         expected_type: the type to decode.
         path: path of the text in the request.
         limits: limits for text that was not checked yet; None for a part of checked text.
         subject: what the text is, for errors about its syntax.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field under `path`, or the byte where the text is not valid JSON; as
-            `check_json`.
     """
     if limits is not None:
         check_json(bytes(body), limits, path)
@@ -74,8 +72,7 @@ def read_json(
 def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> Mapping[str, object]:
     """Decode the members of a `parameters` object, except `metadata`, which stays as received to be returned.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the invalid parameter under `path`.
+    Raise INVALID_REQUEST naming the invalid parameter under `path`.
     """
     if not raw:
         return {}
@@ -157,8 +154,7 @@ def _is_invalid_json(value: object) -> bool:
 def check_json(body: bytes, limits: Limits, path: str = "") -> None:
     """Reject text with more JSON than a request may have, named by `path`. Its syntax is not checked.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for deep nesting; TOO_LARGE for the other limits.
+    Raise INVALID_REQUEST for deep nesting; TOO_LARGE for the other limits.
     """
     # Without escaped quotes, every quote starts or ends a text.
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body

@@ -31,11 +31,7 @@ _DATATYPES = {datatype.value: datatype for datatype in Datatype}
 
 
 def read_datatype(name: str, path: str) -> Datatype:
-    """Return the datatype called `name`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST listing the known datatypes.
-    """
+    """Return the datatype called `name`. Raise INVALID_REQUEST listing the known datatypes."""
     datatype = _DATATYPES.get(name)
     if datatype is None:
         raise invalid(f"Expected one of {', '.join(Datatype)}, got {quote_value(name)}", path)
@@ -50,11 +46,8 @@ def numeric_tensor(
     A dimension of `shape` may be -1: one of them if the array is flat, any of them if it is nested.
 
     Integers are accepted for floating-point datatypes, and booleans for integer datatypes (0 and 1). Other mismatches
-    are rejected.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field under `path`: a value of another type or out of range, or a
-            count, or rows, that do not fit the shape.
+    are rejected. Raise INVALID_REQUEST naming the field under `path`: a value of another type or out of range, or a
+    count, or rows, that do not fit the shape.
     """
     if datatype is Datatype.BF16:
         raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
@@ -129,11 +122,7 @@ def _flat_numbers(values: list[Any], datatype: Datatype, path: str) -> Sequence[
 
 
 def check_rows(rows_shape: Sequence[int], shape: Sequence[int], path: str) -> None:
-    """Reject a `shape` that contradicts the shape of nested rows. -1 is any size.
-
-    Raises:
-        InferenceError: INVALID_REQUEST with `path`.
-    """
+    """Reject a `shape` that contradicts the shape of nested rows. -1 is any size. Raise INVALID_REQUEST with `path`."""
     if not fits_shape(rows_shape, shape):
         rows = quote_value(list(rows_shape))
         raise invalid(f"Expected the shape of the rows in data, {rows}, got {quote_value(list(shape))}", path)
@@ -152,11 +141,7 @@ def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[An
 
 
 def check_shape(shape: Sequence[int], path: str) -> None:
-    """Reject a shape that no array has.
-
-    Raises:
-        InferenceError: INVALID_REQUEST with `path`.
-    """
+    """Reject a shape that no array has. Raise INVALID_REQUEST with `path`."""
     if len(shape) > MAX_DIMENSIONS:
         raise invalid(f"Expected at most {MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     if shape and min(shape) < 0:
@@ -184,8 +169,7 @@ def flatten_rows(rows: list[Any]) -> list[Any]:
 def shape_and_values(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
     """Return the shape of nested `rows`, and their values in row-major order.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first row under `path` whose length differs.
+    Raise INVALID_REQUEST naming the first row under `path` whose length differs.
     """
     shape = [len(rows)]
     level = rows

@@ -43,9 +43,8 @@ class ElementFields:
     def read(self, message: Any, datatype: Datatype, shape: Sequence[int], path: str) -> Sequence[Any]:
         """Return the elements of `message` in row-major order.
 
-        Raises:
-            InferenceError: INVALID_REQUEST naming the field under `path`, for elements in the field of another
-                datatype, and for a count that does not fit the shape.
+        Raise INVALID_REQUEST naming the field under `path`, for elements in the field of another datatype, and for a
+        count that does not fit the shape.
         """
         name = self.names[datatype]
         for field, _ in message.ListFields():
@@ -65,8 +64,7 @@ class ElementFields:
 def convert_exactly(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
     """Convert `numbers` to another datatype without a change of value.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first number that would change.
+    Raise INVALID_REQUEST naming the first number that would change.
     """
     if numbers.dtype == datatype.dtype:
         return numbers
@@ -80,11 +78,7 @@ def convert_exactly(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDA
 
 
 def check_unchanged(numbers: NDArray[Any], is_unchanged: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
-    """Reject numbers that a conversion to `datatype` would change.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first one.
-    """
+    """Reject numbers that a conversion to `datatype` would change. Raise INVALID_REQUEST naming the first one."""
     changed = np.flatnonzero(~is_unchanged)
     if changed.size:
         first = int(changed[0])

@@ -30,8 +30,7 @@ FieldTypes = dict[int, "Descriptor | int"]
 def parse_message(message_type: Any, data: bytes, limits: Limits | None = None) -> Any:
     """Parse a message of the class `message_type`, within `limits` if given.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not such a message; TOO_LARGE as `check_message`.
+    Raise INVALID_REQUEST when the bytes are not such a message; TOO_LARGE as `check_message`.
     """
     if limits is not None:
         check_message(data, message_type.DESCRIPTOR, limits)
@@ -45,15 +44,12 @@ def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:
     """Reject a serialized message with more fields or packed numbers than a request may have.
 
     Fields of nested messages count, and each entry of a repeated field. Invalid bytes are left to the parser, which
-    stops at the same position.
+    stops at the same position. Raise TOO_LARGE.
 
     Args:
         data: the serialized message.
         descriptor: its message type.
         limits: `max_entries` for fields, `max_elements` for packed numbers.
-
-    Raises:
-        InferenceError: TOO_LARGE.
     """
     # A message this small cannot exceed the limits.
     if len(data) <= min(_MIN_FIELD_BYTES * limits.max_entries, limits.max_elements):

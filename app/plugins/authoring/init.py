@@ -138,11 +138,7 @@ def _recipe_files(kind: str, task: str, model: Path | None, size: int | None) ->
 
 
 def _recipe(kind: str, task: str) -> str:
-    """Return the code of the recipe for a framework and a task.
-
-    Raises:
-        ModelError: if there is none.
-    """
+    """Return the code of the recipe for a framework and a task. Raise ModelError if there is none."""
     own = {task_type: _RECIPES / task_type.lower() / f"{kind}{_RECIPE_SUFFIX}" for task_type in TaskType}
     shared = _RECIPES / "layouts" / f"{kind}{_RECIPE_SUFFIX}"
     by_layout = _LAYOUT_TASKS if shared.is_file() else ()

@@ -11,9 +11,8 @@ from app.core.settings.model import ModelError, ModelSource
 def write_manifest(folder: Path) -> int:
     """Write the manifest of the files below `folder` in one step, and return the number of files.
 
-    Raises:
-        ModelError: for files that a model may not have, and for names that a manifest cannot hold.
-        OSError: when a file cannot be read, or the manifest cannot be written.
+    Raise ModelError for files that a model may not have, and for names that a manifest cannot hold. Raise OSError when
+    a file cannot be read, or the manifest cannot be written.
     """
     lines: list[str] = []
     for model_file in manifest_files(ModelSource(name=folder.name, version="1", folder=folder)):

@@ -80,10 +80,8 @@ def pack(
 def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosixPath]]:
     """Return the files below `directory` to pack, and the files and folders to leave out, both sorted.
 
-    Hidden files and Python caches are left out. A link to a file in the same folder counts as that file.
-
-    Raises:
-        ModelError: for links that lead out of the folder or to folders, special files, and pickles.
+    Hidden files and Python caches are left out. A link to a file in the same folder counts as that file. Raise
+    ModelError for links that lead out of the folder or to folders, special files, and pickles.
     """
     packed: list[PurePosixPath] = []
     left_out: list[PurePosixPath] = []

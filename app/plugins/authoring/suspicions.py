@@ -57,10 +57,8 @@ def suspicious_answer(
 ) -> str:
     """Return a sentence about records that are probably wrong for an encoded image, "" if they look right.
 
-    Classifiers run a second time, on the negative of the image.
-
-    Raises:
-        InferenceError: when the model fails on the negative.
+    Classifiers run a second time, on the negative of the image. Raise InferenceError when the model fails on the
+    negative.
     """
     answers: list[dict[str, Any]] = [msgspec.to_builtins(record) for record in records]
     description = servable.description

@@ -75,8 +75,7 @@ def served_job(model: EvaluatedModel, protocol: str, name: str, parameters: Mapp
 def predict_all(images: Iterable[SourceImage], predict: Predictor, threads: int, batch: int) -> Iterator[_Rows]:
     """Yield the rows of `batch` images at a time. A thread reads and decodes images while others run the model.
 
-    Raises:
-        ServerUnavailableError: as `predict`; all rows before it have been yielded.
+    Raise ServerUnavailableError as `predict`; all rows before it have been yielded.
     """
     jobs = SimpleQueue[tuple[Future[_Rows], Sequence[SourceImage]] | None]()
 

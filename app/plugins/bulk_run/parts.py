@@ -104,10 +104,8 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
     """Open the parts of an earlier run, or create their folder. No other run can open them meanwhile.
 
     `to` is a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run. `header`
-    is everything that the results depend on. A part has `max_rows` images. `fresh` removes earlier results.
-
-    Raises:
-        SettingsError: when `to` holds the results of another run, or other files.
+    is everything that the results depend on. A part has `max_rows` images. `fresh` removes earlier results. Raise
+    SettingsError when `to` holds the results of another run, or other files.
     """
     file = to if to.suffix == ".parquet" and not to.is_dir() else None
     folder = to.with_name(f"{to.name}.parts") if file else to

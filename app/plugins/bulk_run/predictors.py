@@ -27,10 +27,9 @@ from tasks.vision.header import image_size, upright_size
 from tasks.vision.image import image_of
 
 Predictor = Callable[[Sequence[SourceImage]], Sequence[RecordedInference]]
-"""Returns a row for each image. Several threads call it.
+"""Returns a row for each image, or raises ServerUnavailableError if no image would be answered now.
 
-Raises:
-    ServerUnavailableError: when no image would be answered now.
+Several threads call it.
 """
 _Size = tuple[int, int]
 
@@ -75,9 +74,8 @@ class _Row(msgspec.Struct):
 class LocalPredictor:
     """A model in this process.
 
-    Raises:
-        InferenceError: when its task has no parameter of a name in `parameters`.
-        ModelError: when it cannot be loaded, or does not take images.
+    Raise InferenceError when its task has no parameter of a name in `parameters`. Raise ModelError when it cannot be
+    loaded, or does not take images.
     """
 
     def __init__(self, source: ModelSource, parameters: Mapping[str, object], limits: Limits) -> None:

@@ -94,9 +94,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 def model_digest(source: ModelSource) -> str:
     """Return a SHA-256 over the files of a model, and over its settings that change scores.
 
-    Raises:
-        ModelError: for a file that a model may not have.
-        OSError: when a file cannot be read.
+    Raise ModelError for a file that a model may not have. Raise OSError when a file cannot be read.
     """
     total = hashlib.sha256()
     for name, path in _files(source):
@@ -133,11 +131,7 @@ def calibration_file(source: ModelSource) -> Path:
 
 
 def read_calibration(source: ModelSource) -> Calibration:
-    """Read the calibration of a model.
-
-    Raises:
-        ModelError: when it is missing or unreadable, or belongs to other files.
-    """
+    """Read the calibration of a model. Raise ModelError when it is missing or unreadable, or belongs to other files."""
     path = calibration_file(source)
     way_on = "`charioteer evaluate DATASET --model MODEL --calibrate` fits it"
     if not path.is_file():
@@ -155,11 +149,7 @@ def read_calibration(source: ModelSource) -> Calibration:
 
 
 def write_calibration(source: ModelSource, calibration: Calibration) -> Path:
-    """Write the calibration of a model in one step, and return its path.
-
-    Raises:
-        OSError: when it cannot be written.
-    """
+    """Write the calibration of a model in one step, and return its path. Raise OSError when it cannot be written."""
     path = calibration_file(source)
     with replacing_file(path, READABLE_BY_ALL) as file:
         file.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2) + b"\n")
@@ -214,8 +204,7 @@ class CalibratingLoader:
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
         """Load the model and its calibration.
 
-        Raises:
-            ModelError: when either cannot be used, or the task has no scores.
+        Raise ModelError when either cannot be used, or the task has no scores.
         """
         calibration, loaded = read_calibration(source), load(source)
         task_type = TaskType(loaded.description.task_type)

@@ -50,14 +50,13 @@ class ScoredOutcomes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def fit(results: Sequence[EvaluatedItem], labels: Sequence[str], task: TaskType, model_files: str = "") -> Calibration:
     """Fit the calibration of a model.
 
+    Raise EvaluationError when there are too few events, or higher scores are not more often right.
+
     Args:
         results: images with all their predictions.
         labels: the labels of the dataset.
         task: of the predictions.
         model_files: `model_digest` of the model.
-
-    Raises:
-        EvaluationError: when there are too few events, or higher scores are not more often right.
     """
     if task.returns == "classes":
         known = [result for result in results if any(one.label == result.item.label for one in result.predictions)]
@@ -103,11 +102,7 @@ def _rarer(correct: NDArray[np.bool_]) -> int:
 
 
 def check_count(count: int, name: str) -> None:
-    """Check that half of a dataset has enough events.
-
-    Raises:
-        EvaluationError: when it has not.
-    """
+    """Check that half of a dataset has enough events. Raise EvaluationError when it has not."""
     if count < _MIN_EVENTS:
         raise EvaluationError(
             f"--calibrate: Expected at least {_MIN_EVENTS} {name} in half of the dataset, got {count}"

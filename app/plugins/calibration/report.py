@@ -64,8 +64,7 @@ class CalibrationPart:
     def is_wanted(self, source: ModelSource | None, /) -> bool:
         """Return whether the user asks for it.
 
-        Raises:
-            EvaluationError: when there is no model with raw scores in this process.
+        Raise EvaluationError when there is no model with raw scores in this process.
         """
         wanted = command_options(CalibrationOptions).calibrate
         if wanted and source is None:
@@ -79,10 +78,8 @@ class CalibrationPart:
     def extend(self, report: EvaluationReport, run: EvaluationRun, /) -> EvaluationReport:
         """Fit on half of the images, write calibration.json, and return the report with the figures of the other half.
 
-        Raises:
-            EvaluationError: as `fit`, for answers without scores, and for mapped labels.
-            ModelError: when the files of the model cannot be hashed.
-            OSError: when the file cannot be written.
+        Raise EvaluationError as `fit`, for answers without scores, and for mapped labels. Raise ModelError when the
+        files of the model cannot be hashed. Raise OSError when the file cannot be written.
         """
         source, dataset, task = run.source, run.dataset, report.task
         assert source is not None  # noqa: S101  checked by `is_wanted`

@@ -27,10 +27,8 @@ class CredentialsError(Exception):
 def read_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, str]:
     """Return header values by lower-case name, from "Name: value" lines.
 
-    Those of a file, where secrets do not show in the process list, override those of options.
-
-    Raises:
-        CredentialsError: a line is not a valid header, or the file cannot be read.
+    Those of a file, where secrets do not show in the process list, override those of options. Raise CredentialsError if
+    a line is not a valid header, or the file cannot be read.
     """
     headers = _parse_headers(lines, "--header")
     if file is None:
@@ -71,11 +69,7 @@ class TlsOptions:
     """Private key of the client certificate, if it is in another file."""
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for HTTP.
-
-        Raises:
-            CredentialsError: a file cannot be used.
-        """
+        """Return the TLS context for HTTP. Raise CredentialsError if a file cannot be used."""
         if self.cert is None and self.key is not None:
             raise CredentialsError("--key needs --cert")
         try:

@@ -83,10 +83,9 @@ def conform(
 def _models(url: str, options: ConformanceOptions, *, all_models: bool) -> Sequence[str | None]:
     """Return the models to check: the given one, all, or None for the only one.
 
-    Raises:
-        UnreachableError: the server does not answer.
-        OptionsError: an option is not valid, or the server has several models and none is chosen.
-        RequestLimitError: the limit of requests is too low to list the models.
+    Raise UnreachableError if the server does not answer. Raise OptionsError if an option is not valid, or the server
+    has several models and none is chosen. Raise RequestLimitError if the limit of requests is too low to list the
+    models.
     """
     if options.model and all_models:
         raise OptionsError("Use --model or --all-models, not both")

@@ -41,11 +41,7 @@ def given_instances(probe: Probe) -> list[object] | None:
 
 
 def predictions_of(answer: dict[str, Any]) -> list[object]:
-    """Return the predictions of a response.
-
-    Raises:
-        ViolationError: `predictions` is not an array.
-    """
+    """Return the predictions of a response. Raise ViolationError if `predictions` is not an array."""
     predictions: Any = answer.get("predictions")
     expect(is_list(predictions), "an array of predictions", predictions)
     return predictions

@@ -77,8 +77,7 @@ class ConformanceOptions:
 def protocol_named(name: str) -> Protocol:
     """Return a protocol by its name; v1, v2 and v2-grpc are also called kserve-v1, kserve-v2 and kserve-v2-grpc.
 
-    Raises:
-        OptionsError: there is no such protocol.
+    Raise OptionsError if there is no such protocol.
     """
     for protocol in PROTOCOLS:
         if protocol.name == name.removeprefix("kserve-"):
@@ -92,9 +91,7 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
     """Open the clients for `options` and yield the runner. No request is sent before the first check.
 
     The `url` begins with http:// or https://, or grpc:// or grpcs:// for protocols over gRPC; or is a host and a port.
-
-    Raises:
-        OptionsError: an option is not valid, or a file cannot be read.
+    Raise OptionsError if an option is not valid, or a file cannot be read.
     """
     protocol = protocol_named(options.protocol)
     url_parts = _split_url(_with_scheme(url, protocol))

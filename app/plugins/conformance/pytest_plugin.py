@@ -17,11 +17,7 @@ from app.plugins.conformance.runner import CheckRunner, UnreachableError
 
 
 class Conformance:
-    """The pytest plugin of one run.
-
-    Raises:
-        pytest.UsageError: an option is not valid.
-    """
+    """The pytest plugin of one run. Raise pytest.UsageError if an option is not valid."""
 
     def __init__(self, config: pytest.Config) -> None:
         stack = ExitStack()

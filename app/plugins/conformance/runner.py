@@ -79,11 +79,7 @@ class CheckRunner:
         """The failed check at the root, by the id of each check that failed or requires it."""
 
     def check_reachable(self) -> None:
-        """Send one request, to see whether the engine answers.
-
-        Raises:
-            UnreachableError: the engine does not answer.
-        """
+        """Send one request, to see whether the engine answers. Raise UnreachableError if the engine does not answer."""
         try:
             if self.probe.transport:
                 self.probe.transport.wait_connected()
@@ -105,8 +101,7 @@ class CheckRunner:
     def report(self, on_check: Callable[[Check], None] | None = None) -> ConformanceReport:
         """Run every check and return the report; call `on_check` before each check.
 
-        Raises:
-            UnreachableError: the engine refused the credentials of every request, so nothing was tested.
+        Raise UnreachableError if the engine refused the credentials of every request, so nothing was tested.
         """
         for check in self.protocol.checks:
             if on_check:

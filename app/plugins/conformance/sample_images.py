@@ -57,11 +57,7 @@ class SampleImage:
 
 
 def load_image(name: str, data: bytes) -> SampleImage:
-    """Return an encoded image of the user as a `SampleImage`.
-
-    Raises:
-        ValueError: `data` cannot be decoded.
-    """
+    """Return an encoded image of the user as a `SampleImage`. Raise ValueError if `data` cannot be decoded."""
     height, width = _decode(name, data).shape[:2]
     return SampleImage(name, data, width, height)
 

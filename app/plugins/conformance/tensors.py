@@ -38,8 +38,7 @@ def has_fields(value: object, **kinds: type) -> TypeGuard[dict[str, Any]]:
 def expect_form(value: object, form: type[T], expected: str, where: str = "") -> T:
     """Return a JSON value as the type `form`, such as a list of strings or a `msgspec.Struct`.
 
-    Raises:
-        ViolationError: the value has another form; `expected` describes the right one.
+    Raise ViolationError if the value has another form; `expected` describes the right one.
     """
     try:
         return msgspec.convert(value, form)
@@ -61,11 +60,7 @@ def expect_error_texts(*exchanges: Exchange) -> None:
 
 
 def element_count(shape: Sequence[int]) -> int:
-    """Return the number of elements of a shape.
-
-    Raises:
-        InconclusiveError: the tensor has too many elements.
-    """
+    """Return the number of elements of a shape. Raise InconclusiveError if the tensor has too many elements."""
     count = math.prod(shape)
     if count > _MAX_ELEMENTS:
         raise InconclusiveError(f"An input of {count} elements is too large to generate; give a body with --request")

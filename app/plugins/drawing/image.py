@@ -78,8 +78,7 @@ def overlay_heat_map(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
 def check_image_path(path: Path) -> None:
     """Check that `write_image` can write to `path`, before the slow work starts.
 
-    Raises:
-        ModelError: when the suffix of `path` names no image format, its folder does not exist, or it is a folder.
+    Raise ModelError when the suffix of `path` names no image format, its folder does not exist, or it is a folder.
     """
     if not cv2.haveImageWriter(path.suffix or _PNG):
         raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg")

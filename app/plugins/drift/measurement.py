@@ -43,9 +43,7 @@ class Embedder:
     An image is resized to the graph's input without keeping its aspect ratio, as RGB in 0..1. The graph must do any
     other normalization. An output with several dimensions is averaged for each channel. `run` takes the names of input
     and output and the input, and returns the output. Baselines store the name of `file`, and its SHA-256 as `digest`.
-
-    Raises:
-        DriftError: when the graph does not take images.
+    Raise DriftError when the graph does not take images.
     """
 
     def __init__(self, file: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: Run) -> None:

@@ -85,8 +85,7 @@ class Monitor:
     def add(self, observations: Sequence[Observation], task_type: str) -> tuple[DriftWindow, bool] | None:
         """Add images. If they complete the window, return it, and whether its verdict differs from the last one.
 
-        Raises:
-            DriftError: when a complete window cannot be compared; the next window has begun.
+        Raise DriftError when a complete window cannot be compared; the next window has begun.
         """
         now, now_monotonic = self._clock(), self._monotonic()
         if not self._images:

@@ -86,10 +86,8 @@ def build_sample(observations: Iterable[Observation], task_type: str = "", sampl
     """Combine observations into a sample, in order. For images with the same id, the first counts.
 
     If some images have pixels, images without are left out. If some have answers, images without are left out too.
-    `task_type` is the task of the model that answered, `sample_name` the name of the images in errors.
-
-    Raises:
-        DriftError: when fewer than `MIN_IMAGES` are left, or a measurement is not finite.
+    `task_type` is the task of the model that answered, `sample_name` the name of the images in errors. Raise DriftError
+    when fewer than `MIN_IMAGES` are left, or a measurement is not finite.
     """
     unique = list({item.id: item for item in reversed(list(observations))}.values())[::-1]
     with_pixels = [item for item in unique if item.image is not None]

@@ -71,10 +71,8 @@ class Drift:
     """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
 
     A model is monitored if a `drift-baseline.npz` is in its folder or the folder above. `sources`, which returns the
-    models, is called again while the server runs.
-
-    Raises:
-        SettingsError: when there are models but none has a baseline, or a baseline cannot be read.
+    models, is called again while the server runs. Raise SettingsError when there are models but none has a baseline, or
+    a baseline cannot be read.
     """
 
     def __init__(

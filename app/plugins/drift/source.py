@@ -42,12 +42,9 @@ def measure_source(
 ) -> MeasuredImages:
     """Measure images of a folder, of a source that another plugin reads, or of recordings (the value of --record).
 
-    A model runs on the images of a folder or source; recordings already hold predictions.
-
-    Raises:
-        DriftError: when there are too few images, or their task types differ.
-        InferenceError: when recordings cannot be read, or the model fails.
-        SettingsError: when the address of the recordings is invalid.
+    A model runs on the images of a folder or source; recordings already hold predictions. Raise DriftError when there
+    are too few images, or their task types differ. Raise InferenceError when recordings cannot be read, or the model
+    fails. Raise SettingsError when the address of the recordings is invalid.
     """
     skipped = Counter[str]()
     with progress("Measuring images") as bar:

@@ -45,8 +45,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], found: Mapping[str, Records]) -> Agreement:
     """Compare the records of each item, by its id, with those of the reference.
 
-    Raises:
-        EvaluationError: when an evaluation cannot measure the answers, such as numbers that are not finite.
+    Raise EvaluationError when an evaluation cannot measure the answers, such as numbers that are not finite.
     """
     labels = float(np.mean([_labels(expected[item.id]) == _labels(found[item.id]) for item in items]))
     try:

@@ -49,10 +49,8 @@ class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
 def infer_task(records: Sequence[Mapping[str, object]]) -> TaskType | None:
     """Infer the task from the fields of the records; None without records.
 
-    Classes have only `label` and `score`: other fields could be a place in a form that is not known.
-
-    Raises:
-        ValueError: when no task with these fields can be measured.
+    Classes have only `label` and `score`: other fields could be a place in a form that is not known. Raise ValueError
+    when no task with these fields can be measured.
     """
     if not records:
         return None

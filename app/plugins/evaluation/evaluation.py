@@ -31,9 +31,8 @@ LabelMap = Mapping[str, str | None]
 def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskType:
     """Return the task of the answers, or the dataset's first task if there are no predictions.
 
-    Raises:
-        EvaluationError: when the dataset has no labels for the task, or the answers are of several tasks or of one that
-            cannot be measured.
+    Raise EvaluationError when the dataset has no labels for the task, or the answers are of several tasks or of one
+    that cannot be measured.
     """
     try:
         tasks = {task for answer in records.values() if (task := infer_task(answer)) is not None}
@@ -77,9 +76,7 @@ def evaluate_records(
     `records`, and `failures`, the reasons for other items, are by the id of the item. Predictions with a score below
     `confidence` count in average precision only. `slices` are keys of metadata, `label_map` has the dataset's labels by
     the model's. `progress` is called with the number of compared items. `notes` and `figures` are added to the report.
-
-    Raises:
-        EvaluationError: when answers do not match the dataset, or the extra is not installed.
+    Raise EvaluationError when answers do not match the dataset, or the extra is not installed.
     """
     task = task_to_measure(dataset, records)
     results, failed = parse_answers(dataset, records, task)
@@ -112,8 +109,7 @@ def evaluate_records(
 def check_figures(dataset: Dataset, names: Iterable[str], added: Sequence[Figure] = ()) -> None:
     """Check before the first request that the figures `names` exist, those of the dataset's tasks or `added` ones.
 
-    Raises:
-        EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
+    Raise EvaluationError when no task of the dataset has a figure of that name, or the extra is not installed.
     """
     measured = (_measure((), dataset, task, 0.5, (), lambda _: None).figures for task in dataset.tasks)
     known = dict.fromkeys([*(figure.name for figure in (*chain(*measured), *added)), ANSWERED])

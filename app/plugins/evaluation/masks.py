@@ -13,8 +13,7 @@ from tasks.vision.contours import mask_of_contours
 def read_run_lengths(counts: object, height: int, width: int) -> RunLengths:
     """Check the run lengths of a mask, plain or compressed, and return them compressed.
 
-    Raises:
-        ValueError: when they cannot be parsed, or do not match the size of the mask.
+    Raise ValueError when they cannot be parsed, or do not match the size of the mask.
     """
     try:
         mask = _api().segmToRle({"size": [height, width], "counts": counts}, width, height)

@@ -56,8 +56,7 @@ class ServerOptions:
     def check(self) -> None:
         """Check that the options of the client have an effect.
 
-        Raises:
-            SettingsError: naming those that are given without a URL.
+        Raise SettingsError naming those that are given without a URL.
         """
         if self.url is None:
             given = {
@@ -146,9 +145,8 @@ def served_model(
 ) -> EvaluatedModel:
     """Return the model behind the URL of a server. A persistent client waits for minutes if it is busy or restarts.
 
-    Raises:
-        CredentialsError: when a header cannot be used.
-        EvaluationError: when the URL, protocol and name do not fit together.
+    Raise CredentialsError when a header cannot be used. Raise EvaluationError when the URL, protocol and name do not
+    fit together.
     """
     protocol, timeout, tls = server.protocol, server.timeout, server.tls
     headers = read_headers(server.header or (), server.header_file)
@@ -198,10 +196,8 @@ def served_model(
 def local_predictor(source: ModelSource, parameters: Mapping[str, object], limits: Limits) -> InferenceClient:
     """Load a model in this process, and return a function that predicts records.
 
-    Raises:
-        EvaluationError: when an evaluation cannot measure its task.
-        InferenceError: when its task has no parameter of a name in `parameters`.
-        ModelError: when it cannot be loaded.
+    Raise EvaluationError when an evaluation cannot measure its task. Raise InferenceError when its task has no
+    parameter of a name in `parameters`. Raise ModelError when it cannot be loaded.
     """
     from app.core.assembly.models import load
 

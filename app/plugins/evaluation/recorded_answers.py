@@ -35,10 +35,8 @@ class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
 def read_truths(store: str | None, model: str | None, images: Path | None) -> RecordedTruths:
     """Return the labelled inferences of a store, which the plugin of truths reads.
 
-    Raises:
-        EvaluationError: when there is no store or no labelled inference, or no such plugin is loaded.
-        InferenceError: when the store cannot be read.
-        SettingsError: when the address of the store is invalid.
+    Raise EvaluationError when there is no store or no labelled inference, or no such plugin is loaded. Raise
+    InferenceError when the store cannot be read. Raise SettingsError when the address of the store is invalid.
     """
     if store is None:
         raise EvaluationError(
@@ -70,10 +68,8 @@ def match_recorded(
     """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
 
     Return the answers, the model as ``name:version``, and how many images were recorded repeatedly; the latest counts.
-    The order of `recorded` is free; rejected requests, explanations and models other than `model` are skipped.
-
-    Raises:
-        EvaluationError: when there are no recordings of the images, or recordings of several models.
+    The order of `recorded` is free; rejected requests, explanations and models other than `model` are skipped. Raise
+    EvaluationError when there are no recordings of the images, or recordings of several models.
     """
     by_digest, by_id, by_name = _index(dataset.items)
     latest: dict[str, RecordedInference] = {}

@@ -20,10 +20,9 @@ from tasks.inference.error import ErrorKind
 Records = Sequence[Mapping[str, object]]
 
 InferenceClient = Callable[[Item, bytes], Records]
-"""Returns the records for an item and the bytes of its image. Several threads call it.
+"""Returns the records for an item and the bytes of its image, or raises InferenceClientError without an answer.
 
-Raises:
-    InferenceClientError: when there is no answer.
+Several threads call it.
 """
 
 _Outcome = tuple[Item, Records | BaseException]
@@ -77,8 +76,7 @@ class Checkpoint:
 def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Generator[Checkpoint]:
     """Open the checkpoint at `path`, or create it. Truncate an incomplete last line.
 
-    Raises:
-        EvaluationError: when the file belongs to another evaluation.
+    Raise EvaluationError when the file belongs to another evaluation.
     """
     entries: Mapping[str, CheckpointEntry] = {}
     if path.is_file() and path.stat().st_size and not fresh:
@@ -120,10 +118,8 @@ def collect_answers(
 ) -> CollectedAnswers:
     """Request answers for items without an answer in the checkpoint, and for items whose image has changed.
 
-    After an interruption, the checkpoint contains all answers so far, and those that arrive within two seconds.
-
-    Raises:
-        EvaluationError: when the first requests or all requests fail. Other errors of `client` propagate.
+    After an interruption, the checkpoint contains all answers so far, and those that arrive within two seconds. Raise
+    EvaluationError when the first requests or all requests fail. Other errors of `client` propagate.
     """
     collected = CollectedAnswers()
     pending, outcomes, stopping = SimpleQueue[Item | None](), SimpleQueue[_Outcome](), Event()

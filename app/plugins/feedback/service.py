@@ -27,8 +27,7 @@ _selectors: "WeakKeyDictionary[Engine, RuleSelector]" = WeakKeyDictionary()
 def start(host: Host) -> Parts:
     """Return the routes and the gauges of truths, if they are enabled.
 
-    Raises:
-        SettingsError: when settings contradict each other.
+    Raise SettingsError when settings contradict each other.
     """
     if not host.settings.of(FeedbackSettings).serve_truth:
         return Parts()
@@ -63,8 +62,7 @@ def annotation_writer(
 def create_selector(host: Host) -> "Selector | None":
     """Return the selector of a server with rules; None without rules.
 
-    Raises:
-        SettingsError: when a rule cannot be read, or has no effect.
+    Raise SettingsError when a rule cannot be read, or has no effect.
     """
     text, recording = host.settings.of(FeedbackSettings).record_when, host.settings.of(RecordingSettings)
     if not text.strip():

@@ -27,15 +27,13 @@ class GraphModel:
     """A graph of any framework whose images and outputs are handled as those of an ONNX file.
 
     Labels, the layout and the preprocessing come from `folder`: its ``model-settings.json``, ``config.json``,
-    ``preprocessor_config.json`` and label files. Everything else is inferred from the outputs for a blank image.
+    ``preprocessor_config.json`` and label files. Everything else is inferred from the outputs for a blank image. Raise
+    ModelError if the outputs have no known layout. The message explains what to declare.
 
     Args:
         folder: the model's folder.
         run: runs the graph on a batch.
         input_shape: (batch, 3, height, width) or (batch, height, width, 3), float32; -1 for any size.
-
-    Raises:
-        ModelError: if the outputs have no known layout. The message explains what to declare.
     """
 
     def __init__(self, folder: Path, run: Run, input_shape: Sequence[int]) -> None:
@@ -50,8 +48,7 @@ class GraphModel:
     def predict(self, image: NDArray[np.uint8], parameters: SelectionParameters | None = None) -> Any:
         """Return the prediction for one (height, width, 3) RGB image, in the type of its task.
 
-        Raises:
-            InferenceError: MODEL_FAILED if the outputs differ from those for the blank image.
+        Raise MODEL_FAILED if the outputs differ from those for the blank image.
         """
         changes: dict[str, Any] = {"image": Image(image)}
         if parameters is not None:

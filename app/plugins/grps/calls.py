@@ -45,11 +45,7 @@ class PlainCall(msgspec.Struct, frozen=True):
     is_slow: bool = False
 
     async def respond(self, engine: Engine, read_message: ReadMessage, serialize: Callable[[Any], bytes]) -> bytes:
-        """Return the response.
-
-        Raises:
-            InferenceError: as `text`.
-        """
+        """Return the response. Raise InferenceError as `text`."""
 
         def respond() -> bytes:
             return serialize(with_success_status(GrpsMessage(str_data=self.text(engine, read_message))))

@@ -82,8 +82,7 @@ class PredictCodec(msgspec.Struct, eq=False):
     def encode(self, response: InferenceResponse) -> Any:
         """Return the response message, with the same kind of data as the request if it can hold the predictions.
 
-        Raises:
-            InferenceError: UNSUPPORTED for a tensor that GRPS cannot hold.
+        Raise UNSUPPORTED for a tensor that GRPS cannot hold.
         """
         message = GrpsMessage()
         if self._returns_tensors or self._data_kind == "gtensors":
@@ -196,10 +195,7 @@ def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
     """Return the name and version that ``name-version`` means; the default model if it is empty.
 
     A full match of a model's name comes first, because names may contain dashes. Otherwise, the longest known name
-    before a dash separates name and version. The version is None if none is given.
-
-    Raises:
-        InferenceError: MODEL_NOT_FOUND.
+    before a dash separates name and version. The version is None if none is given. Raise MODEL_NOT_FOUND.
     """
     if registry.has_model(model):
         return model, None

@@ -56,13 +56,12 @@ class MapContent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def read_map(gmap: Any, parameter_names: Collection[str] | None = None) -> MapContent:
     """Decode a `GenericMapData`.
 
+    Raise INVALID_REQUEST naming the entry.
+
     Args:
         gmap: the map.
         parameter_names: parameter names of a text task; None for an image task, where every text in `s_s` is a
             parameter.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the entry.
     """
     texts = dict(gmap.s_s)
     elements = _elements(gmap, texts, parameter_names)
@@ -84,8 +83,7 @@ def read_map(gmap: Any, parameter_names: Collection[str] | None = None) -> MapCo
 def read_scalars(gmap: Any, specs: Sequence[TensorSpec]) -> tuple[Sequence[InputTensor], Sequence[str]]:
     """Decode a map for a model of tensors: inputs with one element, sorted by name, and their paths.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the entry.
+    Raise INVALID_REQUEST naming the entry.
     """
     values: dict[str, tuple[str, Any]] = {}
     for field in ("s_s", "s_b", *_NUMBERS):

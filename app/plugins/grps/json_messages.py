@@ -32,9 +32,7 @@ _STREAMING = msgspec.json.Decoder(_Streaming)
 def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
     """Decode a body within `limits`; also return whether its tensor came as `ndarray`.
 
-    Raises:
-        InferenceError: INVALID_REQUEST with the reason of protobuf, and the field if protobuf names it; as
-            `check_json`.
+    Raise INVALID_REQUEST with the reason of protobuf, and the field if protobuf names it; as `check_json`.
     """
     content = read_json(body, dict[str, Any], limits=limits)
     if content.get("bin_data", content.get("binData")) is not None:
@@ -68,13 +66,12 @@ def asks_to_stream(body: bytes) -> bool:
 def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
     """Return a message as JSON, with `ndarray` as its only data if requested.
 
+    Raise INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
+
     Args:
         message: the message; its arrays are removed.
         as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null. The status
             names the other tensors, which are left out.
-
-    Raises:
-        InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
     """
     nested_values = _first_as_ndarray(message) if as_ndarray else None
     content = _content(message)
@@ -91,8 +88,7 @@ def encode_streamed(message: Any) -> bytes:
 def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
     """Return nested rows of equal length, or a single number, as an FP32 array.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
+    Raise INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
     """
     rows = cast("list[Any]", value)
     shape, values = shape_and_values(rows, path) if isinstance(value, list) else ((), [value])

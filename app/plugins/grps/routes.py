@@ -133,9 +133,7 @@ async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -
 def _codec(engine: Engine, head: RequestHead, body: bytes, query: _Query) -> PredictCodec:
     """Return the codec of a request.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for another media type, an empty body, or metadata in the query, which could not
-            be returned.
+    Raise INVALID_REQUEST for another media type, an empty body, or metadata in the query, which could not be returned.
     """
     if METADATA in query.parameters:
         raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")

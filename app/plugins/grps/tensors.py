@@ -57,11 +57,7 @@ def dtype_name(datatype: Datatype) -> str:
 
 
 def datatype_of(message: Any, path: str) -> Datatype:
-    """Return the datatype of a `GenericTensor`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST when its dtype is missing or unknown.
-    """
+    """Return the datatype of a `GenericTensor`. Raise INVALID_REQUEST when its dtype is missing or unknown."""
     datatype = _DATATYPES.get(message.dtype)
     if datatype is None:
         received = "DT_INVALID" if message.dtype == 0 else str(message.dtype)
@@ -72,15 +68,14 @@ def datatype_of(message: Any, path: str) -> Datatype:
 def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor:
     """Decode a `GenericTensor` as an input of the model.
 
+    Raise INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another dtype, a count that does
+    not fit the shape, or a number out of range.
+
     Args:
         message: the tensor.
         spec: the model's declared input: the name for a tensor without one, and the datatype to convert to if no
             number changes.
         path: path of the tensor in the request.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another dtype, a
-            count that does not fit the shape, or a number out of range.
     """
     sent = datatype_of(message, path)
     shape = tuple(message.shape)
@@ -97,8 +92,7 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
 def write_tensor(tensor: Tensor, message: Any) -> None:
     """Write `tensor` into an empty `GenericTensor`.
 
-    Raises:
-        InferenceError: UNSUPPORTED for values that GRPS cannot hold: UINT64 beyond INT64, bytes that are not UTF-8.
+    Raise UNSUPPORTED for values that GRPS cannot hold: UINT64 beyond INT64, bytes that are not UTF-8.
     """
     datatype = sent_datatype(tensor.datatype)
     message.name = tensor.name
@@ -112,10 +106,8 @@ def convert_numbers(
 ) -> tuple[Datatype, NDArray[Any]]:
     """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype.
 
-    With `rounds`, floating-point numbers are rounded to a narrower declared datatype.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first number that would change, or that would become infinite.
+    With `rounds`, floating-point numbers are rounded to a narrower declared datatype. Raise INVALID_REQUEST naming the
+    first number that would change, or that would become infinite.
     """
     convert = _rounded if sent is Datatype.FP16 else convert_exactly
     converted = convert(numbers, sent, path)
@@ -130,8 +122,7 @@ def convert_numbers(
 def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
     """Convert `numbers` to a floating-point datatype; to BF16 from FP32.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first number that would become infinite.
+    Raise INVALID_REQUEST naming the first number that would become infinite.
     """
     is_bf16 = datatype is Datatype.BF16
     with np.errstate(over="ignore"):
@@ -142,11 +133,7 @@ def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[An
 
 
 def wire_values(tensor: Tensor) -> list[Any]:
-    """Return the elements of a tensor in the types of its wire type.
-
-    Raises:
-        InferenceError: as `write_tensor`.
-    """
+    """Return the elements of a tensor in the types of its wire type. Raise InferenceError as `write_tensor`."""
     flat = tensor.values.ravel()
     if tensor.datatype is Datatype.BYTES:
         return _texts(tensor.name, flat)

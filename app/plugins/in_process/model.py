@@ -25,12 +25,11 @@ _DATATYPES = {datatype.dtype: datatype for datatype in Datatype if datatype not 
 class InProcessModel:
     """The latest version of the model at `path`, loaded in this process.
 
+    Raise ModelError when there is no model, or it cannot be served.
+
     Args:
         path: a model file, or a model's folder.
         allow_code: whether the model may run its own Python code.
-
-    Raises:
-        ModelError: when there is no model, or it cannot be served.
     """
 
     def __init__(self, path: Path | str, *, allow_code: bool = False) -> None:
@@ -41,13 +40,12 @@ class InProcessModel:
     def predict(self, images: Sequence[ArrayLike], **parameters: object) -> Sequence[Prediction]:
         """Return a prediction for each image; all images go into one call of the model.
 
+        Raise InferenceError when an image or a parameter is invalid, a parameter is unknown, or the model fails.
+
         Args:
             images: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point within 0..1; arrays, or
                 objects that NumPy converts to arrays, such as Pillow images.
             parameters: request parameters, such as ``score_threshold``.
-
-        Raises:
-            InferenceError: when an image or a parameter is invalid, a parameter is unknown, or the model fails.
         """
         self._servable.check_parameters(parameters)
         inputs = [_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images)]
@@ -56,8 +54,7 @@ class InProcessModel:
     def ask(self, image: ArrayLike, **parameters: object) -> Sequence[Record]:
         """Return the records for one image; takes the same images and parameters as `predict`.
 
-        Raises:
-            InferenceError: when the image or a parameter is invalid, a parameter is unknown, or the model fails.
+        Raise InferenceError when the image or a parameter is invalid, a parameter is unknown, or the model fails.
         """
         (prediction,) = self.predict([image], **parameters)
         return prediction.records()
@@ -65,8 +62,7 @@ class InProcessModel:
     def ask_text(self, text: str, **parameters: object) -> Sequence[Record]:
         """Return the records for one text, from a text model.
 
-        Raises:
-            InferenceError: when a parameter is invalid or unknown, or the model fails.
+        Raise InferenceError when a parameter is invalid or unknown, or the model fails.
         """
         self._servable.check_parameters(parameters)
         tensor = BytesTensor(name="args", shape=(1,), elements=[StringElement(text)], parameters=parameters)
@@ -75,8 +71,7 @@ class InProcessModel:
     def run(self, tensors: Mapping[str, ArrayLike]) -> Mapping[str, NDArray[Any]]:
         """Return the output tensors of a model with the task type TENSOR, for numeric input tensors.
 
-        Raises:
-            InferenceError: when the model has another task type, does not take the tensors, or fails.
+        Raise InferenceError when the model has another task type, does not take the tensors, or fails.
         """
         task_type = self.description.task_type
         if task_type is not TaskType.TENSOR:

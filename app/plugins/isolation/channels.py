@@ -58,10 +58,8 @@ class Channel:
     def call(self, kind: CallKind, inputs: Any = None) -> Any:
         """Send a call and return its outcome.
 
-        Raises:
-            InferenceError: if the model fails, the request is cancelled, or there is no memory for the inputs.
-            EOFError: if the process has ended.
-            OSError: if the process has ended or does not respond.
+        Raise InferenceError if the model fails, the request is cancelled, or there is no memory for the inputs. Raise
+        EOFError if the process has ended. Raise OSError if the process has ended or does not respond.
         """
         body, arrays, spans = pickle_inputs(inputs)
         descriptor = self._write(arrays, spans) if arrays else None
@@ -142,11 +140,8 @@ class ChannelPool:
     def lease(self, *, counted: bool = True) -> Generator[Channel]:
         """Acquire a channel for one call, or for a stream, which is not counted.
 
-        If the outcome of its call is outstanding at the end, the call is cancelled.
-
-        Raises:
-            InferenceError: OVERLOADED if too many requests wait; CANCELLED or DEADLINE_EXCEEDED if the request ends.
-            OSError: if the process has ended.
+        If the outcome of its call is outstanding at the end, the call is cancelled. Raise OVERLOADED if too many
+        requests wait; CANCELLED or DEADLINE_EXCEEDED if the request ends. Raise OSError if the process has ended.
         """
         channel = self._acquire(counted=counted)
         try:

@@ -19,8 +19,7 @@ class SubprocessLoader:
     def accepts(self, source: ModelSource, /) -> bool:
         """Return whether the model is isolated.
 
-        Raises:
-            ModelError: if the settings limit the memory of a model that is not.
+        Raise ModelError if the settings limit the memory of a model that is not.
         """
         settings = source.settings.of(IsolationSettings)
         isolate = settings.isolate or source.of(IsolationOptions).isolate

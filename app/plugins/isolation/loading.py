@@ -27,15 +27,13 @@ def load_in_subprocess(
 ) -> Servable:
     """Load the model at `source` with `load` in a separate process, and restart that process whenever it ends.
 
-    The process ends after the servable is dropped and its last request has finished, or when the server ends.
+    The process ends after the servable is dropped and its last request has finished, or when the server ends. Raise
+    ModelError if `load` raises, or the process ends.
 
     Args:
         source: the model.
         load: a module-level function, which the process imports.
         on_lost: called for each process that ends unexpectedly or is killed.
-
-    Raises:
-        ModelError: if `load` raises, or the process ends.
     """
     _check_system(source)
     supervisor = Supervisor(source, load, on_lost)

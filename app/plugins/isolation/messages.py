@@ -80,11 +80,10 @@ def pickle_inputs(inputs: object) -> tuple[bytes, Sequence[memoryview], Sequence
 def allocate(size: int) -> tuple[int, NDArray[np.uint8]]:
     """Allocate shared memory for at least `size` bytes.
 
+    Raise OVERLOADED if the system has no memory, or no descriptor.
+
     Returns:
         Its descriptor, which the caller closes after the process has received its own, and its bytes.
-
-    Raises:
-        InferenceError: OVERLOADED if the system has no memory, or no descriptor.
     """
     size = max(_MIN_MEMORY_BYTES, 1 << (size - 1).bit_length())
     descriptor = -1
@@ -102,9 +101,8 @@ def allocate(size: int) -> tuple[int, NDArray[np.uint8]]:
 def send(channel: socket.socket, message: object, memory: int | None = None) -> None:
     """Send a message, optionally with the descriptor of shared memory.
 
-    Raises:
-        OSError: if the other end is closed, or does not read in time.
-        Exception: if the message cannot be pickled.
+    Raise OSError if the other end is closed, or does not read in time. Raise Exception if the message cannot be
+    pickled.
     """
     body = pickle.dumps(message, protocol=5)
     socket.send_fds(channel, [_HEAD.pack(len(body), memory is not None)], [] if memory is None else [memory])
@@ -114,11 +112,9 @@ def send(channel: socket.socket, message: object, memory: int | None = None) -> 
 def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
     """Receive the next message and its shared memory, if any.
 
-    Raises:
-        EOFError: if the other end is closed.
-        OSError: if the rest of the message does not arrive in time.
-        InvalidMessageError: if the message cannot be unpickled.
-        MissingMemoryError: if the memory cannot be mapped. The next message can still be received.
+    Raise EOFError if the other end is closed. Raise OSError if the rest of the message does not arrive in time. Raise
+    InvalidMessageError if the message cannot be unpickled. Raise MissingMemoryError if the memory cannot be mapped. The
+    next message can still be received.
     """
     head, descriptors, _, _ = socket.recv_fds(channel, _HEAD.size, 1)
     if len(head) < _HEAD.size:

@@ -73,8 +73,7 @@ class ModelProcess:
     def outcome(self, seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> Any:
         """Wait up to `seconds` for the result of the job, while `is_wanted`.
 
-        Raises:
-            ModelError: if the job fails or times out, the process ends, or the result is no longer wanted.
+        Raise ModelError if the job fails or times out, the process ends, or the result is no longer wanted.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -114,9 +113,7 @@ class ModelProcess:
     def open_channel(self) -> socket.socket:
         """Open a new channel.
 
-        Raises:
-            OSError: if the process has ended.
-            InferenceError: OVERLOADED if the system has no more sockets.
+        Raise OSError if the process has ended. Raise OVERLOADED if the system has no more sockets.
         """
         try:
             server_socket, process_socket = socket.socketpair()
@@ -167,8 +164,7 @@ class ModelProcess:
 def run_in_process(source: ModelSource, job: Callable[[ModelSource], Any]) -> Any:
     """Return the result of `job` for `source`, run in a process that ends afterwards.
 
-    Raises:
-        ModelError: if anything fails.
+    Raise ModelError if anything fails.
     """
     process = ModelProcess(source, job)
     try:

@@ -60,16 +60,14 @@ class Supervisor:
     def binding(self) -> Binding:
         """Wait for the first load, and return the servable without its model.
 
-        Raises:
-            ModelError: if the model cannot be loaded.
+        Raise ModelError if the model cannot be loaded.
         """
         return self._binding.result()
 
     def call(self, kind: CallKind, inputs: Any) -> Any:
         """Make one call and return its outcome.
 
-        Raises:
-            InferenceError: if the model fails, or its process ends or hangs.
+        Raise InferenceError if the model fails, or its process ends or hangs.
         """
         with self.channel() as channel:
             return channel.call(kind, inputs)
@@ -78,8 +76,7 @@ class Supervisor:
     def channel(self, *, counted: bool = True) -> Generator[Channel]:
         """Acquire a channel to the running process, as `ChannelPool.lease` does.
 
-        Raises:
-            InferenceError: MODEL_NOT_READY while no process runs, or if it ends or hangs; errors of `lease`.
+        Raise MODEL_NOT_READY while no process runs, or if it ends or hangs; errors of `lease`.
         """
         channels = self._channels
         if channels is None:

@@ -31,8 +31,7 @@ class Tokens:
 def start(host: Host) -> Parts:
     """Return the identities of tokens.
 
-    Raises:
-        SettingsError: if options are missing, the keys are not readable, or the extra is not installed.
+    Raise SettingsError if options are missing, the keys are not readable, or the extra is not installed.
     """
     settings = host.settings.of(JwtSettings)
     issuer, audience = settings.jwt_issuer, settings.jwt_audience

@@ -52,8 +52,7 @@ class PublicKey(NamedTuple):
 def read_key_set(content: bytes) -> Sequence[PublicKey]:
     """Return the public keys of a JSON Web Key Set (RFC 7517) that can verify signatures.
 
-    Raises:
-        SettingsError: if the key set is invalid, has no usable key, or contains a secret.
+    Raise SettingsError if the key set is invalid, has no usable key, or contains a secret.
     """
     try:
         document: Any = json.loads(content)
@@ -108,11 +107,7 @@ class JwtValidator:
     _cache: dict[bytes, tuple[Identity, float]] = field(default_factory=dict[bytes, tuple[Identity, float]], init=False)
 
     def identify(self, credential: str) -> Identity:
-        """Return the identity of a token.
-
-        Raises:
-            AccessError: UNAUTHENTICATED with the reason, if the token is not valid.
-        """
+        """Return the identity of a token. Raise UNAUTHENTICATED with the reason, if the token is not valid."""
         digest = sha256(credential.encode(errors="surrogatepass")).digest()
         identity, valid_until = self._cache.get(digest, (None, 0.0))
         if identity is not None and self.clock() < valid_until:

@@ -28,8 +28,7 @@ def new_key() -> str:
 def add_key(path: Path, key: str, entry: ApiKey) -> None:
     """Add a key to a file; create the file if it does not exist.
 
-    Raises:
-        SettingsError: if the name is in use, or the result is invalid or not writable.
+    Raise SettingsError if the name is in use, or the result is invalid or not writable.
     """
     with _edited_keys(path) as keys:
         if any(existing_key.name == entry.name for existing_key in keys):
@@ -38,11 +37,7 @@ def add_key(path: Path, key: str, entry: ApiKey) -> None:
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Remove a key from a file.
-
-    Raises:
-        SettingsError: if no key has that name, or the file is not writable.
-    """
+    """Remove a key from a file. Raise SettingsError if no key has that name, or the file is not writable."""
     with _edited_keys(path) as keys:
         known_names = ", ".join(key.name for key in keys) or "none"
         remaining = [key for key in keys if key.name != name]

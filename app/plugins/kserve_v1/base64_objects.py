@@ -29,10 +29,8 @@ def base64_object(data: bytes) -> dict[str, str]:
 def nested_elements(name: str, shape: tuple[int, ...], values: Sequence[object], path: str) -> BytesTensor:
     """Return the tensor of nested rows at `path` of texts and base64 objects.
 
-    `shape` has the lengths of the rows, `values` their values in row-major order.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the value under `path`.
+    `shape` has the lengths of the rows, `values` their values in row-major order. Raise INVALID_REQUEST naming the
+    value under `path`.
     """
     elements: list[Element] = []
     for index, value in enumerate(values):

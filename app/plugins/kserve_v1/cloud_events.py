@@ -60,8 +60,7 @@ class EventMode(StrEnum):
 def detect_event_mode(media_type: str, headers: Mapping[str, str]) -> EventMode:
     """Return how the media type or the headers, with names in lower case, make the request an event.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when only some of the required attributes are present.
+    Raise INVALID_REQUEST when only some of the required attributes are present.
     """
     if media_type == EVENT_MEDIA_TYPE:
         return EventMode.STRUCTURED
@@ -86,10 +85,8 @@ def looks_like_event(body: WireEvent) -> bool:
 def read_event(event: WireEvent) -> tuple[bytes | msgspec.Raw, str, str]:
     """Return the data of an event in structured mode, their media type, and their path in the body.
 
-    The data may be JSON or not. The media type is empty if the event has none.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the missing or invalid attribute.
+    The data may be JSON or not. The media type is empty if the event has none. Raise INVALID_REQUEST naming the missing
+    or invalid attribute.
     """
     attributes = {name: _attribute(getattr(event, name), name) for name in _REQUIRED}
     missing = next((name for name, value in attributes.items() if not value), None)

@@ -96,8 +96,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the response, as an event if the request was one.
 
-        Raises:
-            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
+        Raise UNSUPPORTED when the model's outputs are not a list of predictions.
         """
         wire = WireResponse(predictions=self.predictions(response), parameters=self.response_parameters(response))
         return self.encode_wire(wire)

@@ -60,8 +60,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
     """Decode the instance at `path`, for a model whose input is called `name`. `prompts`: whether it accepts prompts.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field under `path`.
+    Raise INVALID_REQUEST naming the field under `path`.
     """
     if bytes(memoryview(raw)[:1]) != b"{":
         tensor, value_path = _read_value(raw, path, name, {})

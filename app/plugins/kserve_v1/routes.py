@@ -77,11 +77,7 @@ def create_codec(
     context: RequestContext,
     kind: type[CodecT] = RequestCodec,
 ) -> CodecT:
-    """Return the codec of a request.
-
-    Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY.
-    """
+    """Return the codec of a request. Raise MODEL_NOT_FOUND or MODEL_NOT_READY."""
     try:
         registration = engine.registry.find(head.target)
     except InferenceError as error:

@@ -49,8 +49,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 def read_rows(instances: Sequence[msgspec.Raw], root: str, specs: Sequence[TensorSpec]) -> Sequence[Column]:
     """Decode every input of `specs`. An instance is an object with all inputs; with one input, it may be the value.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the instance and the input under `root`.
+    Raise INVALID_REQUEST naming the instance and the input under `root`.
     """
     if len(specs) == 1 and not _is_named(instances[0], root):
         return [_column(specs[0], instances, root, "")]
@@ -99,8 +98,7 @@ def nested_tensor(
 ) -> Tensor:
     """Return a tensor of `datatype` with the shape of the nested rows in `raw`.
 
-    Raises:
-        InferenceError: INVALID_REQUEST with `path` and the value's indices; see `read_numbers`.
+    Raise INVALID_REQUEST with `path` and the value's indices; see `read_numbers`.
     """
     is_bf16 = datatype is Datatype.BF16
     array = read_numbers(Datatype.FP32 if is_bf16 else datatype, raw, path)
@@ -116,11 +114,7 @@ def _to_bfloat16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
 
 
 def check_names(names: Collection[str], required: Collection[str], optional: Collection[str], path: str) -> None:
-    """Reject an object at `path` without a required input, or with an unknown one.
-
-    Raises:
-        InferenceError: INVALID_REQUEST.
-    """
+    """Reject an object at `path` without a required input, or with an unknown one. Raise INVALID_REQUEST."""
     missing = next((name for name in required if name not in names), None)
     if missing is not None:
         raise invalid(f"Expected a value for the input {missing!r}, got none", path)
@@ -135,8 +129,7 @@ def columns_of_rows(
 ) -> Mapping[str, Sequence[ValueT]]:
     """Return the values of each input over all rows. An optional input is in all rows or in none.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the row under `path`.
+    Raise INVALID_REQUEST naming the row under `path`.
     """
     expected = (*required, *(name for name in optional if name in rows[0]))
     rest = [name for name in optional if name not in expected]
@@ -150,14 +143,13 @@ def prediction_rows(
 ) -> Sequence[Any]:
     """Return a prediction for each row: the row of the only output, or an object with the rows of all outputs.
 
+    Raise InferenceError for outputs without a common first dimension.
+
     Args:
         tensors: the outputs.
         rows_of: returns the nested rows of an output.
         kind: the kind of the error.
         advice: what to do instead, for the error.
-
-    Raises:
-        InferenceError: for outputs without a common first dimension.
     """
     sizes = {tensor.shape[:1] for tensor in tensors}
     if len(sizes) != 1 or sizes == {()}:

@@ -44,8 +44,7 @@ class CvatFunction:
     def detect(self, context: Any, image: PIL.Image.Image) -> Sequence[Any]:
         """Return the annotations of one image.
 
-        Raises:
-            RuntimeError: with the reason of the server, if it has no answer.
+        Raise RuntimeError with the reason of the server, if it has no answer.
         """
         file = io.BytesIO()
         image.convert("RGB").save(file, "PNG", compress_level=1)
@@ -87,13 +86,12 @@ class CvatFunction:
 def cvat_function(url: str, model: str, labels: str, key_file: str = "") -> CvatFunction:
     """Return a function for ``cvat-cli``, to annotate with a model of a server.
 
+    Raise ImportError without the extra cvat.
+
     Args:
         url: the address of the server, such as ``http://127.0.0.1:8080``.
         model: the name of the model.
         labels: the labels of the model that become annotations, separated by commas. CVAT matches them by name.
         key_file: a file with a key of the server, if it requires one.
-
-    Raises:
-        ImportError: without the extra cvat.
     """
     return CvatFunction(url, model, labels, key_file)

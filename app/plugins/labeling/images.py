@@ -43,8 +43,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class ImageReader:
     """Read images for `settings`.
 
-    Raises:
-        SettingsError: if an address, a host or a network is invalid, or the file of the key is not readable.
+    Raise SettingsError if an address, a host or a network is invalid, or the file of the key is not readable.
     """
 
     def __init__(self, settings: LabelStudioSettings) -> None:
@@ -66,13 +65,12 @@ class ImageReader:
     async def read(self, value: str, task: object, limits: Limits) -> bytes:
         """Return the image file that a task names.
 
+        Raise INVALID_REQUEST if it cannot be read, or its host is not listed; TOO_LARGE.
+
         Args:
             value: a data URI, a path of Label Studio, the URI of a bucket, or a URL of a listed host.
             task: the id of the task, through which Label Studio signs URIs of buckets.
             limits: the limits on requests, which are those on the file.
-
-        Raises:
-            InferenceError: INVALID_REQUEST if it cannot be read, or its host is not listed; TOO_LARGE.
         """
         if value.startswith("data:"):
             return StringElement(value).binary()

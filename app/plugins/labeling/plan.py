@@ -55,11 +55,7 @@ class Control(msgspec.Struct, frozen=True):
         return self.attributes.get(f"model_{name}", default).lower()
 
     def number(self, name: str, default: float) -> float:
-        """Return the number in the attribute ``model_<name>``.
-
-        Raises:
-            InferenceError: INVALID_REQUEST if it is none.
-        """
+        """Return the number in the attribute ``model_<name>``. Raise INVALID_REQUEST if it is none."""
         text = self.option(name, str(default))
         try:
             return float(text)
@@ -90,8 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
     """Return how a model that is ready fills the tags of a labelling configuration, which is at `path` of a request.
 
-    Raises:
-        InferenceError: INVALID_REQUEST if it can fill none, or if tags disagree about a parameter.
+    Raise INVALID_REQUEST if it can fill none, or if tags disagree about a parameter.
     """
     source, servable = registration.source, registration.ready_servable()
     description = servable.description
@@ -135,8 +130,7 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
 def with_labels_of_model(plan: Plan, annotation: Mapping[str, Any]) -> Mapping[str, object]:
     """Return an annotation of a project with the labels of the model instead of those of the project.
 
-    Raises:
-        InferenceError: INVALID_REQUEST if a label of the project stands for several of the model.
+    Raise INVALID_REQUEST if a label of the project stands for several of the model.
     """
     meanings: dict[tuple[object, object], list[str]] = {}
     for control, names in plan.controls:
@@ -198,8 +192,7 @@ def _mismatch(name: str, tags: Sequence[str], fitting: Sequence[Control], descri
 def parse_label_config(text: str, path: str) -> LabelConfig:
     """Parse a labelling configuration, which is at `path` of a request. It cannot define entities.
 
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE.
+    Raise INVALID_REQUEST or TOO_LARGE.
     """
     if len(text) > _MAX_CHARACTERS:
         raise too_large(_MAX_CHARACTERS, "characters", len(text), path)

@@ -6,11 +6,7 @@ from app.plugins.labeling.settings import LabelStudioSettings
 
 
 def protocols(settings: ServerSettings) -> Protocols:
-    """Return the protocol, if it is enabled.
-
-    Raises:
-        SettingsError: as `ImageReader`.
-    """
+    """Return the protocol, if it is enabled. Raise SettingsError as `ImageReader`."""
     options = settings.of(LabelStudioSettings)
     if not options.label_studio:
         return Protocols()

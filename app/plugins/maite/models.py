@@ -103,14 +103,13 @@ class MaiteDetector(_MaiteModel):
 def as_maite(path: Path | str, *, allow_code: bool = False, **parameters: object) -> MaiteClassifier | MaiteDetector:
     """Return the classifier or detector at `path`, of any runtime, as a MAITE model that runs in this process.
 
+    Raise ModelError when it cannot be served, or has another task type.
+
     Args:
         path: a model file, or a model's folder.
         allow_code: whether the model may run its own Python code.
         parameters: sent with every call. A detector's ``score_threshold`` is 0 by default, because metrics need every
             detection.
-
-    Raises:
-        ModelError: when it cannot be served, or has another task type.
     """
     model = InProcessModel(path, allow_code=allow_code)
     match model.description.task_type:

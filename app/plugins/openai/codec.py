@@ -242,9 +242,7 @@ def find_model(
 ) -> tuple[Registration, ValueT]:
     """Return the model `name`, and what `read` returns for it. An empty name is the only model or the default.
 
-    Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY; INVALID_REQUEST for a model that does not do what is
-            `expected`.
+    Raise MODEL_NOT_FOUND or MODEL_NOT_READY; INVALID_REQUEST for a model that does not do what is `expected`.
     """
     if not name:
         try:
@@ -262,11 +260,7 @@ def find_model(
 
 
 def check_data_uri(url: str, path: str) -> None:
-    """Reject an image that is not in a data URI.
-
-    Raises:
-        UnsupportedError: naming `path`.
-    """
+    """Reject an image that is not in a data URI. Raise UnsupportedError naming `path`."""
     if not url.startswith("data:image/"):
         message = "Expected a data URI, data:image/<type>;base64,<data>: this server does not download images"
         raise UnsupportedError(message, path, "unsupported_image_url")
@@ -275,8 +269,7 @@ def check_data_uri(url: str, path: str) -> None:
 def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
     """Return OpenAI's pairs of texts as entries; metadata in Chariot's form as it is.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the member.
+    Raise INVALID_REQUEST naming the member.
     """
     values = {name: read_json(value, object, f"metadata.{name}") for name, value in members.items()}
     if "extended_metadata" in values or "standard_metadata" in values:

@@ -65,8 +65,7 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the vectors, in a worker.
 
-        Raises:
-            InferenceError: MODEL_FAILED for another number of vectors; INVALID_REQUEST for other `dimensions`.
+        Raise MODEL_FAILED for another number of vectors; INVALID_REQUEST for other `dimensions`.
         """
         tensors = {tensor.name: tensor for tensor in response.stack()}
         vectors = self._vectors(tensors[self.output_name])
@@ -122,11 +121,7 @@ def _usage(counts: Tensor | None) -> WireEmbeddingsUsage | None:
 
 
 def _shape(declared: tuple[int, ...], count: int, *, single: bool) -> tuple[int, ...]:
-    """Return the shape of a tensor of `count` elements.
-
-    Raises:
-        InferenceError: INVALID_REQUEST if the model takes one element only.
-    """
+    """Return the shape of a tensor of `count` elements. Raise INVALID_REQUEST if the model takes one element only."""
     if count > 1 and (single or -1 not in declared):
         raise invalid(f"Expected one text: this model takes one in a request, got {count}", "input")
     batch = declared.index(-1) if -1 in declared else None

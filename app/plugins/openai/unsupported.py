@@ -38,11 +38,7 @@ class UnsupportedError(InferenceError):
 
 
 def check_supported(wire: msgspec.Struct) -> None:
-    """Reject a member with a value that the server does not honour.
-
-    Raises:
-        UnsupportedError: naming the member.
-    """
+    """Reject a member with a value that the server does not honour. Raise UnsupportedError naming the member."""
     for name, allowed in _ALLOWED.items():
         value = getattr(wire, name, None)
         if value is not None and value not in allowed:

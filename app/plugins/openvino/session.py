@@ -39,10 +39,7 @@ class OpenVinoSession:
     ONNX Runtime reads the names, shapes and metadata, so that both runtimes accept the same files and answer with the
     same tensors. A graph with dynamic dimensions is compiled twice: for any shape, and, at the first call, for the
     shapes of that call. The first call is the layout's blank image, which has the usual shape. Static shapes are
-    faster.
-
-    Raises:
-        ModelError: if OpenVINO is not installed, lacks the device or cannot run the graph.
+    faster. Raise ModelError if OpenVINO is not installed, lacks the device or cannot run the graph.
     """
 
     def __init__(self, source: ModelSource) -> None:

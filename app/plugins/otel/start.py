@@ -7,11 +7,7 @@ from app.plugins.otel.settings import TracingSettings
 
 
 def start(host: Host) -> Parts:
-    """Return the observer of traces.
-
-    Raises:
-        SettingsError: if the address is not a URL, or the extra is not installed.
-    """
+    """Return the observer of traces. Raise SettingsError if the address is not a URL, or the extra is not installed."""
     endpoint = host.settings.of(TracingSettings).otlp_endpoint
     # OpenTelemetry treats an empty variable as one that is not set.
     if not endpoint:

@@ -68,8 +68,7 @@ _TRITON_OTHER_ADVICE = 'export the model to ONNX, and set platform to "onnxrunti
 def read_mlflow_model(folder: Path) -> ImportedConfig | None:
     """Return the configuration of the model in `folder`; None without a file.
 
-    Raises:
-        ModelError: if the file cannot be read, or lacks the flavor onnx.
+    Raise ModelError if the file cannot be read, or lacks the flavor onnx.
     """
     path = folder / MLFLOW_FILE
     if not path.is_file():
@@ -100,8 +99,7 @@ def _mapping(value: object) -> dict[str, Any]:
 def reject_mlserver_runtime(folder: Path) -> None:
     """Reject a settings file for one of MLServer's own runtimes. Other settings are left to the usual checks.
 
-    Raises:
-        ModelError: with what to do instead.
+    Raise ModelError with what to do instead.
     """
     path = folder / SETTINGS_FILE
     try:
@@ -116,8 +114,7 @@ def reject_mlserver_runtime(folder: Path) -> None:
 def read_triton_config(folder: Path) -> ImportedConfig | None:
     """Return the configuration of the model in `folder`; None without a file.
 
-    Raises:
-        ModelError: if the file cannot be read, or is for a backend other than ONNX Runtime.
+    Raise ModelError if the file cannot be read, or is for a backend other than ONNX Runtime.
     """
     config = _parse(folder)
     if config is None:
@@ -157,8 +154,7 @@ def read_triton_config(folder: Path) -> ImportedConfig | None:
 def label_filename(folder: Path) -> str:
     """Return the name of the label file in the configuration in `folder`; "" without one.
 
-    Raises:
-        ModelError: if the configuration cannot be read.
+    Raise ModelError if the configuration cannot be read.
     """
     config = _parse(folder)
     names = [] if config is None else [str(tensor.label_filename) for tensor in config.output]

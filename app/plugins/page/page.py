@@ -222,8 +222,7 @@ MAX_SIDE = 2048
 def make_preview(data: bytes, limits: Limits) -> tuple[bytes, int, int]:
     """Return an encoded image as an upright JPEG, with the width and height of the upright original in pixels.
 
-    Raises:
-        InferenceError: as for the image of an inference request.
+    Raise InferenceError as for the image of an inference request.
     """
     PixelBudget(limits).admit(data)
     pixels = decode_image(data).pixels

@@ -61,8 +61,7 @@ class PageFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_files(pages: Iterable[Page]) -> Mapping[str, PageFile]:
     """Return every file of the pages of plugins by its name, except the shell.
 
-    Raises:
-        PluginError: if a name exists twice.
+    Raise PluginError if a name exists twice.
     """
     files: dict[str, PageFile] = {}
     for path in (path for page in pages for path in page.folder.iterdir()):

@@ -12,15 +12,14 @@ __all__ = ("ray_application",)
 def ray_application(arguments: Mapping[str, object]) -> Any:
     """Build the application for ``serve run`` and for the ``import_path`` of a Ray Serve config.
 
+    Raise SettingsError for unknown or invalid arguments, or without Ray. Raise ModelError if the arguments name no
+    models.
+
     Args:
         arguments: as ``docs/deployment.md#ray-serve`` lists them.
 
     Returns:
         A ``ray.serve.Application``.
-
-    Raises:
-        SettingsError: for unknown or invalid arguments, or without Ray.
-        ModelError: if the arguments name no models.
     """
     with needs_extra("Ray Serve", "ray", SettingsError):
         from app.plugins.ray.ingress import build

@@ -65,9 +65,8 @@ class Ingress:
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.
 
-        Raises:
-            SettingsError: for an invalid config, when no model is served yet.
-            ModelError: when the config names no models, and no model is served yet.
+        Raise SettingsError for an invalid config, when no model is served yet. Raise ModelError when the config names
+        no models, and no model is served yet.
         """
         async with self._reconfigure_lock:
             registry = self._service.registry

@@ -55,11 +55,10 @@ class RayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def read_options(arguments: Mapping[str, object]) -> tuple[RayOptions, Mapping[str, object]]:
     """Read the arguments as Ray passes them: typed from a config file, text from the command line.
 
+    Raise SettingsError naming the invalid argument.
+
     Returns:
         The options, and the arguments that select models: the user config of the ingress.
-
-    Raises:
-        SettingsError: naming the invalid argument.
     """
     choice = {name: value for name, value in arguments.items() if name in _MODEL_OPTIONS and value is not None}
     others = {name: value for name, value in arguments.items() if name not in _MODEL_OPTIONS}
@@ -71,11 +70,7 @@ def read_options(arguments: Mapping[str, object]) -> tuple[RayOptions, Mapping[s
 
 
 def model_options(user_config: Mapping[str, object], subject: str = "user_config") -> ModelOptions:
-    """Read the options that select models.
-
-    Raises:
-        SettingsError: naming the invalid field.
-    """
+    """Read the options that select models. Raise SettingsError naming the invalid field."""
     for name in user_config:
         if name not in _MODEL_OPTIONS:
             expected = ", ".join(_MODEL_OPTIONS)
@@ -86,8 +81,7 @@ def model_options(user_config: Mapping[str, object], subject: str = "user_config
 def server_settings(settings: Mapping[str, object]) -> ServerSettings:
     """Return the settings of the service in an ingress replica.
 
-    Raises:
-        SettingsError: naming the setting that is unknown, not available behind Ray, or out of its range.
+    Raise SettingsError naming the setting that is unknown, not available behind Ray, or out of its range.
     """
     kind = registry().settings_class
     known = {field.name for field in fields(kind)} - _NOT_BEHIND_RAY.keys()

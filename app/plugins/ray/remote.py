@@ -33,7 +33,8 @@ _logger = logging.getLogger(__name__)
 class RemoteModel:
     """A model of any task type, called through a deployment's handle.
 
-    The ingress decodes images at full size, because only the model's graph knows a smaller usable size.
+    The ingress decodes images at full size, because only the model's graph knows a smaller usable size. Raise
+    ModelError when the model cannot be served.
 
     Args:
         handle: of the deployment; created once, because that is slow.
@@ -44,9 +45,6 @@ class RemoteModel:
         binding: of the model, which a replica has loaded.
         explain: the method of a `SelfExplainingModel`; None if the model has none.
         log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.
-
-    Raises:
-        ModelError: when the model cannot be served.
     """
 
     def __init__(self, source: ModelSource, handle: Any, timeout_seconds: float, retries: int) -> None:

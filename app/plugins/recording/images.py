@@ -70,11 +70,7 @@ class ImageFolder:
 
     @_converted_errors()
     def open(self) -> None:
-        """Create the folders.
-
-        Raises:
-            StoreError: when they cannot be created or written to.
-        """
+        """Create the folders. Raise StoreError when they cannot be created or written to."""
         for shard in range(SHARDS):
             (self._folder / f"{shard:02x}").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder):
@@ -82,11 +78,7 @@ class ImageFolder:
 
     @_converted_errors()
     def write(self, images: Sequence[ImageFile]) -> None:
-        """Store `images`.
-
-        Raises:
-            StoreError: when they cannot be stored.
-        """
+        """Store `images`. Raise StoreError when they cannot be stored."""
         touched: set[Path] = set()
         for image in images:
             path = image_path(self._folder, image.digest)

@@ -114,8 +114,7 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
 def check_numbers(inference: RecordedInference) -> RecordedInference:
     """Return an inference of an edited export, whose types were checked, if exports can compute with its numbers.
 
-    Raises:
-        ValueError: with the field.
+    Raise ValueError with the field.
     """
     for index, entry in enumerate(inference.metadata):
         if isinstance(entry.value, float) and not math.isfinite(entry.value):

@@ -35,8 +35,7 @@ class QueryLimiter:
     async def run(self, query: Callable[[], T]) -> T:
         """Run `query` in one of the threads.
 
-        Raises:
-            InferenceError: OVERLOADED if too many queries are in flight; also raises what `query` raises.
+        Raise OVERLOADED if too many queries are in flight; also raises what `query` raises.
         """
         if self._in_flight >= self._max_queries:
             self._rejected_counter.inc()

@@ -64,9 +64,8 @@ class Retention:
     def step(self) -> None:
         """Delete a few expired items.
 
-        Raises:
-            StoreError: when the store fails; the next step is in a minute then.
-            OSError: when a file cannot be deleted.
+        Raise StoreError when the store fails; the next step is in a minute then. Raise OSError when a file cannot be
+        deleted.
         """
         now, monotonic_now = self._clock(), self._monotonic()
         if self._is_paused(now, monotonic_now):

@@ -32,8 +32,7 @@ _MAX_QUERY_SECONDS = 10.0
 def start(host: Host) -> Parts:
     """Return the recorder, and the routes that show its recordings.
 
-    Raises:
-        SettingsError: when settings contradict each other, or the store cannot be used as configured.
+    Raise SettingsError when settings contradict each other, or the store cannot be used as configured.
     """
     settings = host.settings.of(RecordingSettings)
     # A plugin may select by rules. It returns None unless the operator asks for them.
@@ -68,8 +67,7 @@ def open_recorder(
 ) -> "Recorder | None":
     """Start and return a recorder, with another selection than the random sample if there is one; None if it is off.
 
-    Raises:
-        SettingsError: when settings contradict each other, or the store cannot be used as configured.
+    Raise SettingsError when settings contradict each other, or the store cannot be used as configured.
     """
     records_days, images_days = settings.record_keep, settings.record_keep_images or settings.record_keep
     if settings.record is None:
@@ -108,8 +106,7 @@ def open_recorder(
 def store_at(dsn: "StoreDsn") -> "Store":
     """Return the store at an address, not yet opened.
 
-    Raises:
-        SettingsError: when the driver of the store is not installed.
+    Raise SettingsError when the driver of the store is not installed.
     """
     if dsn.dialect == "sqlite":
         from app.plugins.recording.stores.sqlite_store import SqliteStore

@@ -20,11 +20,7 @@ class SourceImage(Protocol):
     def metadata(self) -> Sequence[MetadataEntry]: ...
 
     def read(self) -> bytes:
-        """Return the encoded image.
-
-        Raises:
-            OSError: with the reason for the user.
-        """
+        """Return the encoded image. Raise OSError with the reason for the user."""
         ...
 
 

@@ -79,9 +79,8 @@ class Writer:
     def start(self) -> None:
         """Open the store and start the thread.
 
-        Raises:
-            SettingsError: when a later version wrote the store.
-            StoreError: when the store cannot be opened and clients wait for writes; otherwise it is tried again later.
+        Raise SettingsError when a later version wrote the store. Raise StoreError when the store cannot be opened and
+        clients wait for writes; otherwise it is tried again later.
         """
         self._thread.start()
         self._opened.result()

@@ -86,8 +86,7 @@ def agreement_of(rows: Sequence[ShadowRow], slices: Mapping[str, str]) -> Agreem
 def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
     """Compare both answers with the truth; None for texts, and if the truth is incomplete or a record is missing.
 
-    Raises:
-        ValueError: when records cannot be read, such as redacted ones.
+    Raise ValueError when records cannot be read, such as redacted ones.
     """
     truth, before = inference.truth, inference.records
     if truth is None or before is None or row.records is None:

@@ -128,8 +128,7 @@ def read_rows(
 ) -> Sequence[ShadowRow]:
     """Return the rows of a store, or the newest `limit`, newest first; of one model and version if they are given.
 
-    Raises:
-        InferenceError: when the store cannot be read.
+    Raise InferenceError when the store cannot be read.
     """
     statement = select(shadow_answers).order_by(shadow_answers.c.time.desc(), shadow_answers.c.id).limit(limit)
     for column, value in ((shadow_answers.c.model, model), (shadow_answers.c.version, version)):

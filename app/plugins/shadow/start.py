@@ -13,8 +13,7 @@ _SECONDS_A_DAY = 86_400
 def start(host: Host) -> Parts:
     """Return the observer, if any model of the server may have a shadow version.
 
-    Raises:
-        SettingsError: when a shadow version does not exist, answers clients too, or cannot be recorded.
+    Raise SettingsError when a shadow version does not exist, answers clients too, or cannot be recorded.
     """
     settings, sources = host.settings.of(RecordingSettings), [one.source for one in host.engine.registry.registrations]
     champions = [source for source in sources if settings_of(source).version]

@@ -20,8 +20,7 @@ def settings_of(source: ModelSource) -> ShadowSettings:
 def shadow_source(engine: Engine, source: ModelSource) -> ModelSource:
     """Return the shadow version of a model.
 
-    Raises:
-        ModelError: when the model has no such version, or it answers clients too.
+    Raise ModelError when the model has no such version, or it answers clients too.
     """
     version, root, settings = settings_of(source).version, source.root, source.settings
     place = f'{root or source.folder}: "shadow":'

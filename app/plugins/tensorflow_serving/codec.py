@@ -71,9 +71,7 @@ def model_inputs(
 ) -> tuple[InputTensor, ...]:
     """Return the task's inputs: all images as one input, or one input for each image with its own prompts.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each
-            image.
+    Raise INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each image.
     """
     if signature.takes_tensors:
         return tuple(tensors.values())
@@ -157,11 +155,7 @@ class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
         return self.request(registration, model_inputs(tensors, self.tensor_format, signature))
 
     def encode(self, response: InferenceResponse) -> HttpResponse:
-        """Encode the response.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for outputs that cannot be written in the requested form.
-        """
+        """Encode the response. Raise INVALID_REQUEST for outputs that cannot be written in the requested form."""
         if self.example_count and self.signature is not None:
             content = json_document("results", example_results(response, self.example_count, self.signature))
         else:

@@ -11,8 +11,7 @@ from app.plugins.evaluation.client_protocols import HttpClientProtocol, encode_b
 def _records(tensors: Mapping[str, Any]) -> list[dict[str, object]]:
     """Return the records of one image from tensors without the batch dimension.
 
-    Raises:
-        LookupError: when expected tensors are missing.
+    Raise LookupError when expected tensors are missing.
     """
     if "answers" in tensors:
         pairs = zip(tensors["prompts"], tensors["answers"], strict=True)

@@ -39,8 +39,7 @@ Example = Mapping[str, Feature]
 def read_examples(document: Mapping[str, object]) -> Sequence[Example]:
     """Return the examples of a request. Each includes the features of the shared context, which it may override.
 
-    Raises:
-        InferenceError: INVALID_REQUEST.
+    Raise INVALID_REQUEST.
     """
     context = _example(document["context"]) if "context" in document else {}
     examples = document.get("examples")
@@ -52,8 +51,7 @@ def read_examples(document: Mapping[str, object]) -> Sequence[Example]:
 def example_tensors(examples: Sequence[Example], signature: Signature) -> Mapping[str, InputTensor]:
     """Return the model's input tensors, with a row for each example, from the features with the same names.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for a feature that is missing, or has another kind or size.
+    Raise INVALID_REQUEST for a feature that is missing, or has another kind or size.
     """
     canonical_examples = [
         {signature.aliases.get(name, name): feature for name, feature in example.items()} for example in examples
@@ -68,8 +66,7 @@ def example_tensors(examples: Sequence[Example], signature: Signature) -> Mappin
 def example_results(response: InferenceResponse, count: int, signature: Signature) -> Sequence[Any]:
     """Return a result for each of `count` examples: pairs of label and score, or a number for a regression.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
+    Raise INVALID_REQUEST when the model's output does not have a row for each example.
     """
     tensors = {tensor.name: tensor for tensor in response.stack()}
     if not signature.returns_tensors:

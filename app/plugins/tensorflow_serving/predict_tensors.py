@@ -30,8 +30,7 @@ def read_tensors(
 ) -> tuple[Mapping[str, InputTensor], TensorFormat]:
     """Return the tensors of a request by the signature's names, and their format.
 
-    Raises:
-        InferenceError: INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that JSON cannot hold.
+    Raise INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that JSON cannot hold.
     """
     if not signature.inputs:
         raise invalid("Expected a model with inputs, this one has none")
@@ -53,9 +52,8 @@ def read_tensors(
 def encode(response: InferenceResponse, tensor_format: TensorFormat) -> bytes:
     """Encode the response. A single tensor is written without its name.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for a datatype that JSON cannot hold, and, for the row format, for tensors
-            without rows or with different numbers of rows.
+    Raise INVALID_REQUEST for a datatype that JSON cannot hold, and, for the row format, for tensors without rows or
+    with different numbers of rows.
     """
     tensors = response.stack()
     if tensor_format is TensorFormat.ROW:

@@ -10,8 +10,7 @@ from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 def protocols(settings: ServerSettings) -> Protocols:
     """Return the protocols if they are enabled, or one of their ports is set.
 
-    Raises:
-        SettingsError: if an origin is invalid.
+    Raise SettingsError if an origin is invalid.
     """
     options = settings.of(TensorFlowServingSettings)
     port, grpc_port = options.tensorflow_serving_port, options.tensorflow_grpc_port

@@ -123,9 +123,8 @@ def signature_definitions(servable: Servable) -> dict[str, Any]:
 def find_signature(servable: Servable, name: str, method: Method) -> Signature:
     """Return the signature for a request; an empty name means the method's own signature, else the default signature.
 
-    Raises:
-        UnknownSignatureError: for an unknown signature of `:predict`.
-        InferenceError: INVALID_REQUEST for an unknown signature of another method, or one with another method.
+    Raise UnknownSignatureError for an unknown signature of `:predict`. Raise INVALID_REQUEST for an unknown signature
+    of another method, or one with another method.
     """
     if method is Method.PREDICT and name in ("", DEFAULT_SIGNATURE):
         return _default_signature(servable)

@@ -64,10 +64,8 @@ def is_api_path(path: str) -> bool:
 def parse_target(method: str, path: str) -> ModelTarget:
     """Parse the target of `method`, in capitals, on `path`.
 
-    The path is as received: percent-encoded, and with its query, which the real server treats as a part of it.
-
-    Raises:
-        InferenceError: INVALID_REQUEST.
+    The path is as received: percent-encoded, and with its query, which the real server treats as a part of it. Raise
+    INVALID_REQUEST.
     """
     match = {"GET": _GET, "POST": _POST}[method].fullmatch(path) if method in ("GET", "POST") else None
     malformed = invalid(f"Malformed request: {method} {path}")
@@ -99,11 +97,7 @@ def served_methods(path: str) -> list[str]:
 
 
 def read_version(digits: str | None) -> int | None:
-    """Return the version in a path, if any.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for a version that is too large.
-    """
+    """Return the version in a path, if any. Raise INVALID_REQUEST for a version that is too large."""
     if digits is None:
         return None
     significant = digits.lstrip("0") or "0"
@@ -120,9 +114,8 @@ def loading_error(status: LoadingStatus) -> ErrorKind:
 def find_ready_version(registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> Registration:
     """Return the registration that serves the request: the requested version, or the latest version that is ready.
 
-    Raises:
-        InferenceError: `loading_error` when no version is ready and one is loading, NOT_FOUND in the real server;
-            MODEL_NOT_FOUND when none is ready or loading; INVALID_REQUEST for an unknown label.
+    Raise `loading_error` when no version is ready and one is loading, NOT_FOUND in the real server; MODEL_NOT_FOUND
+    when none is ready or loading; INVALID_REQUEST for an unknown label.
     """
     registrations, version = registry.versions(target.model), None
     if target.label is not None:
@@ -145,8 +138,7 @@ def find_ready_version(registry: Registry, target: ModelTarget, loading_error: E
 def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registration]:
     """Return the versions of a status request: one version, or all, the latest first. A label is ignored.
 
-    Raises:
-        InferenceError: MODEL_NOT_FOUND.
+    Raise MODEL_NOT_FOUND.
     """
     registrations = registry.versions(target.model)
     if _names_version(registrations, target):

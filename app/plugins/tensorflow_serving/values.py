@@ -43,9 +43,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor:
     """Return `value` as a tensor whose shape is its nesting.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the first invalid value; UNSUPPORTED for a datatype that JSON cannot
-            hold.
+    Raise INVALID_REQUEST naming the first invalid value; UNSUPPORTED for a datatype that JSON cannot hold.
     """
     shape: tuple[int, ...] = ()
     leaves: list[Any] = [value]
@@ -62,10 +60,8 @@ def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor:
 def json_value(tensor: Tensor) -> Any:
     """Return the values of a tensor as nested lists.
 
-    Bytes are text, or base64 objects if the name of the tensor ends in `_bytes`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for values that this protocol's JSON cannot hold.
+    Bytes are text, or base64 objects if the name of the tensor ends in `_bytes`. Raise INVALID_REQUEST for values that
+    this protocol's JSON cannot hold.
     """
     if tensor.datatype in _UNSUPPORTED:
         raise invalid(f"{tensor.datatype} has no form in JSON; use gRPC", tensor.name)
@@ -108,8 +104,7 @@ def _numbers(name: str, datatype: Datatype, shape: Sequence[int], leaves: Sequen
 def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
     """Parse the JSON object at the start of `body`. The rest is ignored, but counts for the `limits`.
 
-    Raises:
-        InferenceError: INVALID_REQUEST; as `check_json`.
+    Raise INVALID_REQUEST; as `check_json`.
     """
     if limits is not None:
         check_json(body, limits)

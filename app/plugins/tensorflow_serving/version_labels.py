@@ -11,8 +11,7 @@ from app.plugins.tensorflow_serving.settings import LabelSettings
 def start(host: Host) -> Parts:
     """Check that each label of a model means one version that exists.
 
-    Raises:
-        ModelError: naming the model and the label.
+    Raise ModelError naming the model and the label.
     """
     sources = [registration.source for registration in host.engine.registry.registrations]
     versions = {(source.name, source.version) for source in sources}

@@ -21,8 +21,7 @@ _MAX_DEPTH = 32
 def check_configurations(folder: Path) -> None:
     """Reject configurations that refer to code.
 
-    Raises:
-        ModelError: for Python code of the model or of a hub, and for a file that is not valid JSON.
+    Raise ModelError for Python code of the model or of a hub, and for a file that is not valid JSON.
     """
     for name in _WITH_CODE:
         _check_code(folder / name, read_json(dict[str, object], folder / name), 0)

@@ -97,8 +97,7 @@ class ChatTemplate:
     def render(self, messages: Sequence[Message], path: str) -> str:
         """Return the conversation, whose path in the request is `path`, as one text.
 
-        Raises:
-            InferenceError: INVALID_REQUEST for a text that the template rejects, or that contains a control token.
+        Raise INVALID_REQUEST for a text that the template rejects, or that contains a control token.
         """
         text = self._write(messages, path)
         found, expected = self._control_tokens(text), self._expected_control_tokens(messages, path)
@@ -133,16 +132,14 @@ class ChatTemplate:
 class Conversation(ChatTemplate):
     """Formats images and a prompt with the model's chat template, or in its style.
 
-    Its `image_id` is the token that stands for a feature of an image; None if the model has no such token.
+    Its `image_id` is the token that stands for a feature of an image; None if the model has no such token. Raise
+    ModelError if the chat template does not accept one image and one prompt.
 
     Args:
         processor: transformers' processor of the model.
         tokenizer: a copy of the processor's tokenizer.
         style: how the model gets a prompt if it has no chat template.
         end_tokens: tokens that end an answer, which a prompt must not contain.
-
-    Raises:
-        ModelError: if the chat template does not accept one image and one prompt.
     """
 
     def __init__(self, processor: Any, tokenizer: Tokenizer, style: PromptStyle, end_tokens: frozenset[int]) -> None:
@@ -161,9 +158,7 @@ class Conversation(ChatTemplate):
     def render_item(self, item: PromptedImage) -> list[str]:
         """Validate the prompts of a client, and return each with its image, or the conversation, as one text.
 
-        Raises:
-            InferenceError: INVALID_REQUEST for an empty text, one that the template rejects, or one that contains a
-                control token.
+        Raise INVALID_REQUEST for an empty text, one that the template rejects, or one that contains a control token.
         """
         messages = item.parameters.messages
         if messages is None:
@@ -187,8 +182,7 @@ class Conversation(ChatTemplate):
     def inputs(self, images: Sequence[Image], text: str, path: str) -> dict[str, Any]:
         """Return the arguments of the model for a text of `render_item`, as a batch of one.
 
-        Raises:
-            InferenceError: INVALID_REQUEST if the processor rejects the images or the text.
+        Raise INVALID_REQUEST if the processor rejects the images or the text.
         """
         options: dict[str, Any] = {} if self._style.in_decoder else {"text": [text]}
         if self._has_first_token(text):

@@ -36,11 +36,7 @@ class ForcedTokens:
         self.log_likelihood = 0.0
 
     def pick(self, logits: NDArray[np.float32], /) -> int:
-        """Return the next token of the answer.
-
-        Raises:
-            InferenceError: CANCELLED or DEADLINE_EXCEEDED if the request has ended.
-        """
+        """Return the next token of the answer. Raise CANCELLED or DEADLINE_EXCEEDED if the request has ended."""
         raise_if_cancelled()
         token = next(self._remaining)
         scores = logits.astype(np.float64)
@@ -62,9 +58,7 @@ class Sampler:
     def pick(self, logits: NDArray[np.float32], /) -> int:
         """Return the id of the next token.
 
-        Raises:
-            InferenceError: MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the
-                request has ended.
+        Raise MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the request has ended.
         """
         raise_if_cancelled()
         best = int(np.argmax(logits))
@@ -182,8 +176,7 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
         """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
 
-        Raises:
-            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
+        Raise INVALID_REQUEST for a prompt that the model cannot use.
         """
         return self._stream(inputs, self._encode(inputs))
 

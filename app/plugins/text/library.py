@@ -16,11 +16,7 @@ from tasks.inference.error import invalid
 
 @cache
 def transformers() -> Any:
-    """Return the library, configured for a server: quiet and offline.
-
-    Raises:
-        ModelError: if it is not installed.
-    """
+    """Return the library, configured for a server: quiet and offline. Raise ModelError if it is not installed."""
     # Every load passes local_files_only; this covers code paths that ignore it.
     os.environ["HF_HUB_OFFLINE"] = "1"
     # The library recommends torch, which ONNX models do not need.
@@ -39,8 +35,7 @@ def transformers() -> Any:
 def load_part(auto: str, source: ModelSource, part: str, **options: object) -> Any:
     """Load a part of a model, such as its tokenizer, with a class of transformers.
 
-    Raises:
-        ModelError: if it cannot be loaded from the files.
+    Raise ModelError if it cannot be loaded from the files.
     """
     auto_class = getattr(transformers(), auto)
     try:

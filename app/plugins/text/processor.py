@@ -17,8 +17,7 @@ _WITHOUT_VIDEO = {"SmolVLMProcessor": "Idefics3Processor"}
 def load_image_processor(source: ModelSource) -> Any:
     """Load a model's image processor, with the NumPy and Pillow backend.
 
-    Raises:
-        ModelError: if it cannot be loaded from the files.
+    Raise ModelError if it cannot be loaded from the files.
     """
     return load_part("AutoImageProcessor", source, "image processor in preprocessor_config.json", backend="pil")
 
@@ -27,10 +26,7 @@ def load_processor(source: ModelSource, model_type: str) -> Any:
     """Load transformers' processor of a model.
 
     Several processors require a video processor, which requires torchvision. Since no protocol accepts videos, these
-    processors are assembled without it.
-
-    Raises:
-        ModelError: if it cannot be loaded from the files.
+    processors are assembled without it. Raise ModelError if it cannot be loaded from the files.
     """
     if model_type == ENCODER_DECODER:
         # Not all of these models name a processor, and all processors of this kind are such a pair.

@@ -66,11 +66,7 @@ class Tokenizer:
 
 
 def load_tokenizer(source: ModelSource) -> Any:
-    """Load transformers' tokenizer of a model.
-
-    Raises:
-        ModelError: if it cannot be loaded from the files.
-    """
+    """Load transformers' tokenizer of a model. Raise ModelError if it cannot be loaded from the files."""
     return load_part("AutoTokenizer", source, "tokenizer.json")
 
 
@@ -78,10 +74,8 @@ def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = 
     """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
 
     transformers changes the padding of the inner tokenizer with each call, which is not thread-safe. With
-    `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token.
-
-    Raises:
-        ModelError: for a tokenizer that is implemented in Python, or has no vocabulary.
+    `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token. Raise
+    ModelError for a tokenizer that is implemented in Python, or has no vocabulary.
     """
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None:

@@ -80,8 +80,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 def read_model_spec(source: ModelSource) -> ModelSpec:
     """Read a model's configuration and determine its task.
 
-    Raises:
-        ModelError: if the files are unsafe or incomplete, or the model is not supported.
+    Raise ModelError if the files are unsafe or incomplete, or the model is not supported.
     """
     check_files(source)
     settings = source.settings

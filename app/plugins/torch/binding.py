@@ -48,8 +48,7 @@ _HEADS: Mapping[str, tuple[Task[Any, Any], Callable[[ModelSpec, Network], Model[
 def inspect(source: ModelSource) -> ModelMetadata:
     """Describe the model without reading its weights.
 
-    Raises:
-        ModelError: if the files are unsafe or incomplete, or the model is not supported.
+    Raise ModelError if the files are unsafe or incomplete, or the model is not supported.
     """
     return read_model_spec(source).description
 
@@ -57,8 +56,7 @@ def inspect(source: ModelSource) -> ModelMetadata:
 def load(source: ModelSource) -> Servable:
     """Load a model and test it with one example. Several threads may call the result.
 
-    Raises:
-        ModelError: if the model cannot be loaded, or fails on the example.
+    Raise ModelError if the model cannot be loaded, or fails on the example.
     """
     spec = read_model_spec(source)
     network = load_network(spec)

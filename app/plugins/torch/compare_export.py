@@ -57,10 +57,8 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
     """Export the model in `folder` to ONNX in `output`, and run both on test images.
 
     If the processor makes inputs of several sizes, the graph is first exported for any size. If the comparison shows
-    that tracing fixed a size-dependent value, the graph is exported again for one size.
-
-    Raises:
-        ModelError: when the model cannot be exported.
+    that tracing fixed a size-dependent value, the graph is exported again for one size. Raise ModelError when the model
+    cannot be exported.
     """
     source = _single_source(folder)
     if output.resolve() == folder.resolve():

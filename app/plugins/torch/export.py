@@ -36,15 +36,13 @@ _NOT_COPIED = ("runtime", "uri", "transformers")
 class Exporter:
     """Writes the graph of a classifier, a detector or a semantic segmenter.
 
-    The graph and the reference both use float32, whatever dtype the model is served in.
+    The graph and the reference both use float32, whatever dtype the model is served in. Raise ModelError if the model
+    cannot be loaded or exported, or `onnx` is not installed.
 
     Attributes:
         source: the same model on the CPU in float32.
         outputs: names of the graph's outputs.
         resizes: whether its processor produces inputs of several sizes.
-
-    Raises:
-        ModelError: if the model cannot be loaded or exported, or `onnx` is not installed.
     """
 
     def __init__(self, source: ModelSource) -> None:
@@ -78,6 +76,8 @@ class Exporter:
     def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:
         """Write ``model.onnx`` and the configurations of model and processor into `folder`.
 
+        Raise ModelError if torch cannot export the model.
+
         Args:
             folder: created if it does not exist.
             opset: version of the ONNX operator set.
@@ -85,9 +85,6 @@ class Exporter:
 
         Returns:
             The path of the graph.
-
-        Raises:
-            ModelError: if torch cannot export the model.
         """
         folder.mkdir(parents=True, exist_ok=True)
         file, torch = folder / "model.onnx", framework().torch

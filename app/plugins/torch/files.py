@@ -28,9 +28,8 @@ def is_model_folder(source: ModelSource) -> bool:
 def check_files(source: ModelSource) -> None:
     """Reject files that could run code, and incomplete models.
 
-    Raises:
-        ModelError: for pickles without safetensors, Python code of the model or of a hub, missing weights, Git LFS
-            pointers, weights outside the folder, and adapters of another model.
+    Raise ModelError for pickles without safetensors, Python code of the model or of a hub, missing weights, Git LFS
+    pointers, weights outside the folder, and adapters of another model.
     """
     folder = source.folder
     weights = _weights(folder, (_WEIGHTS,))

@@ -22,8 +22,7 @@ class Framework(msgspec.Struct, frozen=True):
 def framework() -> Framework:
     """Return both modules, configured for a server: quiet, offline, and with one thread for each call.
 
-    Raises:
-        ModelError: if torch is not installed.
+    Raise ModelError if torch is not installed.
     """
     with needs_extra("A Hugging Face model", "torch", ModelError):
         torch: Any = importlib.import_module("torch")
@@ -35,8 +34,7 @@ def framework() -> Framework:
 def import_timm() -> None:
     """Import timm, whose models and transforms transformers wraps.
 
-    Raises:
-        ModelError: if timm, or torchvision, which it needs, is not installed or does not fit torch.
+    Raise ModelError if timm, or torchvision, which it needs, is not installed or does not fit torch.
     """
     framework()
     try:

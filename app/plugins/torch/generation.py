@@ -73,9 +73,7 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
     def _conversation_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the token ids of a conversation; without a chat template, those of its only message.
 
-        Raises:
-            InferenceError: INVALID_REQUEST for messages that the template rejects, or a text with a control token of
-                the model.
+        Raise INVALID_REQUEST for messages that the template rejects, or a text with a control token of the model.
         """
         if not self.template.exists:
             reject_conversation(messages, _MESSAGES)
@@ -93,8 +91,7 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
 def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     """Return the text generator of `network`.
 
-    Raises:
-        ModelError: if it has no tokenizer, or its chat template rejects a short message.
+    Raise ModelError if it has no tokenizer, or its chat template rejects a short message.
     """
     hf_tokenizer = load_tokenizer(spec.source)
     generator = _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
@@ -125,10 +122,8 @@ def max_answer_tokens(
 ) -> int:
     """Return the maximum number of new tokens after a prompt of `count` tokens.
 
-    If the model has an encoder for the prompt, the decoder starts with `decoder_count` tokens.
-
-    Raises:
-        InferenceError: INVALID_REQUEST if the prompt fills the model's context.
+    If the model has an encoder for the prompt, the decoder starts with `decoder_count` tokens. Raise INVALID_REQUEST if
+    the prompt fills the model's context.
     """
     config = network.config
     positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)

@@ -70,8 +70,7 @@ def _copy_from_file(module: Any) -> Any:
 def load_network(spec: ModelSpec) -> Network:
     """Load the weights from safetensors, and check that all weights exist in the expected shapes.
 
-    Raises:
-        ModelError: if the weights cannot be loaded, are missing, or have other shapes.
+    Raise ModelError if the weights cannot be loaded, are missing, or have other shapes.
     """
     torch, transformers = framework().torch, framework().transformers
     folder, settings = spec.source.folder, spec.source.settings.of(TransformersSettings)

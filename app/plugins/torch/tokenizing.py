@@ -24,11 +24,7 @@ def text_inputs(texts: Sequence[list[int]], tokenizer: Any, types: Sequence[list
 
 
 def check_length(count: int, max_tokens: int | None, path: str) -> None:
-    """Reject a text with more tokens than the model allows.
-
-    Raises:
-        InferenceError: TOO_LARGE with `path`.
-    """
+    """Reject a text with more tokens than the model allows. Raise TOO_LARGE with `path`."""
     if max_tokens is not None and count > max_tokens:
         raise InferenceError(ErrorKind.TOO_LARGE, f"Expected at most {max_tokens} tokens, got a text of {count}", path)
 

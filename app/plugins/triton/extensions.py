@@ -195,8 +195,7 @@ def _tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
 def reject_load_parameters(parameters: Mapping[str, object]) -> None:
     """Reject parameters of a load request. Triton accepts settings and files there, which would be unchecked here.
 
-    Raises:
-        InferenceError: UNSUPPORTED, for any parameter.
+    Raise UNSUPPORTED, for any parameter.
     """
     if parameters:
         names = ", ".join(map(repr, parameters))
@@ -215,8 +214,7 @@ async def index_entries(engine: Engine, *, ready: bool) -> Sequence[_IndexEntry]
 def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapping[str, Any]:
     """Return the statistics of one version, or of all ready ones of a model or of the server.
 
-    Raises:
-        InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY.
+    Raise MODEL_NOT_FOUND, or MODEL_NOT_READY.
     """
     registrations: Sequence[Registration] = engine.registry.registrations
     if name:

@@ -70,11 +70,8 @@ def measure_candidates(
 
     Each candidate comes with the model that has its settings. The server has `workers` threads; `images` are sent in
     rotation to models that take one. Each of the `rounds` measurements of a candidate has `seconds` under load.
-    `on_measured` returns whether there is time for another one; candidates without a measurement are left out.
-
-    Raises:
-        ModelError: when a model cannot be loaded.
-        InferenceError: when an inference fails.
+    `on_measured` returns whether there is time for another one; candidates without a measurement are left out. Raise
+    ModelError when a model cannot be loaded. Raise InferenceError when an inference fails.
     """
     runs = [_Run(candidate, source, images, limits) for candidate, source in candidates]
     for run in runs * rounds:

@@ -95,9 +95,7 @@ def with_candidate(source: ModelSource, candidate: Candidate, workers: int) -> M
 def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> Path:
     """Write a candidate into the settings file of the model's folder, and keep all other settings. Return the file.
 
-    Raises:
-        ModelError: when existing settings cannot be read.
-        OSError: when the file cannot be written.
+    Raise ModelError when existing settings cannot be read. Raise OSError when the file cannot be written.
     """
     settings = _merged(read_own_settings(source), candidate, workers)
     file = source.folder / SETTINGS_FILE

@@ -43,9 +43,7 @@ class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
 def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> TuningData | None:
     """Read the images of a dataset with labels or of a folder, at most `limit` and 100 to calibrate; None without both.
 
-    Raises:
-        EvaluationError: when the dataset cannot be read.
-        ModelError: when the folder has no images.
+    Raise EvaluationError when the dataset cannot be read. Raise ModelError when the folder has no images.
     """
     if labels is not None:
         dataset = read_dataset(labels)
@@ -79,9 +77,8 @@ class AnswerComparison:
     def check(self, source: ModelSource) -> AnswerCheck:
         """Measure the answers of a set-up. The first one is the reference.
 
-        Raises:
-            EvaluationError: when an image cannot be answered, or the extra `evaluate` is needed and not installed.
-            ModelError: when it cannot be loaded.
+        Raise EvaluationError when an image cannot be answered, or the extra `evaluate` is needed and not installed.
+        Raise ModelError when it cannot be loaded.
         """
         predict = local_predictor(source, self._parameters, self._limits)
         records: dict[str, Records] = {}

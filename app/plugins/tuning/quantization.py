@@ -58,12 +58,9 @@ def quantize(
     """Quantise the graph of a model that takes an image, and write it with its settings and its provenance.
 
     Of the files for the calibration, those that are not images are skipped; `on_progress` is called with 1 after each.
-    `folder` must not exist.
-
-    Raises:
-        ModelError: when the model cannot be quantised, no file is an image, or the extra is not installed; also when
-            the result cannot be loaded and run, or does not resemble the original.
-        OSError: when the result cannot be written.
+    `folder` must not exist. Raise ModelError when the model cannot be quantised, no file is an image, or the extra is
+    not installed; also when the result cannot be loaded and run, or does not resemble the original. Raise OSError when
+    the result cannot be written.
     """
     if source.settings.precision == "int8":
         raise ModelError(f"{source.folder} is quantised already")
@@ -144,8 +141,7 @@ def _raise_opset(framework: Any, graph: Path, reader: "_CalibrationReader") -> P
 def _check(folder: Path, reader: "_CalibrationReader") -> float:
     """Return the largest difference of an output of the quantised model, relative to its norm in the original.
 
-    Raises:
-        ModelError: when the model cannot be loaded or run, or none of its outputs resembles the original's.
+    Raise ModelError when the model cannot be loaded or run, or none of its outputs resembles the original's.
     """
     (source,) = model_at(folder)
     try:

@@ -61,11 +61,7 @@ class LoadResult(msgspec.Struct, frozen=True):
 
 
 def send(request: BenchmarkRequest, requests: int, connections: int) -> LoadResult:
-    """Run a closed loop. Every request must be answered with success.
-
-    Raises:
-        RuntimeError: when one was not.
-    """
+    """Run a closed loop. Every request must be answered with success. Raise RuntimeError when one was not."""
     load_result = _run_in_process(request, requests, connections)
     if sum(load_result.statuses.values()) != load_result.statuses.get(200, 0):
         raise RuntimeError(f"{request.target}: not every request was answered: {load_result.statuses}")

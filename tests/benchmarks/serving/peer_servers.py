@@ -146,8 +146,7 @@ def run_bare(models: Mapping[str, Path]) -> Iterator[RunningServer]:
 def install(name: str) -> Path:
     """Return the folder of programs in a server's environment; create it if needed.
 
-    Raises:
-        CalledProcessError: when it cannot be installed.
+    Raise CalledProcessError when it cannot be installed.
     """
     folder, requirements = _ENVIRONMENTS / name, _FOLDER / f"{name}.txt"
     stamp = folder / ".installed"

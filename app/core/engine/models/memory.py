@@ -17,8 +17,7 @@ _TURN_SECONDS = 1.0
 def resident_bytes(process: int | None = None) -> int:
     """Return the resident memory of a process, by its id, or of this one in bytes.
 
-    Raises:
-        ProcessLookupError: if `process` has ended.
+    Raise ProcessLookupError if `process` has ended.
     """
     try:
         return int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1]) * _PAGE

@@ -40,8 +40,7 @@ class Readiness:
     def ready_model(self, name: str, version: str | None = None) -> Registration:
         """Return the registration of a model that is ready.
 
-        Raises:
-            InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
+        Raise MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
         """
         registration = self.registry.find(name, version)
         if reason := self.server_not_ready_reason:

@@ -182,10 +182,7 @@ class Registry:
     def find(self, name: str, version: str | None = None) -> Registration:
         """Return the registration of a model: the requested version, or the latest one that is ready.
 
-        The version "latest" is the same as None.
-
-        Raises:
-            InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
+        The version "latest" is the same as None. Raise MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
         """
         versions = self._models.get(name)
         if versions is not None and len(versions) == 1 and version is None:
@@ -210,11 +207,8 @@ class Registry:
         """Return the name of the model in the path ``/v2/models/<target>``: a name, or ``m-`` and a Chariot id.
 
         An empty target means the default model, for Chariot's paths without a model. A server with one model accepts
-        every Chariot id. A model with the name ``m-<id>`` is used if no model has the id.
-
-        Raises:
-            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id, with a list of the ids, or without a default; a
-                name is not looked up.
+        every Chariot id. A model with the name ``m-<id>`` is used if no model has the id. Raise MODEL_NOT_FOUND for an
+        unknown Chariot id, with a list of the ids, or without a default; a name is not looked up.
         """
         if target and not target.startswith(CHARIOT_PREFIX):
             return target
@@ -232,8 +226,7 @@ class Registry:
     def default_name(self) -> str:
         """Return the model for a path without a model name: the only one, or the default.
 
-        Raises:
-            InferenceError: MODEL_NOT_FOUND, with a list of paths to choose from.
+        Raise MODEL_NOT_FOUND, with a list of paths to choose from.
         """
         if (only_model := self.only_model) is not None:
             return only_model
@@ -250,11 +243,7 @@ class Registry:
         return {registration.chariot_id: registration.source.name for registration in self.registrations}
 
     def _check(self) -> None:
-        """Check the settings of all models.
-
-        Raises:
-            ModelError: if two models share a Chariot id, or are the default.
-        """
+        """Check the settings of all models. Raise ModelError if two models share a Chariot id, or are the default."""
         owners: dict[str, str] = {}
         defaults: set[str] = set()
         for model in self.registrations:
@@ -285,8 +274,7 @@ def _with_health(registration: Registration) -> Registration:
 def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
     """Load `source` with `load`.
 
-    Raises:
-        ModelError: for every exception: a failure in a framework or in a model's own code must affect this model only.
+    Raise ModelError for every exception: a failure in a framework or in a model's own code must affect this model only.
     """
     try:
         return load(source)

@@ -63,11 +63,9 @@ class Repository:
     async def load(self, name: str) -> None:
         """Load every version of a model from disk, and replace the versions that are served.
 
-        The old versions answer until all new ones are ready, and stay if one of them cannot be loaded.
-
-        Raises:
-            InferenceError: MODEL_NOT_FOUND if no model on disk has the name, MODEL_NOT_READY if it cannot be loaded, or
-                another load of it takes too long.
+        The old versions answer until all new ones are ready, and stay if one of them cannot be loaded. Raise
+        MODEL_NOT_FOUND if no model on disk has the name, MODEL_NOT_READY if it cannot be loaded, or another load of it
+        takes too long.
         """
         async with self._locked(name):
             sources = [source for source in await run_in_daemon_thread(self._sources) if source.name == name]
@@ -90,8 +88,7 @@ class Repository:
     async def unload(self, name: str) -> None:
         """Stop serving a model. Requests in flight are answered.
 
-        Raises:
-            InferenceError: MODEL_NOT_FOUND if no model has the name, MODEL_NOT_READY if a load of it takes too long.
+        Raise MODEL_NOT_FOUND if no model has the name, MODEL_NOT_READY if a load of it takes too long.
         """
         async with self._locked(name):
             versions = self.registry.versions(name)
@@ -150,11 +147,7 @@ class Repository:
 
     @asynccontextmanager
     async def _locked(self, name: str) -> AsyncGenerator[None]:
-        """Hold the lock of one model.
-
-        Raises:
-            InferenceError: MODEL_NOT_READY if the lock is not free in time.
-        """
+        """Hold the lock of one model. Raise MODEL_NOT_READY if the lock is not free in time."""
         lock = self._locks.get(name)
         if lock is None:
             self._locks[name] = lock = asyncio.Lock()

@@ -41,6 +41,8 @@ class HealthReporting(Protocol):
 class Servable:
     """A model of any task, ready to answer requests. Called from several threads at once.
 
+    Raise ModelError if the defaults are not valid parameters of the task.
+
     Args:
         task: decodes requests and postprocesses predictions.
         model: a model of that task.
@@ -54,9 +56,6 @@ class Servable:
         outputs: the tensors into which predictions are stacked.
         parameters_type: the type of the parameters of its inputs, with those of plugins.
         streams: whether its answers are texts that `stream` can generate in chunks.
-
-    Raises:
-        ModelError: if the defaults are not valid parameters of the task.
     """
 
     def __init__(
@@ -106,19 +105,14 @@ class Servable:
         return servable
 
     def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
-        """Answer every input of `request`.
-
-        Raises:
-            InferenceError: for an invalid request, or a model that failed.
-        """
+        """Answer every input of `request`. Raise InferenceError for an invalid request, or a model that failed."""
         groups, decode_ns = self._decode(request, limits)
         return self.answer(groups, self._batched, decode_ns)
 
     def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
         """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
 
-        Raises:
-            InferenceError: for an invalid request, instead of the first result, or a model that failed.
+        Raise InferenceError for an invalid request, instead of the first result, or a model that failed.
         """
         groups, decode_ns = self._decode(request, limits)
         for group in groups:
@@ -129,8 +123,7 @@ class Servable:
     def stream(self, request: InferenceRequest, limits: Limits) -> TextStream:
         """Start to answer every input of `request` in chunks of text.
 
-        Raises:
-            InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
+        Raise InferenceError for an invalid request; UNSUPPORTED if `streams` is False.
         """
         streaming = self.check_streams(request.model_name)
         groups, decode_ns = self._decode(request, limits)
@@ -138,11 +131,7 @@ class Servable:
         return TextStream(stream, groups, decode_ns, streaming.gather)
 
     def check_streams(self, model_name: str) -> StreamingTask[Any, Any]:
-        """Return its task if its answers are texts.
-
-        Raises:
-            InferenceError: UNSUPPORTED.
-        """
+        """Return its task if its answers are texts. Raise UNSUPPORTED."""
         if self._streaming is None:
             message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
@@ -151,8 +140,7 @@ class Servable:
     def check_parameters(self, names: Iterable[str]) -> None:
         """Reject parameters that its task does not have. Requests of clients may have others, which are ignored.
 
-        Raises:
-            InferenceError: INVALID_REQUEST, with the name as its path.
+        Raise INVALID_REQUEST, with the name as its path.
         """
         known = self.parameters_type.__struct_fields__
         for name in names:
@@ -177,9 +165,7 @@ class Servable:
         """Run `model` on decoded inputs. Return the result and the raw predictions.
 
         Decoding took `decode_ns` nanoseconds. `first_index` is that of the first sample of each group in its input.
-
-        Raises:
-            InferenceError: as `call_model`.
+        Raise InferenceError as `call_model`.
         """
         items = groups[0].items if len(groups) == 1 else [item for group in groups for item in group.items]
         started = time.perf_counter_ns()
@@ -236,9 +222,8 @@ def explanation_methods(model: object) -> frozenset[str]:
 def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:
     """Return the result of `model` for each of `items`.
 
-    Raises:
-        InferenceError: MODEL_FAILED if the model fails, or answers another number of inputs; CANCELLED or
-            DEADLINE_EXCEEDED if the request has ended.
+    Raise MODEL_FAILED if the model fails, or answers another number of inputs; CANCELLED or DEADLINE_EXCEEDED if the
+    request has ended.
     """
     raise_if_cancelled()
     try:

@@ -57,8 +57,7 @@ class ClientLimit:
     def acquire(self, context: RequestContext) -> None:
         """Count a request or stream of a client; `release` ends that.
 
-        Raises:
-            InferenceError: OVERLOADED if the client has reached its limit.
+        Raise OVERLOADED if the client has reached its limit.
         """
         client = context.client or context.address
         if self.max_in_flight is None or not client:
@@ -166,9 +165,8 @@ class Admission:
     def deadline(self, context: RequestContext) -> float | None:
         """Return the deadline of a request on the clock of `time.monotonic`, None for no deadline.
 
-        Raises:
-            InferenceError: INVALID_REQUEST, with the header as path, for an invalid timeout; DEADLINE_EXCEEDED for a
-                timeout that is not positive.
+        Raise INVALID_REQUEST, with the header as path, for an invalid timeout; DEADLINE_EXCEEDED for a timeout that is
+        not positive.
         """
         timeout, max_seconds = context.timeout, self._queue_limits.request_timeout
         if timeout is not None:
@@ -182,12 +180,11 @@ class Admission:
     def acquire(self, context: RequestContext, model: str, deadline: float | None) -> float | None:
         """Count a request for `model` as in flight; `release` ends that.
 
+        Raise OVERLOADED.
+
         Returns:
             The seconds that it may wait for a worker. None for no limit, also if a worker is idle: the time that a
             thread takes to wake up is not queueing.
-
-        Raises:
-            InferenceError: OVERLOADED.
         """
         wait: float | None = 0.0
         if self.clients.max_in_flight is not None:

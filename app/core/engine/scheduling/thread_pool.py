@@ -206,8 +206,7 @@ class _PoolState:
     def _start_jobs(self) -> None:
         """Give waiting jobs to parked or new workers. Call this with the lock held.
 
-        Raises:
-            RuntimeError: if the first thread cannot be started.
+        Raise RuntimeError if the first thread cannot be started.
         """
         while self._queue.waiting and (self._running < self._max_running or self._may_exceed):
             worker = self._parked.pop() if self._parked else self._spawn()

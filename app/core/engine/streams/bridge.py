@@ -66,8 +66,7 @@ class StreamBridge(Generic[ItemT]):
     async def next_item(self) -> ItemT | None:
         """Return the next item, None after the last one.
 
-        Raises:
-            InferenceError: the error of the generator after its last item, or the error of `cancel`.
+        Raise the error of the generator after its last item, or the error of `cancel`.
         """
         while True:
             self._changed.clear()

@@ -102,11 +102,7 @@ class TextStream:
         )
 
     def __iter__(self) -> Iterator[TextChunk]:
-        """Yield the chunks.
-
-        Raises:
-            InferenceError: MODEL_FAILED for any exception of the model, except its own `InferenceError`.
-        """
+        """Yield the chunks. Raise MODEL_FAILED for any exception of the model, except its own `InferenceError`."""
         try:
             while True:
                 started = time.perf_counter_ns()

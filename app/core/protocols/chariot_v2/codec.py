@@ -51,9 +51,8 @@ def decode(
 ) -> InferenceRequest:
     """Decode a request's body by its `media_type`, which has no parameters and may be empty.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field, and the object if there are several; TOO_LARGE for more JSON
-            than `limits` allow.
+    Raise INVALID_REQUEST naming the field, and the object if there are several; TOO_LARGE for more JSON than `limits`
+    allow.
     """
     if media_type in (JSON, ""):
         inputs = [_json_input(body, "inputs[0]", limits)]

@@ -61,8 +61,7 @@ def decode(
 ) -> InferenceRequest:
     """Decode a request's body. `request_id` applies if the body has no id; `limits` bound its JSON.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field.
+    Raise INVALID_REQUEST naming the field.
     """
     wire = read_json(body, WireRequest, limits=limits)
     inputs: list[InputTensor] = []

@@ -46,8 +46,7 @@ class SniffedElement(BinaryElement, frozen=True):
 def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, memoryview]:
     """Return the JSON and the bytes after it; None for the JSON when the header's length is 0.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when the header is not a number, or exceeds the body.
+    Raise INVALID_REQUEST when the header is not a number, or exceeds the body.
     """
     if header_length is None:
         return body, memoryview(b"")
@@ -66,8 +65,7 @@ def bytes_tensor(
 ) -> BytesTensor:
     """Return a BYTES tensor of `elements`. Call `check_shape` first.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the shape under `path`, when it does not fit the number of elements.
+    Raise INVALID_REQUEST naming the shape under `path`, when it does not fit the number of elements.
     """
     if math.prod(shape) != len(elements):
         message = f"Expected a shape for the {len(elements)} elements in data, got {quote_value(list(shape))}"
@@ -78,8 +76,7 @@ def bytes_tensor(
 def reject_shared_memory(parameters: Collection[str], path: str) -> None:
     """Reject parameters of Triton's shared-memory extension: clients that set them ignore the data in the response.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the parameter under `path`.
+    Raise INVALID_REQUEST naming the parameter under `path`.
     """
     for name in _SHARED_MEMORY:
         if name in parameters:
@@ -90,8 +87,7 @@ def reject_shared_memory(parameters: Collection[str], path: str) -> None:
 def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence[int], path: str) -> NDArray[Any]:
     """Return an array that shares memory with `data`. Call `check_shape` first.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when the size does not fit the shape.
+    Raise INVALID_REQUEST when the size does not fit the shape.
     """
     dtype = datatype.dtype
     expected = math.prod(shape) * dtype.itemsize
@@ -105,8 +101,7 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
 def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int) -> list[Element]:
     """Return the elements of a BYTES tensor, at most `max_elements`.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when a length reaches past the end; TOO_LARGE for more elements.
+    Raise INVALID_REQUEST when a length reaches past the end; TOO_LARGE for more elements.
     """
     elements: list[Element] = []
     view, position = memoryview(data), 0
@@ -136,8 +131,7 @@ def binary_tensor(
 ) -> InputTensor:
     """Return the input of `shape` whose bytes are `data`. Call `check_shape` first.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the shape under `path`, or `data_path`; TOO_LARGE as `unpack_bytes`.
+    Raise INVALID_REQUEST naming the shape under `path`, or `data_path`; TOO_LARGE as `unpack_bytes`.
     """
     if datatype is Datatype.BYTES:
         return bytes_tensor(name, shape, unpack_bytes(data, data_path, max_elements), parameters, path)
@@ -159,8 +153,7 @@ class _Parameters(msgspec.Struct, frozen=True):
 def read_timeout(parameters: Mapping[str, object]) -> float | None:
     """Return Triton's ``timeout`` in seconds, from microseconds in the request; None when it is absent or 0.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for values other than an integer of at most 30 days.
+    Raise INVALID_REQUEST for values other than an integer of at most 30 days.
     """
     microseconds = read_parameters(_Parameters, parameters).timeout
     return microseconds / _MICROSECONDS if microseconds else None

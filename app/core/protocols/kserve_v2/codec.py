@@ -49,6 +49,8 @@ def decode(
 ) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a request's body, and the selection of outputs in it.
 
+    Raise INVALID_REQUEST or TOO_LARGE, naming the field.
+
     Args:
         body: JSON, JSON with binary tensors, or one binary tensor.
         header_length: the header Inference-Header-Content-Length, if present.
@@ -56,9 +58,6 @@ def decode(
         model_name: its name.
         model_version: the requested version.
         limits: limits for the JSON and the number of BYTES elements.
-
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
     """
     json, binary = split_body(body, header_length)
     if json is None:
@@ -95,8 +94,7 @@ def decode(
 def encode(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> tuple[bytes, int | None]:
     """Return a response's body, and the length of its JSON if binary tensors follow, else None.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for FP16 or BF16 that is not requested as binary.
+    Raise INVALID_REQUEST for FP16 or BF16 that is not requested as binary.
     """
     blocks: list[bytes] = []
     outputs: list[WireOutput] = []

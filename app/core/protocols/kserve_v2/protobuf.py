@@ -59,8 +59,7 @@ _STREAMED_TEXT = "text_output"
 def read_message(name: str, data: bytes) -> Any:
     """Parse the message type `name`, of a call that is no inference.
 
-    Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not such a message, TOO_LARGE when there are too many.
+    Raise INVALID_REQUEST when the bytes are not such a message, TOO_LARGE when there are too many.
     """
     if len(data) > _MAX_PLAIN_BYTES:
         raise too_large(_MAX_PLAIN_BYTES, f"bytes in a {name}", len(data))
@@ -75,8 +74,7 @@ def encode_message(name: str, content: object) -> bytes:
 def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a `ModelInferRequest` to the model `servable`, and the selection of outputs in it.
 
-    Raises:
-        InferenceError: INVALID_REQUEST naming the field; TOO_LARGE for more raw BYTES elements than `limits` allow.
+    Raise INVALID_REQUEST naming the field; TOO_LARGE for more raw BYTES elements than `limits` allow.
     """
     raw: Sequence[bytes] = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):

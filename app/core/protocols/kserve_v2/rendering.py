@@ -60,11 +60,7 @@ def declared_outputs(servable: Servable) -> Sequence[TensorSpec]:
 
 
 def requested_output(name: str, parameters: Mapping[str, object], path: str) -> RequestedOutput:
-    """Return an entry of `outputs`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST naming the parameter under `path`.
-    """
+    """Return an entry of `outputs`. Raise INVALID_REQUEST naming the parameter under `path`."""
     reject_shared_memory(parameters, f"{path}.parameters")
     read = convert(parameters, _OutputParameters, f"{path}.parameters")
     return RequestedOutput(name=name, path=path, **msgspec.structs.asdict(read))
@@ -75,8 +71,7 @@ def select_outputs(
 ) -> OutputSelection:
     """Check the selection of outputs against the model's outputs.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for an unknown or repeated output, or an unknown format.
+    Raise INVALID_REQUEST for an unknown or repeated output, or an unknown format.
     """
     if output_format not in (None, "records", "tensors"):
         raise invalid(f'Expected "records" or "tensors", got {output_format!r}', "parameters.output_format")

@@ -126,11 +126,7 @@ def _start(engine: Engine, head: RequestHead, body: bytes, _: RequestContext) ->
 
 
 def find_registration(engine: Engine, request: HttpRequest) -> Registration:
-    """Return the version of a model that a path names.
-
-    Raises:
-        InferenceError: MODEL_NOT_FOUND.
-    """
+    """Return the version of a model that a path names. Raise MODEL_NOT_FOUND."""
     path = request.path_params
     return engine.registry.find(engine.registry.name_for_path(path["target"]), path.get("version"))
 

@@ -63,13 +63,12 @@ class _Inferences:
     async def infer_stream(self, data: bytes, context: RequestContext, in_band: bool) -> AsyncGenerator[bytes]:
         """Yield the response items for one request of a stream.
 
+        Raise InferenceError if any error, unless it is sent in band.
+
         Args:
             data: the serialized request.
             context: the request, with the ids of the stream.
             in_band: whether to send an error as an item.
-
-        Raises:
-            InferenceError: any error, unless it is sent in band.
         """
         request_id = ""
         try:
@@ -209,8 +208,7 @@ async def _answer_plain(
 async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """Yield the requests of a stream.
 
-    Raises:
-        InferenceError: MODEL_NOT_READY once the server stops; an idle stream would otherwise delay the stop.
+    Raise MODEL_NOT_READY once the server stops; an idle stream would otherwise delay the stop.
     """
     iterator = aiter(requests)
     stop_task = asyncio.ensure_future(stopping.wait())

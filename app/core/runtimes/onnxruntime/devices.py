@@ -43,8 +43,7 @@ CPU = Device(name="cpu", providers=[_CPU])
 def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
     """Return the devices for `name` in order of preference: one device, or all available kinds for `auto`.
 
-    Raises:
-        ModelError: see `parse_device`.
+    Raise ModelError if see `parse_device`.
     """
     kinds = [kind for kind in _PREFERENCE if _KINDS[kind] in available] if name == "auto" else [name]
     return [parse_device(kind, available) for kind in kinds]
@@ -53,8 +52,7 @@ def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
 def parse_device(name: str, available: Sequence[str]) -> Device:
     """Return the device for a name in the settings: `cpu`, `cuda:1`, `tensorrt:0` or `openvino:GPU`.
 
-    Raises:
-        ModelError: if the name is invalid, or this ONNX Runtime has no provider for it.
+    Raise ModelError if the name is invalid, or this ONNX Runtime has no provider for it.
     """
     match = _NAMED.fullmatch(name)
     provider = _KINDS.get(match["kind"]) if match else None

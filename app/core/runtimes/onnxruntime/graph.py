@@ -77,11 +77,7 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageInputs:
-    """Identify the inputs of the graph.
-
-    Raises:
-        ModelError: if there is no image input, or an input of an unknown kind.
-    """
+    """Identify the inputs of the graph. Raise ModelError if there is no image input, or an input of an unknown kind."""
     shown = ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in inputs)
     images = [spec for spec in inputs if len(spec.shape) == _IMAGE_RANK]
     images = images or [spec for spec in inputs if is_single_image(spec)]
@@ -185,8 +181,7 @@ class ImageGraph:
     def run(self, images: Sequence[Image]) -> list[RawOutputs]:
         """Return the outputs of each of 1 to `max_images` images, in order.
 
-        Raises:
-            InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
+        Raise MODEL_FAILED if the graph cannot run, or its batch size is wrong.
         """
         count = len(images) if self._batch == -1 else self._batch
         height, width = self.preprocessing.height, self.preprocessing.width

@@ -152,8 +152,7 @@ def as_tensors(specs: Sequence[TensorSpec], arrays: Sequence[NDArray[Any]]) -> l
 def _names_of(class_ids: Sequence[int], names: Sequence[str]) -> list[str]:
     """Return the name of each class. If the model has no names, the number of a class is its name.
 
-    Raises:
-        InferenceError: MODEL_FAILED for a number without a name.
+    Raise MODEL_FAILED for a number without a name.
     """
     if not names:
         return [str(class_id) for class_id in class_ids]

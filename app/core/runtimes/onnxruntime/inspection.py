@@ -39,8 +39,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     """Inspect the vision model whose graph is `session`.
 
-    Raises:
-        ModelError: if the graph cannot run, or its layout is unknown.
+    Raise ModelError if the graph cannot run, or its layout is unknown.
     """
     model_files = read_model_files(source, session)
     facts: list[Fact] = []
@@ -80,8 +79,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
 def _decide_labels(match: Match, model_files: ModelFiles, facts: list[Fact]) -> Sequence[str]:
     """Return the labels in the files, or else those of the layout, or else class numbers.
 
-    Raises:
-        ModelError: if the numbers of labels and classes differ.
+    Raise ModelError if the numbers of labels and classes differ.
     """
     declared = model_files.labels
     if match.task_type is TaskType.IMAGE_TEXT_TO_TEXT or (declared is None and match.task_type is TaskType.TENSOR):

@@ -27,8 +27,7 @@ OpenGraph = Callable[[ModelSource], GraphSession]
 def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMetadata:
     """Describe the model without keeping it loaded; `open_graph` as in `load`.
 
-    Raises:
-        ModelError: if its task or layout cannot be determined, or a file is missing.
+    Raise ModelError if its task or layout cannot be determined, or a file is missing.
     """
     session = (open_graph or open_session)(source)
     if _is_tensor_model(source, session):
@@ -39,10 +38,8 @@ def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMe
 def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
     """Load the model, and test it once if it takes images.
 
-    By default ONNX Runtime loads its graph, else `open_graph`.
-
-    Raises:
-        ModelError: if its task or layout cannot be determined, a file is missing, or the test fails.
+    By default ONNX Runtime loads its graph, else `open_graph`. Raise ModelError if its task or layout cannot be
+    determined, a file is missing, or the test fails.
     """
     session = (open_graph or open_session)(source)
     if _is_tensor_model(source, session):
@@ -63,8 +60,7 @@ def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
 def open_session(source: ModelSource) -> Session:
     """Load the graph of a model with ONNX Runtime.
 
-    Raises:
-        ModelError: if there is not one graph, or it cannot be loaded.
+    Raise ModelError if there is not one graph, or it cannot be loaded.
     """
     session = Session(locate_graph(source), source.settings.onnxruntime, partial(resolve_confined, source=source))
     precision = source.settings.precision

@@ -48,8 +48,7 @@ def is_accelerated(precision: str, cpu_info: Path = _CPU_INFO) -> bool:
 def describe_precision(source: ModelSource, graph: Path, *, accelerated: bool) -> Fact:
     """Return the precision of a model as a fact; `accelerated` says whether the device has instructions for it.
 
-    Raises:
-        ModelError: if int8 is declared for a graph that is not quantised.
+    Raise ModelError if int8 is declared for a graph that is not quantised.
     """
     precision = source.settings.precision
     value: str = precision

@@ -71,8 +71,7 @@ class GraphSession(Protocol):
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
         """Run the graph, and return the outputs `names`, or all outputs in order.
 
-        Raises:
-            InferenceError: MODEL_FAILED with the framework's reason.
+        Raise MODEL_FAILED with the framework's reason.
         """
         ...
 
@@ -81,11 +80,8 @@ class Session:
     """A `GraphSession` of ONNX Runtime. Each call runs on the least busy instance, and of several on the least used.
 
     External data must be in the folder of `file` or below. `resolve_confined` resolves their links, and rejects paths
-    out of the model's folder; the default allows the folder of `file`.
-
-    Raises:
-        ModelError: if the file is missing, empty, truncated or not an ONNX file, needs features that this ONNX Runtime
-            lacks, or refers to files outside its folder.
+    out of the model's folder; the default allows the folder of `file`. Raise ModelError if the file is missing, empty,
+    truncated or not an ONNX file, needs features that this ONNX Runtime lacks, or refers to files outside its folder.
     """
 
     def __init__(
@@ -164,8 +160,7 @@ def _load_instance(
 ) -> _SessionInstance:
     """Load the graph on the first device that works: the framework may support a GPU that the machine lacks.
 
-    Raises:
-        ModelError: if it cannot be loaded on the last device.
+    Raise ModelError if it cannot be loaded on the last device.
     """
     reason = ""
     for device in devices:
@@ -197,10 +192,8 @@ def _load_instance(
 def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> list[bytes]:
     """Read external data into memory, unless it is too large; ONNX Runtime then maps it.
 
-    A mapped file that is truncated while the model serves, as by a copy over it, ends the process with SIGBUS.
-
-    Raises:
-        ModelError: if a file cannot be read.
+    A mapped file that is truncated while the model serves, as by a copy over it, ends the process with SIGBUS. Raise
+    ModelError if a file cannot be read.
     """
     try:
         if sum(path.stat().st_size for path in external.values()) > _MAX_READ:

@@ -12,8 +12,7 @@ _MAX_BYTES = 1024 * 1024
 def read_classes(file: Path) -> Mapping[str, set[str]]:
     """Return the methods and attributes that each class of a file defines itself.
 
-    Raises:
-        ModelError: if the file cannot be read, or is not Python code.
+    Raise ModelError if the file cannot be read, or is not Python code.
     """
     try:
         module = ast.parse(read_bounded(file, _MAX_BYTES))

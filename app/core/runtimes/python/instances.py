@@ -71,12 +71,8 @@ class ModelInstance:
     def run(self, job: Callable[[], T], seconds: float) -> T:
         """Run `job` in this instance's thread and return its result. An awaitable result is awaited there.
 
-        After `seconds`, a coroutine is cancelled.
-
-        Raises:
-            JobTimeoutError: if the job times out.
-            ModelExited: if the job raises an exception such as `SystemExit`.
-            Exception: any other exception of the job.
+        After `seconds`, a coroutine is cancelled. Raise JobTimeoutError if the job times out. Raise ModelExited if the
+        job raises an exception such as `SystemExit`. Raise Exception if any other exception of the job.
         """
         self._last = future = Future[Any]()
         self.due = time.monotonic() + seconds
@@ -156,9 +152,8 @@ class InstanceLease(msgspec.Struct, eq=False):
     def run(self, job: Callable[[Any], T]) -> T:
         """Run `job` with the object in the instance's thread, and return its result.
 
-        Raises:
-            InferenceError: DEADLINE_EXCEEDED if the job times out; MODEL_FAILED if it raises. An `InferenceError` of
-                the job itself is passed on.
+        Raise DEADLINE_EXCEEDED if the job times out; MODEL_FAILED if it raises. An `InferenceError` of the job itself
+        is passed on.
         """
         try:
             return self._instance.run(lambda: job(self._instance.target), self._seconds)
@@ -193,8 +188,7 @@ class InstancePool:
     def lease(self) -> Generator[InstanceLease]:
         """Acquire an instance for exclusive use.
 
-        Raises:
-            InferenceError: MODEL_NOT_READY while all instances hang; OVERLOADED if no instance becomes idle in time.
+        Raise MODEL_NOT_READY while all instances hang; OVERLOADED if no instance becomes idle in time.
         """
         instance = self._acquire()
         try:

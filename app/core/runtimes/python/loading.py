@@ -39,8 +39,7 @@ _open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 def inspect(source: ModelSource) -> ModelMetadata:
     """Describe a model from its settings and its class. Only a function without a task, or of TENSOR, is called.
 
-    Raises:
-        ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
+    Raise ModelError if its code is not allowed or cannot be imported, or its task is unknown.
     """
     implementation = _check_allowed(source)
     code, instance = ModelCode(source.folder), ModelInstance(f"model {source.name}")
@@ -58,9 +57,7 @@ def load(source: ModelSource) -> Servable:
     """Construct the instances of a model's class and call their `load`.
 
     The instances are closed after the servable is dropped and its last request has finished, or when the server ends.
-
-    Raises:
-        ModelError: if its code is not allowed, raises or times out, or the class does not fit its task.
+    Raise ModelError if its code is not allowed, raises or times out, or the class does not fit its task.
     """
     implementation = _check_allowed(source)
     code = ModelCode(source.folder)

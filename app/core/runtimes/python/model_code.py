@@ -44,9 +44,8 @@ class ModelCode(MetaPathFinder):
     def find(self, implementation: str) -> object:
         """Import ``module:Class`` from the folder, or else from the installed packages.
 
-        Raises:
-            ModelError: if the module does not exist, or does not contain the name.
-            BaseException: any exception of the module during import.
+        Raise ModelError if the module does not exist, or does not contain the name. Raise BaseException if any
+        exception of the module during import.
         """
         match = _IMPLEMENTATION.fullmatch(implementation)
         if match is None:
@@ -95,8 +94,7 @@ class ModelCode(MetaPathFinder):
     def _name(self, module: str) -> str:
         """Return the name of `module` in `sys.modules`.
 
-        Raises:
-            ModuleNotFoundError: if only this distribution has a module of this name.
+        Raise ModuleNotFoundError if only this distribution has a module of this name.
         """
         top = module.partition(".")[0]
         spec = self.find_spec(f"{self.package}.{top}", [self._folder])

@@ -103,8 +103,7 @@ TASK_ADAPTERS: Mapping[TaskType, TaskAdapter] = {
 def task_adapter(task_type: object, target: object) -> TaskAdapter:
     """Return the adapter for an object or its class. A class of the task TENSOR declares its tensors.
 
-    Raises:
-        ModelError: if the task type is unknown, or the declaration is missing or invalid.
+    Raise ModelError if the task type is unknown, or the declaration is missing or invalid.
     """
     added = {support.task_type: support.adapter for support in registry().task_types if support.adapter is not None}
     known = ", ".join((*TASK_ADAPTERS, *added, TaskType.TENSOR))
@@ -174,8 +173,7 @@ def find_method(target: object, name: str) -> Any:
 def call_form(predict: Any, adapter: TaskAdapter) -> CallForm:
     """Derive the call form from the signature of ``predict``, a bound method.
 
-    Raises:
-        ModelError: if the signature has unknown arguments, or none for the data.
+    Raise ModelError if the signature has unknown arguments, or none for the data.
     """
     data_choices = [name for name in (adapter.sample_argument, adapter.batch_argument) if name]
     prompt = [PROMPT] if PROMPTS in adapter.optional_arguments else []
@@ -203,8 +201,7 @@ def call_form(predict: Any, adapter: TaskAdapter) -> CallForm:
 def explain_arguments(explain: Any, adapter: TaskAdapter) -> Sequence[str]:
     """Return the names of the arguments of ``explain``, a bound method.
 
-    Raises:
-        ModelError: if the signature has unknown arguments, or none for the inputs.
+    Raise ModelError if the signature has unknown arguments, or none for the inputs.
     """
     names = _argument_names("explain()", explain, (INPUTS, PREDICTIONS, *adapter.optional_arguments))
     if INPUTS not in names:

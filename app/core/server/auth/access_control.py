@@ -32,8 +32,7 @@ class IdentityProvider(Protocol):
     def identify(self, credential: str) -> Identity | None:
         """Return the identity of a credential; None if it is of another kind.
 
-        Raises:
-            AccessError: UNAUTHENTICATED with the reason, if it is not valid.
+        Raise UNAUTHENTICATED with the reason, if it is not valid.
         """
         ...
 
@@ -56,10 +55,8 @@ class AccessControl:
         """Return the identity of a request that may have `permission`, which is not ``open``.
 
         A rejection is neither counted nor logged: pass it to `rejection_log`. The names of headers, or of gRPC
-        metadata, are in lower case. With `rate_limited`, the request counts against the client's rate.
-
-        Raises:
-            AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
+        metadata, are in lower case. With `rate_limited`, the request counts against the client's rate. Raise
+        UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
         """
         identity = self.identify(headers)
         try:
@@ -75,11 +72,7 @@ class AccessControl:
         return identity
 
     def identify(self, headers: Sequence[tuple[str, str]]) -> Identity:
-        """Return the identity of the client that sent `headers`.
-
-        Raises:
-            AccessError: UNAUTHENTICATED; neither counted nor logged.
-        """
+        """Return the identity of the client that sent `headers`. Raise UNAUTHENTICATED; neither counted nor logged."""
         credential = credential_of(headers)
         expected = "a key"
         if self.identities is not None:
@@ -96,10 +89,8 @@ def open_access_control(
 ) -> AccessControl | None:
     """Create the authorization from `settings`; return None if no authentication is configured.
 
-    `identities` are those of a plugin.
-
-    Raises:
-        SettingsError: if the file of keys is not readable, or options contradict each other.
+    `identities` are those of a plugin. Raise SettingsError if the file of keys is not readable, or options contradict
+    each other.
     """
     per_second, burst = settings.requests_per_second, settings.burst
     if settings.api_keys is None and identities is None:

@@ -44,8 +44,7 @@ def digest_of(key: str) -> bytes:
 def read_keys(content: bytes) -> Sequence[ApiKey]:
     """Parse the content of a key file, a JSON list.
 
-    Raises:
-        SettingsError: if the content is invalid, or two keys share a name or a digest.
+    Raise SettingsError if the content is invalid, or two keys share a name or a digest.
     """
     try:
         keys = msgspec.json.decode(content, type=list[ApiKey])
@@ -77,11 +76,7 @@ class ApiKeys:
         self._clock = clock
 
     def identify(self, credential: str) -> Identity:
-        """Return the identity of a key.
-
-        Raises:
-            AccessError: UNAUTHENTICATED if the key is unknown or has expired.
-        """
+        """Return the identity of a key. Raise UNAUTHENTICATED if the key is unknown or has expired."""
         # The timing of the lookup reveals only the digest, from which the key cannot be derived.
         found = self._keys.get(digest_of(credential))
         if found is None:
@@ -93,9 +88,5 @@ class ApiKeys:
 
 
 def load_keys(path: Path) -> Sequence[ApiKey]:
-    """Return the keys in a file.
-
-    Raises:
-        SettingsError: if the file is invalid or not readable.
-    """
+    """Return the keys in a file. Raise SettingsError if the file is invalid or not readable."""
     return read_file(path, read_keys)

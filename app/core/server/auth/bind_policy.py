@@ -15,10 +15,8 @@ _AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<name>[^\[\]:]*)
 def check_bind_policy(settings: ServerSettings, *, authenticates: bool) -> None:
     """Check that a server which others can reach authenticates clients, or has `--insecure`.
 
-    With `authenticates`, clients need a credential. Client certificates also authenticate them.
-
-    Raises:
-        SettingsError: with the possible options.
+    With `authenticates`, clients need a credential. Client certificates also authenticate them. Raise SettingsError
+    with the possible options.
     """
     if is_loopback_host(settings.host) or authenticates or settings.tls_client_ca or settings.insecure:
         return

@@ -59,11 +59,10 @@ _MAX_CHARACTERS = 16 * 1024
 def credential_of(headers: Iterable[tuple[str, str]]) -> str:
     """Return the key or token of a request: ``Bearer <it>``, the password of ``Basic``, or `KEY_HEADER`.
 
+    Raise UNAUTHENTICATED if there is none, if a header appears twice, or if it is malformed.
+
     Args:
         headers: headers or gRPC metadata, names in lower case.
-
-    Raises:
-        AccessError: UNAUTHENTICATED if there is none, if a header appears twice, or if it is malformed.
     """
     values_by_header: dict[str, list[str]] = {}
     for name, value in headers:

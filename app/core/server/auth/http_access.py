@@ -64,8 +64,7 @@ class HttpAccess:
     def admit(self, scope: Scope, permission: Permission, *, rate_limited: bool = True) -> None:
         """Authorize a request that requires `permission`, and store its identity.
 
-        Raises:
-            AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
+        Raise UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
         """
         if permission == "open":
             return

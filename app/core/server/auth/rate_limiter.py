@@ -45,11 +45,7 @@ class RateLimiter:
     _buckets: OrderedDict[str, TokenBucket] = field(default_factory=OrderedDict[str, TokenBucket], init=False)
 
     def consume(self, identity: Identity) -> None:
-        """Count one request of `identity`.
-
-        Raises:
-            AccessError: OVERLOADED if the bucket is empty; the request is not counted then.
-        """
+        """Count one request of `identity`. Raise OVERLOADED if the bucket is empty; the request is not counted then."""
         rate = identity.rate or self.default_rate
         if rate is None:
             return

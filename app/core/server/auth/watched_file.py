@@ -20,10 +20,7 @@ class WatchedFile(Generic[T]):
     """Hold the current content of a file, or of the target of a link. Use it only from the event loop.
 
     It is checked at most once in `check_seconds`. If a change is not readable, or `parse` raises `SettingsError`, the
-    old content stays, and the error is logged once.
-
-    Raises:
-        SettingsError: if the file is not readable now.
+    old content stays, and the error is logged once. Raise SettingsError if the file is not readable now.
     """
 
     def __init__(
@@ -77,8 +74,7 @@ class WatchedFile(Generic[T]):
 def read_file(path: Path, parse: Callable[[bytes], T]) -> T:
     """Return the parsed content of a file.
 
-    Raises:
-        SettingsError: with the path, if the file is not readable, or `parse` raises it.
+    Raise SettingsError with the path, if the file is not readable, or `parse` raises it.
     """
     try:
         return parse(path.read_bytes())

@@ -158,11 +158,7 @@ class _ReflectedPool:
         return getattr(self._pool, name)
 
     def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:  # noqa: N802  protobuf's name
-        """Return the descriptor of the file that defines `symbol`.
-
-        Raises:
-            KeyError: if none does.
-        """
+        """Return the descriptor of the file that defines `symbol`. Raise KeyError if none does."""
         try:
             return self._pool.FindFileContainingSymbol(symbol)
         except KeyError:

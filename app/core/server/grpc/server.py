@@ -79,21 +79,13 @@ class GrpcServer:
         return [self.port, *self.more_ports.values()]
 
     def check_addresses(self) -> None:
-        """Check that its addresses are free, before anything starts.
-
-        Raises:
-            ListenError: if one is in use.
-        """
+        """Check that its addresses are free, before anything starts. Raise ListenError if one is in use."""
         with ExitStack() as stack:
             for port in self.ports:
                 stack.enter_context(open_listen_socket(self._settings.host, port))
 
     async def start(self) -> None:
-        """Start to listen and serve.
-
-        Raises:
-            ListenError: if the address cannot be bound.
-        """
+        """Start to listen and serve. Raise ListenError if the address cannot be bound."""
         self._stopping = stopping = asyncio.Event()
         options = [
             ("grpc.max_receive_message_length", self._settings.max_request_bytes),

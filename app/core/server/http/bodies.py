@@ -84,8 +84,7 @@ class Body:
     async def receive(self) -> Any:
         """Return the next ASGI message; this is the `receive` of applications.
 
-        Raises:
-            BodyError: 408 or 503 if the body takes too long, 413 if it is too large, 503 if all bodies are.
+        Raise BodyError with 408 or 503 if the body takes too long, 413 if it is too large, 503 if all bodies are.
         """
         if self.is_complete:
             return await self._receive()
@@ -119,9 +118,8 @@ class Body:
     async def read(self, length: int | None) -> bytes:
         """Return all of the body. `length` is its Content-Length, None without one.
 
-        Raises:
-            BodyError: as `receive`, and at once if `length` is too large.
-            DisconnectedError: if the client leaves.
+        Raise BodyError with as `receive`, and at once if `length` is too large. Raise DisconnectedError if the client
+        leaves.
         """
         if length is not None and length > self._bodies.max_body_bytes:
             raise BodyError(413, TOO_LARGE)

@@ -101,8 +101,7 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
 def parse_origins(option: str, text: str, alternative: str = "") -> list[str]:
     """Return the origins in the value of an option, separated by commas.
 
-    Raises:
-        SettingsError: if one is invalid, as ``*`` is; `alternative` ends what was expected.
+    Raise SettingsError if one is invalid, as ``*`` is; `alternative` ends what was expected.
     """
     origins = [origin.strip() for origin in text.split(",") if origin.strip()]
     for origin in origins:

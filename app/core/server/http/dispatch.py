@@ -34,8 +34,7 @@ def create_handlers(
 ) -> list[HTTPRouteHandler]:
     """Return one handler for each method and path; access errors have the shape of the requested protocol.
 
-    Raises:
-        RouteConflictError: if two protocols claim the same requests.
+    Raise RouteConflictError if two protocols claim the same requests.
     """
     access = access or HttpAccess(None)
     endpoints_by_route: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}

@@ -165,8 +165,7 @@ class GuardedHttp(HttpToolsProtocol):
     def _take_authority(self) -> None:
         """Replace Host by the authority of an absolute target (RFC 9112, 3.2.2).
 
-        Raises:
-            ValueError: for another target.
+        Raise ValueError for another target.
         """
         scheme, _, rest = self.url.partition(b"://")
         authority, _, path = rest.partition(b"/")

@@ -138,9 +138,8 @@ class InferenceApp:
     ) -> InferenceCall | HandledCall | Stream:
         """Read the body, and create the call.
 
-        Raises:
-            BodyError: for a body that does not arrive within its limits.
-            InferenceError: for other refusals, which observers know.
+        Raise BodyError with for a body that does not arrive within its limits. Raise InferenceError for other refusals,
+        which observers know.
         """
         engine, endpoint, model_name = self._engine, route.endpoint, head.target
         length = _length_of(head.headers)

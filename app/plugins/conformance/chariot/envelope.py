@@ -61,11 +61,7 @@ def example_output(probe: Probe, parameters: Mapping[str, object] | None = None)
 
 
 def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
-    """Return the outputs of a response.
-
-    Raises:
-        InconclusiveError: the response has no outputs.
-    """
+    """Return the outputs of a response. Raise InconclusiveError if the response has no outputs."""
     try:
         raw_outputs: object = exchange.object().get("outputs") if exchange.ok else None
     except ViolationError as error:
@@ -78,8 +74,7 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
 def items_of(output: Mapping[str, Any]) -> Sequence[object]:
     """Return the items of an output, even if they are nested wrongly.
 
-    Raises:
-        InconclusiveError: no items can be read.
+    Raise InconclusiveError if no items can be read.
     """
     data = output.get("data")
     if not is_list(data):

@@ -42,8 +42,7 @@ class ProbeResult:
 def probe_image(probe: Probe, image: SampleImage, parameters: Mapping[str, object] | None = None) -> ProbeResult:
     """Send one image with the needed parameters and `parameters`.
 
-    Raises:
-        InconclusiveError: the status is not 200, or the items cannot be read.
+    Raise InconclusiveError if the status is not 200, or the items cannot be read.
     """
     exchange = probe.images.send(probe, image, {**required_parameters(probe), **(parameters or {})})
     if not exchange.ok:
@@ -63,8 +62,7 @@ def required_parameters(probe: Probe) -> Mapping[str, object]:
 def results_of(probe: Probe) -> Sequence[ProbeResult]:
     """Return all images with items, at the engine's default threshold, or else at a low one.
 
-    Raises:
-        InconclusiveError: no image is answered with items; it has the reason.
+    Raise InconclusiveError if no image is answered with items; it has the reason.
     """
     images = (*probe.target.images, *SAMPLE_IMAGES)
     reason = ""
@@ -85,8 +83,7 @@ def results_of(probe: Probe) -> Sequence[ProbeResult]:
 def task_type_of(probe: Probe) -> str | None:
     """Return the given task type, or the one that the fields of the items suggest, or None.
 
-    Raises:
-        InconclusiveError: there are no items.
+    Raise InconclusiveError if there are no items.
     """
     if probe.target.task_type:
         return probe.target.task_type
@@ -101,9 +98,8 @@ def task_type_of(probe: Probe) -> str | None:
 def items_of_type(probe: Probe, *task_types: str) -> Sequence[tuple[SampleImage, Item]]:
     """Return every item that is an object, with its image, if the engine's task type is one of `task_types`.
 
-    Raises:
-        NotApplicableError: the task type is another one.
-        InconclusiveError: the task type is not known, or no item is an object.
+    Raise NotApplicableError if the task type is another one. Raise InconclusiveError if the task type is not known, or
+    no item is an object.
     """
     task_type = task_type_of(probe)
     if task_type not in task_types:

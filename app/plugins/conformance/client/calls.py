@@ -33,8 +33,7 @@ def open_channel(
 ) -> Generator[GrpcChannel]:
     """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use.
 
-    Raises:
-        CredentialsError: a header cannot be metadata, or a TLS file cannot be used.
+    Raise CredentialsError if a header cannot be metadata, or a TLS file cannot be used.
     """
     if not all(_METADATA_NAME.fullmatch(name) for name in headers):
         raise CredentialsError("--header: gRPC accepts names of a-z, 0-9, _, - and . that do not end in -bin")
@@ -79,8 +78,7 @@ def call_method(probe: Probe, service: ServiceDescriptor, method: str, **fields:
 def parse_request(content: Mapping[str, Any], name: str) -> Any:
     """Return the message `name` from protobuf's JSON.
 
-    Raises:
-        InconclusiveError: the content, which is from the user, is not this message.
+    Raise InconclusiveError if the content, which is from the user, is not this message.
     """
     try:
         return ParseDict(dict(content), message_class(name)())
@@ -92,8 +90,7 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
 def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
     """Raise a `ViolationError` if a refused call has no text with its status.
 
-    Raises:
-        InconclusiveError: no call was refused.
+    Raise InconclusiveError if no call was refused.
     """
     refused = [exchange for exchange in exchanges if not exchange.ok]
     if not refused:

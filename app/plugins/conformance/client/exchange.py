@@ -35,11 +35,7 @@ def quote(value: object) -> str:
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
-    """Decode a JSON object, strictly: UTF-8, no NaN.
-
-    Raises:
-        ViolationError: the data is something else.
-    """
+    """Decode a JSON object, strictly: UTF-8, no NaN. Raise ViolationError if the data is something else."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -88,8 +84,7 @@ class Exchange:
     def expect_object(self) -> dict[str, Any]:
         """Return `object` of a response with the status of a success.
 
-        Raises:
-            ViolationError: the status is another one, or the body is not a JSON object.
+        Raise ViolationError if the status is another one, or the body is not a JSON object.
         """
         self.expect_status(self.SUCCESS)
         return self.object()
@@ -97,9 +92,8 @@ class Exchange:
     def expect_accepted(self) -> dict[str, Any]:
         """Return `expect_object` of the response to a request that the engine should accept.
 
-        Raises:
-            InconclusiveError: the engine rejected the request, which proves nothing.
-            ViolationError: the response is neither a success nor a rejection.
+        Raise InconclusiveError if the engine rejected the request, which proves nothing. Raise ViolationError if the
+        response is neither a success nor a rejection.
         """
         if self.rejected:
             reason = f"{self.code} {quote(self.body)}"
@@ -151,8 +145,7 @@ class GrpcCall(Exchange):
     def message(self) -> Any:
         """Return the first response message.
 
-        Raises:
-            ViolationError: the call failed, or the response could not be decoded.
+        Raise ViolationError if the call failed, or the response could not be decoded.
         """
         self.expect_status(self.SUCCESS)
         if not self.answers:
@@ -162,8 +155,7 @@ class GrpcCall(Exchange):
     def object(self) -> dict[str, Any]:
         """Return `message` in protobuf's JSON, with the names of the .proto file.
 
-        Raises:
-            ViolationError: the call failed, or the response could not be decoded.
+        Raise ViolationError if the call failed, or the response could not be decoded.
         """
         self.message()
         return decode_object(self.body)

@@ -20,10 +20,8 @@ _READY = {"ready": True}
 def list_models(probe: Probe) -> Sequence[str]:
     """Return the sorted names of the engine's models; empty if it does not list them.
 
-    The lists of HTTP are tried, then the repository index, which is an extension of the Open Inference Protocol.
-
-    Raises:
-        RequestLimitError: the limit of requests is too low to list them.
+    The lists of HTTP are tried, then the repository index, which is an extension of the Open Inference Protocol. Raise
+    RequestLimitError if the limit of requests is too low to list them.
     """
     try:
         if probe.transport:
@@ -39,8 +37,7 @@ def list_models(probe: Probe) -> Sequence[str]:
 def model_name(probe: Probe, *paths: str) -> str:
     """Return the given model name, or the only one in a list: a response of `paths`, or over gRPC the repository index.
 
-    Raises:
-        InconclusiveError: no name was given, and no list has exactly one.
+    Raise InconclusiveError if no name was given, and no list has exactly one.
     """
     if probe.target.model:
         return probe.target.model

@@ -35,11 +35,7 @@ class GrpcChannel:
     timeout: float
 
     def wait_connected(self) -> None:
-        """Wait until the channel is connected.
-
-        Raises:
-            httpx.TimeoutException: the connection takes too long.
-        """
+        """Wait until the channel is connected. Raise httpx.TimeoutException if the connection takes too long."""
         seconds = min(self.timeout, _MAX_CONNECT_S)
         try:
             grpc.channel_ready_future(self.channel).result(timeout=seconds)
@@ -49,8 +45,7 @@ class GrpcChannel:
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
         """Call a method; return the status number, its text, and the response messages.
 
-        Raises:
-            httpx.TimeoutException: there is no response in time.
+        Raise httpx.TimeoutException if there is no response in time.
         """
         stub = self.channel.unary_stream if streamed else self.channel.unary_unary
         answers: list[bytes] = []
@@ -166,9 +161,7 @@ class Probe:
     def exchange(self, key: tuple[object, ...], send: Callable[[], Exchange], *, fresh: bool = False) -> Exchange:
         """Return the earlier exchange for `key`, or call `send`; keep the exchange as evidence.
 
-        Raises:
-            RequestLimitError: the request limit is reached.
-            httpx.HTTPError: there is no response.
+        Raise RequestLimitError if the request limit is reached. Raise httpx.HTTPError if there is no response.
         """
         result = None if fresh else self._cache.get(key)
         if result is None:

@@ -116,11 +116,8 @@ def infer(probe: Probe, request: Mapping[str, Any], *, fresh: bool = False) -> E
 def answer_of(probe: Probe, **fields: Any) -> Any:
     """Return the response to a request that the model can answer: a message, or over REST an `Answer`.
 
-    A check also calls it to be inconclusive for an engine that rejects all requests.
-
-    Raises:
-        InconclusiveError: the engine rejects the request.
-        ViolationError: there are no outputs, or they have another form.
+    A check also calls it to be inconclusive for an engine that rejects all requests. Raise InconclusiveError if the
+    engine rejects the request. Raise ViolationError if there are no outputs, or they have another form.
     """
     exchange = infer(probe, build_request(probe, **fields))
     exchange.expect_accepted()
@@ -190,8 +187,7 @@ def _to_raw(tensor: Mapping[str, Any]) -> bytes:
 def contents_field(answer: Any, index: int) -> str:
     """Return where the elements of an output are: "raw", or the contents field that is set; empty without elements.
 
-    Raises:
-        ViolationError: more than one of them has elements.
+    Raise ViolationError if more than one of them has elements.
     """
     output = answer.outputs[index]
     fields = [field.name for field, _ in output.contents.ListFields()]
@@ -205,8 +201,7 @@ def contents_field(answer: Any, index: int) -> str:
 def elements_of(answer: Any, index: int) -> Sequence[object]:
     """Return the elements of an output: from JSON, from its contents, or raw.
 
-    Raises:
-        ViolationError: the elements do not match the datatype.
+    Raise ViolationError if the elements do not match the datatype.
     """
     output = answer.outputs[index]
     if isinstance(output, Output):

@@ -78,10 +78,8 @@ _Named = TypeVar("_Named", _Image, _Category)
 def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
     """Read an annotation file. Crowds (``iscrowd``) are ignored objects.
 
-    By default the images are searched beside the file and in COCO's layout.
-
-    Raises:
-        EvaluationError: when the file is not COCO.
+    By default the images are searched beside the file and in COCO's layout. Raise EvaluationError when the file is not
+    COCO.
     """
     try:
         file = msgspec.convert(read_json(path), _File)

@@ -44,8 +44,7 @@ class _Question(msgspec.Struct):
 def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
     """Read a dataset: a folder, a file, or a source of another plugin.
 
-    Raises:
-        EvaluationError: when it is missing, empty, or has invalid labels; lists the file and line of each.
+    Raise EvaluationError when it is missing, empty, or has invalid labels; lists the file and line of each.
     """
     path, errors = Path(source), LabelErrors(lenient=options.skip_bad)
     if (images := open_images(str(source), options)) is not None:

@@ -28,8 +28,7 @@ Embed = Callable[[Sequence[Image]], NDArray[np.float32]]
 def picker() -> Pick | None:
     """Return the picker that the options of the command ask for; None without one.
 
-    Raises:
-        SettingsError: when no plugin computes embeddings.
+    Raise SettingsError when no plugin computes embeddings.
     """
     pick = command_options(PickOptions).pick
     if pick is None:

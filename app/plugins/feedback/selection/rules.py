@@ -124,8 +124,7 @@ def _field(record: object, name: str) -> Any:
 def parse_rules(text: str) -> Sequence[Rule]:
     """Return the rules in the value of ``--record-when``.
 
-    Raises:
-        SettingsError: naming the rule and the part that cannot be read.
+    Raise SettingsError naming the rule and the part that cannot be read.
     """
     rules: list[Rule] = []
     position = 0

@@ -29,10 +29,8 @@ _Z = 1.959964
 def read_truths(store: str, model: str | None, images: Path | None) -> RecordedTruths:
     """Return the inferences of a store that have a truth, as a data set with answers.
 
-    Raises:
-        EvaluationError: when there are none, or those of several models.
-        InferenceError: when the store cannot be read.
-        SettingsError: when the address of the store is invalid.
+    Raise EvaluationError when there are none, or those of several models. Raise InferenceError when the store cannot be
+    read. Raise SettingsError when the address of the store is invalid.
     """
     reason = command_options(TruthOptions).reason
     query = InferenceQuery(model=model, truth="yes", error=NO_ERROR, reason=reason)

@@ -29,10 +29,8 @@ _TOLERANCE = 1e-3
 def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOptions) -> tuple[str, Sequence[Label]]:
     """Return the format and the labels of a file or folder.
 
-    Images are not needed, except by formats that measure in fractions of them.
-
-    Raises:
-        EvaluationError: when it cannot be read; lists each label that cannot be used, unless `options` skip them.
+    Images are not needed, except by formats that measure in fractions of them. Raise EvaluationError when it cannot be
+    read; lists each label that cannot be used, unless `options` skip them.
     """
     if not path.exists():
         raise EvaluationError(f"{path}: there is no such file or folder")
@@ -55,10 +53,8 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
 def read_task(task: Mapping[str, object], *, complete: bool) -> Sequence[Label]:
     """Return the label of a task of Label Studio; none without a finished annotation.
 
-    Without `complete`, objects are missing that the project has no label for.
-
-    Raises:
-        EvaluationError: when an annotation cannot be used.
+    Without `complete`, objects are missing that the project has no label for. Raise EvaluationError when an annotation
+    cannot be used.
     """
     errors = LabelErrors()
     items = annotated_images([task], "task", errors)

@@ -34,13 +34,12 @@ class _Task(msgspec.Struct):
 def annotated_images(content: object, place: str, errors: LabelErrors) -> Sequence[Item]:
     """Return the annotated images of tasks. Of several annotations, the ground truth counts, or else the latest.
 
+    Raise EvaluationError when these are no tasks.
+
     Args:
         content: the tasks, as an export has them.
         place: where they come from, for errors.
         errors: gets the labels that cannot be used.
-
-    Raises:
-        EvaluationError: when these are no tasks.
     """
     try:
         tasks = msgspec.convert(content, list[_Task])

@@ -56,11 +56,7 @@ class LabelLine(RightAnswer, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_line(line: bytes) -> Label:
-    """Return the label in one line.
-
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
-    """
+    """Return the label in one line. Raise INVALID_REQUEST or TOO_LARGE, naming the field."""
     if len(line) > MAX_BYTES:
         raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
     answer = read_json(line, LabelLine, subject="line")
@@ -80,8 +76,7 @@ def digest_in(name: str) -> str | None:
 def find_inferences(reader: RecordingReader, labels: Sequence[Label]) -> Sequence[Sequence[RecordedInference]]:
     """Return the inferences of each label, the newest first. Those with another kind of answers are left out.
 
-    Raises:
-        InferenceError: when the store cannot be read.
+    Raise InferenceError when the store cannot be read.
     """
     found: list[Sequence[RecordedInference]] = [()] * len(labels)
     for field, (condition, keys_of) in _LOOKUPS.items():

@@ -55,8 +55,7 @@ def kind_of(task_type: str) -> Kind:
 def records_by_kind(answer: RightAnswer) -> Mapping[Kind, Records]:
     """Return the records by the kind of answers that they can correct; empty for a verdict.
 
-    Raises:
-        InferenceError: INVALID_REQUEST if there are both or neither, or if the records are of no known form.
+    Raise INVALID_REQUEST if there are both or neither, or if the records are of no known form.
     """
     if (answer.records is None) == (answer.verdict is None):
         raise invalid("Expected either records or a verdict")
@@ -77,15 +76,14 @@ def make_truth(
 ) -> Truth:
     """Return the truth of an inference, with a verdict on its answer.
 
+    Raise INVALID_REQUEST, naming the field.
+
     Args:
         inference: what it is about.
         answer: its verdict counts without `records`.
         records: the right records, of the kind of the inference's answer.
         author: the client that sends it.
         now: microseconds since 1970.
-
-    Raises:
-        InferenceError: INVALID_REQUEST, naming the field.
     """
     verdict = answer.verdict or "right"
     truth = Truth(verdict=verdict, source=answer.source, author=author, comment=answer.comment, time=now)

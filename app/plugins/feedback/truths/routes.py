@@ -105,11 +105,7 @@ class Truths:
         )
 
     async def run(self, work: Callable[[TruthStore], T]) -> T:
-        """Return the result of `work` with the store.
-
-        Raises:
-            InferenceError: OVERLOADED if too much work waits; also as `work`.
-        """
+        """Return the result of `work` with the store. Raise OVERLOADED if too much work waits; also as `work`."""
         if self._waiting >= _MAX_WAITING:
             raise InferenceError(ErrorKind.OVERLOADED, f"{self._waiting} requests for truths wait; try again later")
         self._waiting += 1
@@ -121,13 +117,12 @@ class Truths:
     async def store_task(self, task: Mapping[str, object], author: str, complete: bool) -> Outcome | None:
         """Store the annotation of a task of Label Studio for all inferences of its image; None without one.
 
+        Raise InferenceError as `run`.
+
         Args:
             task: the task, with labels of the model.
             author: the client that sends it.
             complete: whether people could mark all objects that the model finds.
-
-        Raises:
-            InferenceError: as `run`.
         """
 
         def store(truths: TruthStore) -> Outcome | None:
@@ -151,8 +146,7 @@ class Truths:
 def add_lines(store: TruthStore, body: bytes, author: str, *, spread: bool = False) -> Outcomes:
     """Store the truths in JSON lines. A line that cannot be used does not affect the others.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for no lines or too many, or if the store cannot be used.
+    Raise INVALID_REQUEST for no lines or too many, or if the store cannot be used.
     """
     lines = [line for line in body.split(b"\n") if line.strip()]
     if not lines:

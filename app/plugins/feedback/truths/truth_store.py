@@ -40,14 +40,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TruthStore:
     """The truths of one store of recordings. One thread calls all methods.
 
-    Methods raise `InferenceError` if the store cannot be read or written.
+    Methods raise `InferenceError` if the store cannot be read or written. Raise SettingsError when the driver of the
+    store is not installed.
 
     Args:
         dsn: the address of the store. It is opened and migrated at the first use.
         redaction: redacts records of truths as those of answers.
-
-    Raises:
-        SettingsError: when the driver of the store is not installed.
     """
 
     def __init__(self, dsn: StoreDsn, redaction: Redaction | None = None) -> None:
@@ -59,8 +57,7 @@ class TruthStore:
     def get(self, inference_id: str) -> Truth:
         """Return the current truth of an inference.
 
-        Raises:
-            InferenceError: MODEL_NOT_FOUND if there is no such inference, or none with a truth.
+        Raise MODEL_NOT_FOUND if there is no such inference, or none with a truth.
         """
         truth = self._inference(inference_id).truth
         if truth is None:
@@ -70,8 +67,7 @@ class TruthStore:
     def put(self, inference_id: str, answer: RightAnswer, author: str) -> Truth:
         """Store the truth of an inference, and return it. The same truth again changes nothing.
 
-        Raises:
-            InferenceError: as `get`; INVALID_REQUEST if the answer does not fit the inference.
+        Raise InferenceError as `get`; INVALID_REQUEST if the answer does not fit the inference.
         """
         records = records_by_kind(answer)
         inference = self._inference(inference_id)
@@ -88,8 +84,7 @@ class TruthStore:
     def withdraw(self, inference_id: str) -> None:
         """Withdraw the truth of an inference; its revisions stay.
 
-        Raises:
-            InferenceError: MODEL_NOT_FOUND if there is no such inference.
+        Raise MODEL_NOT_FOUND if there is no such inference.
         """
         self._write([(self._inference(inference_id).id, None)])
 

@@ -106,8 +106,7 @@ def with_dtype_numbers(message: Mapping[str, Any]) -> dict[str, object]:
 def bare_name(probe: Probe) -> str:
     """Return the name of the model without its version, as metadata requests need it.
 
-    Raises:
-        InconclusiveError: no model was given.
+    Raise InconclusiveError if no model was given.
     """
     name = probe.target.model
     if not name:
@@ -163,8 +162,7 @@ def expect_description(message: Mapping[str, Any]) -> None:
 def expect_tensors(message: Mapping[str, Any]) -> None:
     """Raise a `ViolationError` if a tensor's elements do not match its dtype or its shape.
 
-    Raises:
-        NotApplicableError: the message has no tensors.
+    Raise NotApplicableError if the message has no tensors.
     """
     tensors = tensors_in(message)
     if not tensors:
@@ -194,8 +192,7 @@ def _expect_tensor(value: Mapping[str, Any]) -> None:
 def call_method(probe: Probe, method: str, message: Mapping[str, Any] | None = None) -> Exchange:
     """Call a method of the service: over gRPC, or at its path over HTTP. Responses about health are never reused.
 
-    Raises:
-        InconclusiveError: the given message is not a GrpsMessage.
+    Raise InconclusiveError if the given message is not a GrpsMessage.
     """
     path = _PATHS.get(method, "")
     fresh = path.startswith("health/")
@@ -222,8 +219,7 @@ def _predict_path(query: Mapping[str, str]) -> str:
 def success(exchange: Exchange) -> dict[str, Any]:
     """Return the message of a successful response.
 
-    Raises:
-        ViolationError: the message or the HTTP status does not report success.
+    Raise ViolationError if the message or the HTTP status does not report success.
     """
     message = exchange.object()
     expect_success(message)
@@ -252,8 +248,7 @@ def succeeds(exchange: Exchange) -> bool:
 def first_success(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tuple[Mapping[str, Any], Exchange]:
     """Return the first of `messages`, or of `request_messages`, with a successful response, and that response.
 
-    Raises:
-        InconclusiveError: no message succeeds.
+    Raise InconclusiveError if no message succeeds.
     """
     for message in messages or request_messages(probe):
         exchange = predict(probe, message)
@@ -265,8 +260,7 @@ def first_success(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -
 def example(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return what `first_success` returns, with the message of the response.
 
-    Raises:
-        NotApplicableError: the response is bytes.
+    Raise NotApplicableError if the response is bytes.
     """
     sent, exchange = first_success(probe, messages)
     if _is_bytes(exchange):

@@ -83,8 +83,7 @@ def to_arrow(inferences: Sequence[RecordedInference]) -> Any:
 def read_parquet(file: Path) -> Sequence[RecordedInference]:
     """Read what `write_parquet` wrote.
 
-    Raises:
-        SettingsError: when the file is not Parquet, or has other columns or values.
+    Raise SettingsError when the file is not Parquet, or has other columns or values.
     """
     try:
         table = _parquet.read_table(file)

@@ -58,11 +58,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_of(path: Path) -> Format:
-    """Return the format for the ending of a file name; ``.json`` is COCO.
-
-    Raises:
-        SettingsError: for any other name.
-    """
+    """Return the format for the ending of a file name; ``.json`` is COCO. Raise SettingsError for any other name."""
     file_format = _SUFFIXES.get(path.suffix.lower())
     if file_format is None:
         raise SettingsError(f"--to: Expected a file that ends in {', '.join(_SUFFIXES)}, or --format; got {path}")
@@ -78,16 +74,15 @@ def export(
 ) -> Exported:
     """Write inferences into a file. The complete file replaces an existing one atomically. YOLO needs a new folder.
 
+    Raise SettingsError when a library for the format is not installed, or the folder does not exist. Raise OSError when
+    the file cannot be written.
+
     Args:
         batches: batches of inferences; only a few are in memory at once.
         path: the file, in an existing folder.
         file_format: the format of the file.
         on_progress: called after every batch with the number of inferences written so far.
         images: the folder of recorded images, for YOLO.
-
-    Raises:
-        SettingsError: when a library for the format is not installed, or the folder does not exist.
-        OSError: when the file cannot be written.
     """
     if not path.parent.is_dir():
         raise SettingsError(f"--to: There is no folder {path.parent}")

@@ -30,11 +30,7 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
 
     All objects are of the first task. A line is a box, four corners, or the longest outline of an object. Of several
     inferences of one image, the first counts. Inferences without objects of this task or without a readable image are
-    left out.
-
-    Raises:
-        SettingsError: when the folder exists.
-        OSError: when it cannot be written.
+    left out. Raise SettingsError when the folder exists. Raise OSError when it cannot be written.
     """
     if folder.exists():
         raise SettingsError(f"--to: Expected a new folder, got {folder}, which exists")

@@ -33,8 +33,7 @@ class QueryRunner:
     def __call__(self, query: Callable[[Connection], ResultT]) -> ResultT:
         """Call `query` with a connection, and return its result.
 
-        Raises:
-            InferenceError: DEADLINE_EXCEEDED after the timeout, MODEL_NOT_READY when the store does not respond.
+        Raise DEADLINE_EXCEEDED after the timeout, MODEL_NOT_READY when the store does not respond.
         """
         started = time.monotonic()
         try:

@@ -59,10 +59,8 @@ class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
 def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[QueryFilter]:
     """Return the filters of a query, with times relative to `now`, in seconds since 1970, or to the current time.
 
-    An inference must meet every filter.
-
-    Raises:
-        InferenceError: when a filter is invalid, with the name of the parameter as its path.
+    An inference must meet every filter. Raise InferenceError when a filter is invalid, with the name of the parameter
+    as its path.
     """
     filters = list(_metadata_filters(query.where))
     if query.box is not None:
@@ -203,8 +201,7 @@ def _integer_comparison(comparison: str, value: float) -> ColumnElement[bool]:
 def unquote(text: str) -> str | float:
     """Return a number, or text without its quotes; numbers and text in double quotes are JSON.
 
-    Raises:
-        InferenceError: INVALID_REQUEST, with the path ``where``.
+    Raise INVALID_REQUEST, with the path ``where``.
     """
     if text[0] not in '"-0123456789':
         return text.strip("'")

@@ -73,14 +73,13 @@ class SqlResult(NamedTuple):
 class RecordingReader:
     """A read-only view of one store. All methods block, and may be called from any thread.
 
+    Raise SettingsError when the driver of the store is not installed. Raise InferenceError when the store cannot be
+    read, or is not a store of recordings. So do the methods.
+
     Args:
         dsn: the address of the store.
         images: the folder of stored images, if there is one.
         seconds: timeout of one query; None for no timeout.
-
-    Raises:
-        SettingsError: when the driver of the store is not installed.
-        InferenceError: when the store cannot be read, or is not a store of recordings. So do the methods.
     """
 
     def __init__(self, dsn: StoreDsn, images: Path | None = None, seconds: float | None = None) -> None:
@@ -94,8 +93,7 @@ class RecordingReader:
     def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> ResultPage:
         """Return the newest matches, or those that follow the cursor `after`.
 
-        Raises:
-            InferenceError: also for an invalid filter, with its name.
+        Raise InferenceError also for an invalid filter, with its name.
         """
         filters = query_filters(query)
         numbers = self.run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
@@ -105,10 +103,7 @@ class RecordingReader:
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
         """Yield all matches, or the newest `limit`, newest first. One batch is in memory.
 
-        Inferences that are deleted meanwhile may be missing.
-
-        Raises:
-            InferenceError: as `page`.
+        Inferences that are deleted meanwhile may be missing. Raise InferenceError as `page`.
         """
         filters = query_filters(query)
         numbers = self.run(lambda connection: newest_numbers(connection, filters, limit=limit))
@@ -172,14 +167,13 @@ class RecordingReader:
 def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
     """Open a store, a file that ``charioteer inferences --to`` wrote as JSONL or Parquet, or a folder of such Parquet.
 
+    Raise SettingsError when the address is invalid, or the file is not such an export. Raise InferenceError when the
+    store cannot be read.
+
     Args:
         source: the address of a store, a file that ends in ``.jsonl``, ``.ndjson`` or ``.parquet``, or a folder as
             `is_folder_of_parts` describes it.
         images: the folder of stored images, if there is one.
-
-    Raises:
-        SettingsError: when the address is invalid, or the file is not such an export.
-        InferenceError: when the store cannot be read.
     """
     file = Path(source)
     read = _READERS.get(file.suffix.lower())

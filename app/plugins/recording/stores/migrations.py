@@ -37,8 +37,7 @@ MIGRATIONS: Sequence[Migration] = (_add_truths,)
 def upgrade(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Create the tables, or migrate them to this program's version, in the transaction of `connection`.
 
-    Raises:
-        SettingsError: when they have a later version, or belong to another program.
+    Raise SettingsError when they have a later version, or belong to another program.
     """
     newest = len(migrations) + 1
     if connection.dialect.name == "postgresql":

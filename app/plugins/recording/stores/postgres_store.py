@@ -44,12 +44,11 @@ _FAULTS: Mapping[str, StoreFault] = {
 class PostgresStore(Store):
     """A store in a database that several servers share. It reconnects when the connection is lost.
 
+    Raise ImportError when the driver is not installed.
+
     Args:
         dsn: the address of the database.
         write_timeout: timeout in seconds of one attempt to write.
-
-    Raises:
-        ImportError: when the driver is not installed.
     """
 
     def __init__(self, dsn: StoreDsn, write_timeout: float = _WRITE_TIMEOUT) -> None:

@@ -64,8 +64,7 @@ class Store(ABC):
     def open(self) -> None:
         """Connect and migrate the tables. After a failure it may be called again.
 
-        Raises:
-            SettingsError: when the tables are newer than this program.
+        Raise SettingsError when the tables are newer than this program.
         """
 
     def write(self, rows: Sequence[Rows]) -> None:
@@ -151,8 +150,7 @@ class StoreDsn(msgspec.Struct, frozen=True, kw_only=True):
 def parse_dsn(text: str) -> StoreDsn:
     """Parse an address from the settings. Errors never contain any part of a password.
 
-    Raises:
-        SettingsError: when the text is neither a file nor an SQLite or PostgreSQL address.
+    Raise SettingsError when the text is neither a file nor an SQLite or PostgreSQL address.
     """
     if "://" not in text:
         return _sqlite_dsn(text)

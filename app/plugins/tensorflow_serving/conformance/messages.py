@@ -82,8 +82,7 @@ def signatures_of(probe: Probe) -> Mapping[str, Any]:
 def default_signature(probe: Probe) -> Mapping[str, Any]:
     """Return the signature serving_default, which has inputs.
 
-    Raises:
-        InconclusiveError: the metadata has none, or not its inputs.
+    Raise InconclusiveError if the metadata has none, or not its inputs.
     """
     signature = signatures_of(probe).get("serving_default")
     if not is_object(signature):
@@ -104,8 +103,7 @@ def generate(
 ) -> tuple[list[int], list[Any]]:
     """Return a shape that fits the metadata, of two rows if their number is free, with ones, images or texts.
 
-    Raises:
-        InconclusiveError: the datatype or the shape is not known, or there are too many elements.
+    Raise InconclusiveError if the datatype or the shape is not known, or there are too many elements.
     """
     dtype = str(info.get("dtype"))
     if dtype not in TYPES:

@@ -42,8 +42,7 @@ Task = tuple[str, Method]
 def target_of(message: Any) -> ModelTarget:
     """Return the target of a message with a `ModelSpec`.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for a message without one, or without a name.
+    Raise INVALID_REQUEST for a message without one, or without a name.
     """
     spec = message.model_spec
     if not spec.name:
@@ -67,8 +66,7 @@ def model_spec(name: str, version: str, signature_name: str = "") -> Any:
 def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
     """Return the tasks of a `MultiInferenceRequest`, which all ask one model.
 
-    Raises:
-        InferenceError: INVALID_REQUEST; UNSUPPORTED for a method without examples.
+    Raise INVALID_REQUEST; UNSUPPORTED for a method without examples.
     """
     names = sorted({message.model_spec.name for message in messages})
     if len(names) != 1 or not names[0]:
@@ -142,11 +140,7 @@ class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
         return self.request(registration, model_inputs(tensors, TensorFormat.ROW, signature))
 
     def encode(self, response: InferenceResponse) -> bytes:
-        """Encode the response.
-
-        Raises:
-            InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
-        """
+        """Encode the response. Raise INVALID_REQUEST when the model's output does not have a row for each example."""
         message = message_class(f"tensorflow.serving.{self.operation}Response")()
         for signature in self.signatures:
             field, encode = _RESULTS[signature.method]

@@ -40,11 +40,9 @@ _RegressionResult = message_class("tensorflow.serving.RegressionResult")
 def read_tensor_proto(name: str, message: Any, limits: Limits) -> InputTensor:
     """Return the tensor of a `TensorProto`. Its values may be in `tensor_content` or in the field of its datatype.
 
-    A field with fewer values than the shape ends with its last value repeated, or is all zeros without any. Integers
-    of a narrower datatype keep the lowest bits.
-
-    Raises:
-        InferenceError: INVALID_REQUEST; TOO_LARGE for a tensor that would be larger than a request may be.
+    A field with fewer values than the shape ends with its last value repeated, or is all zeros without any. Integers of
+    a narrower datatype keep the lowest bits. Raise INVALID_REQUEST; TOO_LARGE for a tensor that would be larger than a
+    request may be.
     """
     number = message.dtype
     datatype = DATATYPES.get(_DTYPES[number].name) if number in _DTYPES else None
@@ -112,8 +110,7 @@ def _content(name: str, datatype: Datatype, content: bytes, shape: tuple[int, ..
 def read_input(message: Any) -> Sequence[Example]:
     """Return the examples of an `Input`. Each includes the features of the shared context, which it may override.
 
-    Raises:
-        InferenceError: INVALID_REQUEST for an input without examples.
+    Raise INVALID_REQUEST for an input without examples.
     """
     kind = message.WhichOneof("kind")
     content = getattr(message, kind) if kind else None

@@ -41,8 +41,7 @@ _UNSUPPORTED = frozenset({"paligemma"})
 def load(source: ModelSource) -> Servable:
     """Load the model and test it with a blank image. Several threads may call the result.
 
-    Raises:
-        ModelError: if the model is incomplete or not supported, or the test fails.
+    Raise ModelError if the model is incomplete or not supported, or the test fails.
     """
     model, description = assemble(source)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
@@ -54,19 +53,14 @@ def load(source: ModelSource) -> Servable:
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
-    """Describe the model without keeping it loaded.
-
-    Raises:
-        ModelError: as `load`, but for the test.
-    """
+    """Describe the model without keeping it loaded. Raise ModelError as `load`, but for the test."""
     return assemble(source)[1]
 
 
 def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:
     """Load the graphs of a model that has all three (`find_component_graphs`), and read the configuration files.
 
-    Raises:
-        ModelError: if a file is missing, cannot be read, or needs an unsupported feature.
+    Raise ModelError if a file is missing, cannot be read, or needs an unsupported feature.
     """
     folder = source.folder
     files = find_component_graphs(source)

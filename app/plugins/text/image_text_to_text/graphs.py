@@ -22,12 +22,11 @@ _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cach
 class VisionEncoder:
     """Runs the vision encoder, which takes ``pixel_values`` and other outputs of the processor.
 
+    Raise ModelError if the graph has other inputs, or takes images of another size.
+
     Args:
         graph: the encoder.
         example: what the processor makes of an image that is not square.
-
-    Raises:
-        ModelError: if the graph has other inputs, or takes images of another size.
     """
 
     def __init__(self, graph: Session, example: Mapping[str, NDArray[Any]]) -> None:
@@ -48,8 +47,7 @@ class VisionEncoder:
     def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Return the features (number, width) of all images, in their order, from the outputs of the processor.
 
-        Raises:
-            InferenceError: MODEL_FAILED.
+        Raise MODEL_FAILED.
         """
         feeds = {name: inputs[name].astype(spec.datatype.dtype, copy=False) for name, spec in self._inputs.items()}
         encoded: list[NDArray[Any]] = []
@@ -70,15 +68,12 @@ class Decoder:
     and ``past_key_values.<layer>.<key|value>``, empty at first, then the ``present.<layer>.<key|value>`` of the
     previous step.
 
-    Its `layers` is the number of layers with a cache.
+    Its `layers` is the number of layers with a cache. Raise ModelError if a graph has unsupported inputs or outputs.
 
     Args:
         embed_tokens: ids (1, length) to embeddings (1, length, width).
         decoder: embeddings to logits (1, length, vocabulary).
         config: heads and sizes of the cache, if the graph does not fix them.
-
-    Raises:
-        ModelError: if a graph has unsupported inputs or outputs.
     """
 
     def __init__(self, embed_tokens: Session, decoder: Session, config: TextConfiguration) -> None:
@@ -123,8 +118,7 @@ class Decoder:
     ) -> Iterator[int]:
         """Continue the text with the (1, length, width) `embeddings`, and yield token ids, with the end token.
 
-        Raises:
-            InferenceError: MODEL_FAILED.
+        Raise MODEL_FAILED.
         """
         cache: Mapping[str, NDArray[Any]] = self._empty
         length = 0

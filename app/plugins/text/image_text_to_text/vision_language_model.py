@@ -52,8 +52,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
     def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
         """Yield each prompt with its images, which the vision encoder reads once.
 
-        Raises:
-            InferenceError: INVALID_REQUEST if a prompt fills the model's context.
+        Raise INVALID_REQUEST if a prompt fills the model's context.
         """
         features: NDArray[Any] | None = None
         for index, text in enumerate(texts):

@@ -27,11 +27,7 @@ _SIGLIP_TOKENS = 64
 
 
 def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
-    """Return the classifier of `network`.
-
-    Raises:
-        ModelError: if it has no processor.
-    """
+    """Return the classifier of `network`. Raise ModelError if it has no processor."""
     images = ImagePreparation(load_image_processor(spec.source))
 
     def run(batch: Batch) -> list[Classification]:
@@ -42,11 +38,7 @@ def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
 
 
 def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
-    """Return the classifier of `network`.
-
-    Raises:
-        ModelError: if it has no processor or no tokenizer.
-    """
+    """Return the classifier of `network`. Raise ModelError if it has no processor or no tokenizer."""
     images = ImagePreparation(load_image_processor(spec.source))
     tokenizer = load_tokenizer(spec.source)
     tokenize = locked(tokenizer)

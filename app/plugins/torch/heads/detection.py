@@ -28,8 +28,7 @@ from tasks.vision.image import Image
 def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
     """Return the detector of `network`. The model's own processor decodes its outputs.
 
-    Raises:
-        ModelError: if there is no processor, or the processor cannot decode boxes.
+    Raise ModelError if there is no processor, or the processor cannot decode boxes.
     """
     processor = load_image_processor(spec.source)
     if not hasattr(processor, "post_process_object_detection"):
@@ -51,8 +50,7 @@ def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
 def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
     """Return the detector of `network`.
 
-    Raises:
-        ModelError: if it has no processor, or the processor cannot decode boxes.
+    Raise ModelError if it has no processor, or the processor cannot decode boxes.
     """
     source, model_type = spec.source, str(network.config.model_type)
     processor = load_processor(source, model_type)

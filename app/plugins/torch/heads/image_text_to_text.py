@@ -61,9 +61,8 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], 
 def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguageModel:
     """Return the vision-language model of `network`, a `StreamingModel` if it generates its answers.
 
-    Raises:
-        ModelError: if it has no processor, can neither generate nor choose among answers, or has no template for an
-            image and a prompt.
+    Raise ModelError if it has no processor, can neither generate nor choose among answers, or has no template for an
+    image and a prompt.
     """
     source, config = spec.source, network.config
     answers_question = spec.auto == "AutoModelForVisualQuestionAnswering"

@@ -36,8 +36,7 @@ ScoredMask = tuple[int, float, NDArray[np.uint8]]
 def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     """Return the segmenter of `network`. It returns one object for each class, with the mean score of its pixels.
 
-    Raises:
-        ModelError: if it has no processor.
+    Raise ModelError if it has no processor.
     """
     images = ImagePreparation(load_image_processor(spec.source))
 
@@ -54,8 +53,7 @@ def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter
 def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     """Return the segmenter of `network`. The model's own processor decodes its outputs.
 
-    Raises:
-        ModelError: if it has no processor, or the processor does not support the layout.
+    Raise ModelError if it has no processor, or the processor does not support the layout.
     """
     source, layout = spec.source, spec.description.layout
     processor = load_image_processor(source)

@@ -44,11 +44,7 @@ _OUTSIDE = "O"
 
 
 def load_text_classifier(spec: ModelSpec, network: Network) -> TextClassifier:
-    """Return the classifier of `network`.
-
-    Raises:
-        ModelError: if it has no tokenizer.
-    """
+    """Return the classifier of `network`. Raise ModelError if it has no tokenizer."""
     texts = TextScorer(spec, network, lambda logits: probabilities(logits, network.config))
 
     def classify(inputs: Sequence[ClassifiedText], /) -> Sequence[Classification]:
@@ -59,11 +55,7 @@ def load_text_classifier(spec: ModelSpec, network: Network) -> TextClassifier:
 
 
 def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
-    """Return the token classifier of `network`.
-
-    Raises:
-        ModelError: if it has no tokenizer.
-    """
+    """Return the token classifier of `network`. Raise ModelError if it has no tokenizer."""
     texts = TextScorer(spec, network, lambda logits: logits.float().softmax(-1).cpu().numpy())
     tokenizer = texts.tokenizer
     # WordPiece vocabularies mark tokens that continue a word; for others only spaces separate words.
@@ -123,6 +115,8 @@ def _tokens(
 class TextScorer:
     """Scores texts with a model. Several threads may call it.
 
+    Raise ModelError if the model has no tokenizer.
+
     Args:
         scores: converts a batch of logits to scores.
 
@@ -130,9 +124,6 @@ class TextScorer:
         tokenizer: transformers' tokenizer.
         raw_tokenizer: the underlying tokenizer, which has no state.
         is_batched: whether texts are processed in batches.
-
-    Raises:
-        ModelError: if the model has no tokenizer.
     """
 
     def __init__(self, spec: ModelSpec, network: Network, scores: Callable[[Any], NDArray[np.float32]]) -> None:
@@ -146,8 +137,7 @@ class TextScorer:
     def __call__(self, items: Sequence[TextItem]) -> list[Scored]:
         """Return the encoding and the scores of each text: (classes,), or (tokens, classes) for a token classifier.
 
-        Raises:
-            InferenceError: for an empty text, or one with more tokens than the model allows.
+        Raise InferenceError for an empty text, or one with more tokens than the model allows.
         """
         encoded = [self.raw_tokenizer.encode(item.text) for item in items]
         for encoding, item in zip(encoded, items, strict=True):

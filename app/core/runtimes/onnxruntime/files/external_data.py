@@ -44,13 +44,11 @@ def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) ->
     """Reject a graph that refers to files outside its folder, or to ranges that do not exist.
 
     The file is regular and not empty. `resolve_confined` resolves the links of a path, and raises a ModelError if the
-    path leads out of the model's folder.
+    path leads out of the model's folder. Raise ModelError for an invalid reference, and for a file that is not an ONNX
+    file.
 
     Returns:
         The files with tensor data, by their names in the graph.
-
-    Raises:
-        ModelError: for an invalid reference, and for a file that is not an ONNX file.
     """
     try:
         # Not memory-mapped: a mapped file that is truncated would end the process with SIGBUS.

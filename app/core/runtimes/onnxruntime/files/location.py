@@ -33,8 +33,7 @@ def find_graphs(source: ModelSource) -> Sequence[Path]:
 def locate_graph(source: ModelSource) -> Path:
     """Return the file of the model.
 
-    Raises:
-        ModelError: if there is none, or there are several and none has the name ``model.onnx``.
+    Raise ModelError if there is none, or there are several and none has the name ``model.onnx``.
     """
     match find_graphs(source):
         case [only]:
@@ -53,8 +52,7 @@ def locate_graph(source: ModelSource) -> Path:
 def check_graph_file(file: Path) -> None:
     """Reject a file that is missing, unreadable, empty, or of a known other format by its first bytes.
 
-    Raises:
-        ModelError: naming the file and the reason.
+    Raise ModelError naming the file and the reason.
     """
     if not file.is_file():
         raise ModelError(f"{file} does not exist" if not file.exists() else f"{file} is not a file")

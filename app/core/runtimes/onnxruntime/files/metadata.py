@@ -59,11 +59,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
-    """Read the used properties. All of them are optional.
-
-    Raises:
-        ModelError: if a property cannot be read.
-    """
+    """Read the used properties. All of them are optional. Raise ModelError if a property cannot be read."""
     arguments = _literal(file, properties, "args")
     suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
     return ExportMetadata(

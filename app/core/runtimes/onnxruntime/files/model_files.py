@@ -58,8 +58,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     def labels(self) -> tuple[tuple[str, ...], Origin] | None:
         """Return the labels that the settings or the model's files list, with their origin; None if none do.
 
-        Raises:
-            ModelError: if they are not valid Unicode.
+        Raise ModelError if they are not valid Unicode.
         """
         candidates = (
             (self.declared_labels, Origin.DECLARED),
@@ -83,8 +82,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     def declared_task(self) -> tuple[TaskType | None, Origin]:
         """Return the task that the settings or files declare, with its origin; None if none do.
 
-        Raises:
-            ModelError: for an unknown task.
+        Raise ModelError for an unknown task.
         """
         if self.settings.task_type is not None:
             return self.settings.task_type, Origin.DECLARED
@@ -107,8 +105,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
 def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
     """Read the settings, the metadata of the graph, the files of a library and a label file.
 
-    Raises:
-        ModelError: if one of them cannot be read.
+    Raise ModelError if one of them cannot be read.
     """
     labels, file_labels = source.settings.labels, None
     described = (layout.describe(source, session) for layout in registry().layouts)

@@ -51,10 +51,8 @@ def decide_size(
     """Decide the (height, width) of the graph's input, pixels.
 
     The decision is added to `facts`. Only a guess depends on `task_type`, which is None before the task is known.
-    `defaults` are those of the layout.
-
-    Raises:
-        ModelError: if the settings contradict the graph, or a file declares an invalid size.
+    `defaults` are those of the layout. Raise ModelError if the settings contradict the graph, or a file declares an
+    invalid size.
     """
     fixed, declared = inputs.sides, model_files.settings.preprocessing.size
     if declared is not None and any(own not in (-1, side) for own, side in zip(fixed, declared, strict=True)):
@@ -88,8 +86,7 @@ def decide_preprocessing(
 ) -> Preprocessing:
     """Decide the preprocessing, and add the decisions to `facts`; `defaults` are those of the layout.
 
-    Raises:
-        ModelError: for settings that contradict the graph.
+    Raise ModelError for settings that contradict the graph.
     """
     size = decide_size(inputs, model_files, facts, task_type, defaults)
     declared = model_files.settings.preprocessing

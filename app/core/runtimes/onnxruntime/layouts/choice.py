@@ -8,8 +8,7 @@ from metadata.model import Fact, Origin
 def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
     """Choose the layout of a graph, and record it with the model's task.
 
-    Raises:
-        ModelError: if no layout or several layouts match. The message explains what to declare.
+    Raise ModelError if no layout or several layouts match. The message explains what to declare.
     """
     (task, task_origin), declared_layout = view.model_files.declared_task(), view.declared_layout
     layouts = [layout for layout in registry().layouts if task is None or task in layout.task_types]

@@ -197,8 +197,7 @@ class Layout(msgspec.Struct, frozen=True):
 def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
     """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach the threshold.
 
-    Raises:
-        InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
+    Raise MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
     """
     if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
         raise model_failed(ALL_NAN)
