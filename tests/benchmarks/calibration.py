@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from app.plugins.calibration.fit import ScoredOutcomes, events_of, fit, in_first_half, outcome_events
+from app.plugins.calibration.evaluation.fit import ScoredOutcomes, events_of, fit, in_first_half, outcome_events
+from app.plugins.calibration.evaluation.report import BINS, measure
 from app.plugins.calibration.fitting import Floats, fit_platt, fit_temperature, log_odds, softmax
-from app.plugins.calibration.report import BINS, measure
 from app.plugins.evaluation.answers import EvaluatedItem, parse_records
 from app.plugins.evaluation.dataset import Item, LabelledObject
 from app.plugins.in_process.model import InProcessModel

@@ -15,7 +15,7 @@ _WALL_CLOCK = {
 
 _ALLOWED = {
     "app/plugins/bulk_run/predictors.py": "when an image was processed, for records",
-    "app/plugins/calibration/report.py": "when a calibration was made, for people",
+    "app/plugins/calibration/evaluation/report.py": "when a calibration was made, for people",
     "app/plugins/feedback/truths/truth_store.py": "when a truth arrived, for people",
     "app/plugins/shadow/rows.py": "which answers are too old",
     "app/plugins/shadow/service.py": "when a shadow version answered, for people",

@@ -2,7 +2,7 @@
 
 from tests.support.removal import ROOT
 
-MAX_CORE_LINES = 19_500
+MAX_CORE_LINES = 19_300
 """A newcomer can read them in a day. The number may only fall."""
 MAX_HOOKS_LINES = 250
 """Authors of plugins read all of it."""

@@ -10,5 +10,5 @@ plugin = Plugin(
     model_settings=(ModelSection(type=Ref("app.plugins.calibration.settings:CalibrationSettings")),),
     command_options={"evaluate": CalibrationOptions},
     loaders=Ref("app.plugins.calibration.calibration:LOADERS"),
-    extends={"evaluation.reports": Ref("app.plugins.calibration.report:PARTS")},
+    extends={"evaluation.reports": Ref("app.plugins.calibration.evaluation.report:PARTS")},
 )

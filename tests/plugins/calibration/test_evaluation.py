@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from app.core.settings.command_options import VALUES
-from app.plugins.calibration.fit import events_of, fit
-from app.plugins.calibration.report import measure
+from app.plugins.calibration.evaluation.fit import events_of, fit
+from app.plugins.calibration.evaluation.report import measure
 from app.plugins.calibration.settings import CalibrationOptions
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError

@@ -8,14 +8,14 @@ import sklearn.calibration
 import sklearn.metrics
 
 from app.plugins.calibration.calibration import Calibration
-from app.plugins.calibration.fit import (
+from app.plugins.calibration.evaluation.fit import (
     Events,
     ScoredOutcomes,
     class_events,
     object_outcomes,
     outcome_events,
 )
-from app.plugins.calibration.report import BINS, measure
+from app.plugins.calibration.evaluation.report import BINS, measure
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import LabelledObject
 from tasks.task import TaskType

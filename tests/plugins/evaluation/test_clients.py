@@ -11,14 +11,14 @@ from app.plugins.evaluation.clients import HTTP_PROTOCOLS, http_inference_client
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import InferenceClientError, ServerUnavailableError
 from tests.support.data.evaluation_samples import item
-from tests.support.servers.server_process import ROOT
+from tests.support.data.golden import CASES
 
-WIRE = ROOT / "fixtures" / "wire"
 FOUND = [{"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}]
 
 
-def golden(protocol: str, case: str) -> Any:
-    return json.loads((WIRE / protocol / case / "response.json").read_bytes())
+def golden(protocol: str, name: str) -> Any:
+    (case,) = (case for case in CASES if (case.protocol, case.name) == (protocol, name))
+    return json.loads(case.files["response.json"])
 
 
 def ask_once(

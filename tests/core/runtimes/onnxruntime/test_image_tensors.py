@@ -234,14 +234,18 @@ def test_description_names_the_guesses(tmp_path: Path) -> None:
     assert description.labels == ("a", "b")
 
 
-def test_check_tries_the_model_on_an_image(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def folder_of(tmp_path: Path) -> Path:
     embedder(tmp_path / "model", 1)
     settings = json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW})
     (tmp_path / "model" / "model-settings.json").write_text(settings)
+    return tmp_path / "model"
+
+
+def test_check_tries_the_model_on_an_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("app.plugins.authoring.check.console", lambda: Console(width=200))
-    check(tmp_path / "model")
+    check(folder_of(tmp_path))
     shown = capsys.readouterr().out
     assert "Tried on one image, 2 results" in shown
     assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown

@@ -10,7 +10,7 @@ from app.core.assembly.manifest import MANIFEST_FILE
 from app.core.settings.command_options import command_options
 from app.core.settings.model import ModelSource
 from app.plugins.calibration.calibration import Calibration, FittedOn, model_digest, write_calibration
-from app.plugins.calibration.fit import MIN_SCORE, Events, check_count, events_of, fit, in_first_half
+from app.plugins.calibration.evaluation.fit import MIN_SCORE, Events, check_count, events_of, fit, in_first_half
 from app.plugins.calibration.settings import CalibrationOptions, CalibrationSettings
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError, fingerprint

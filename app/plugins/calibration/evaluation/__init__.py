@@ -1,0 +1,1 @@
+"""Fit calibrations in evaluations. Only the plugin `evaluation` imports this folder."""
