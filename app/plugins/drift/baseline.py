@@ -30,9 +30,10 @@ _ARRAYS: Mapping[str, tuple[str, int]] = {
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A sample and its origin: its images, and the graph of its embeddings and the model, which are empty without.
+    """A sample and its origin.
 
-    `embedder_digest` is SHA-256 of the graph. `created` is ISO 8601, UTC.
+    `embedder` is the file name of the graph that made its embeddings, and `embedder_digest` the SHA-256 of this file.
+    `model` answered, and `source` had the images. Each is empty if there is none. `created` is ISO 8601, UTC.
     """
 
     sample: Sample

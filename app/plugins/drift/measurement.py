@@ -74,7 +74,10 @@ class Embedder:
 
 
 class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One image to measure, None without its pixels, and the model's answer in the form of `Prediction.records`."""
+    """One image to measure.
+
+    `image` is None if its pixels are not kept. `records` are the model's answer, as in `Prediction.records`.
+    """
 
     id: str
     image: Image | None

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 MIN_IMAGES = 30
 """Minimum number of images for a meaningful comparison."""
 
-# fmt: off
 IMAGE_FEATURES = (
-    "brightness", "contrast", "sharpness", "saturation", "red", "green", "blue", "red deviation", "green deviation",
-    "blue deviation", "dark pixels", "bright pixels", "aspect", "size",
+    *("brightness", "contrast", "sharpness", "saturation"),
+    *("red", "green", "blue", "red deviation", "green deviation", "blue deviation"),
+    *("dark pixels", "bright pixels", "aspect", "size"),
 )
-# fmt: on
 """Names of the values of `measurement.image_features`, in order."""
 
 PREDICTION_FEATURES = ("findings", "best score", "mean score")

@@ -30,7 +30,10 @@ _UNREADABLE = "not readable as images"
 
 
 class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
-    """A sample, the bytes of an image file by its id, None if it no longer exists, and skipped images by reason."""
+    """A sample, and where its images are.
+
+    `image_bytes` returns the file of an image by its id, None if it no longer exists. `skipped` has counts by reason.
+    """
 
     sample: Sample
     image_bytes: Callable[[str], bytes | None]
