@@ -97,48 +97,12 @@ def iterate_files(source: ModelSource, *, reject_special_files: bool = False) ->
         reject_special_files: whether to reject pipes, sockets and devices under any name. Otherwise only names with a
             suffix that a runtime reads are rejected, because a Python class may use others.
     """
-    roots, entry_count = _allowed_roots(source), 0
-
-    def names_in(folder: Path) -> list[str]:
-        nonlocal entry_count
-        try:
-            names = sorted(entry.name for entry in folder.iterdir() if not is_hidden(entry.name))
-        except OSError:
-            return []
-        entry_count += len(names)
-        if entry_count > _MAX_ENTRIES:
-            raise ModelError(f"{folder} and the folders beside it contain more than {_MAX_ENTRIES:,} entries")
-        return names
-
-    def walk(
-        folder: Path, relative_path: PurePosixPath, ancestors: tuple[Path, ...] = (), *, recursive: bool = True
-    ) -> Iterator[ModelFile]:
-        resolved = folder.resolve()
-        if resolved in ancestors:
-            raise ModelError(f"{folder} is a link that forms a loop")
-        if len(ancestors) > _MAX_DEPTH:
-            raise ModelError(f"{folder} is nested deeper than {_MAX_DEPTH} folders")
-        for name in names_in(folder):
-            path = folder / name
-            try:
-                is_link, status = path.is_symlink(), path.stat()
-            except OSError:
-                continue
-            is_folder = stat.S_ISDIR(status.st_mode)
-            if is_folder and not recursive:
-                continue
-            if is_link:
-                resolve_within(roots, path)
-            if is_folder:
-                yield from walk(path, relative_path / name, (*ancestors, resolved))
-            elif stat.S_ISREG(status.st_mode) or reject_special_files or path.suffix.lower() in _READ_SUFFIXES:
-                yield _checked_file(path, relative_path / name, status)
-
+    walk = _Walk(_allowed_roots(source), reject_special_files=reject_special_files)
     if source.root is None:
-        yield from walk(source.folder, PurePosixPath())
-    else:
-        yield from walk(source.root, PurePosixPath(), recursive=False)
-        yield from walk(source.folder, PurePosixPath(source.folder.name))
+        yield from walk.walk(source.folder, PurePosixPath(), ())
+        return
+    yield from walk.walk(source.root, PurePosixPath(), (), recursive=False)
+    yield from walk.walk(source.folder, PurePosixPath(source.folder.name), ())
 
 
 def resolve_confined(path: Path, source: ModelSource) -> Path:
@@ -205,6 +169,49 @@ def _resolve_inside(path: Path, root: Path) -> Path | None:
         else:
             current = current / part
     return current if current.exists() else None
+
+
+class _Walk:
+    """One traversal of a folder, which counts the entries."""
+
+    def __init__(self, roots: Sequence[Path], *, reject_special_files: bool) -> None:
+        self._roots = roots
+        self._reject_special_files = reject_special_files
+        self._entry_count = 0
+
+    def walk(
+        self, folder: Path, relative_path: PurePosixPath, ancestors: tuple[Path, ...], *, recursive: bool = True
+    ) -> Iterator[ModelFile]:
+        resolved = folder.resolve()
+        if resolved in ancestors:
+            raise ModelError(f"{folder} is a link that forms a loop")
+        if len(ancestors) > _MAX_DEPTH:
+            raise ModelError(f"{folder} is nested deeper than {_MAX_DEPTH} folders")
+        for name in self._names(folder):
+            path = folder / name
+            try:
+                is_link, status = path.is_symlink(), path.stat()
+            except OSError:
+                continue
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if is_folder and not recursive:
+                continue
+            if is_link:
+                resolve_within(self._roots, path)
+            if is_folder:
+                yield from self.walk(path, relative_path / name, (*ancestors, resolved))
+            elif stat.S_ISREG(status.st_mode) or self._reject_special_files or path.suffix.lower() in _READ_SUFFIXES:
+                yield _checked_file(path, relative_path / name, status)
+
+    def _names(self, folder: Path) -> list[str]:
+        try:
+            names = sorted(entry.name for entry in folder.iterdir() if not is_hidden(entry.name))
+        except OSError:
+            return []
+        self._entry_count += len(names)
+        if self._entry_count > _MAX_ENTRIES:
+            raise ModelError(f"{folder} and the folders beside it contain more than {_MAX_ENTRIES:,} entries")
+        return names
 
 
 def _checked_file(path: Path, relative_path: PurePosixPath, status: os.stat_result) -> ModelFile:
