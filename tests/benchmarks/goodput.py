@@ -9,16 +9,14 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.serving.flood import flood, request_bytes
-from tests.benchmarks.serving.processes import ROOT, free_port, run_server
-from tests.benchmarks.serving.tables.encodings import chariot
+from tests.benchmarks.serving.flood import flood
+from tests.benchmarks.serving.processes import ROOT, charioteer
+from tests.benchmarks.serving.tables.overload import CONNECTIONS, MODEL, request_for
 from tests.benchmarks.serving.workload import Workload, make_workload
 
 _TURNS = 5
 _TIMES = 10
-_CONNECTIONS = 300
 _SECONDS = 10
-_MODEL = "medium"
 
 
 def main() -> None:
@@ -44,19 +42,15 @@ def main() -> None:
 
 def _measure(checkout: Path, workload: Workload, rate: float) -> tuple[float, float]:
     """Return the answers a second of four connections, and those of an open load of `rate`."""
-    port = free_port()
-    command = [sys.executable, "-m", "app", "serve", "--model", str(workload.folder / _MODEL), "--no-grpc"]
-    command += ["--workers", "1", "--log-format", "json", "--port", str(port)]
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])
     try:
-        with run_server(command, {"http": port}, f"http://127.0.0.1:{port}/ready", folder=checkout) as server:
+        with charioteer("--model", str(workload.folder / MODEL), "--workers", "1", folder=checkout) as server:
             os.sched_setaffinity(0, cores[1:] or cores)
-            sample = chariot(server.ports["http"], _MODEL, workload.images["vga"])
-            request = request_bytes("POST", sample.target, sample.body)
+            port, request = server.ports["http"], request_for(workload, server)
             flood(port, request, 4, 2)
             capacity = flood(port, request, 4, _SECONDS / 2).goodput
-            return capacity, flood(port, request, _CONNECTIONS, _SECONDS, rate or _TIMES * capacity).goodput
+            return capacity, flood(port, request, CONNECTIONS, _SECONDS, rate or _TIMES * capacity).goodput
     finally:
         os.sched_setaffinity(0, cores)
 
