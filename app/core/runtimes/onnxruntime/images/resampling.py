@@ -11,6 +11,7 @@ from functools import lru_cache
 from threading import local
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,6 +68,8 @@ def with_pillow(
 
 
 def _convolve(pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, box: Box) -> NDArray[Any]:
+    import PIL.Image
+
     package, (height, width), (rows, columns) = _package(), size, pixels.shape[:2]
     # Pillow computes with a box of 32-bit floats.
     edges = np.array(box, np.float32)
@@ -78,20 +81,33 @@ def _convolve(pixels: NDArray[Any], size: tuple[int, int], interpolation: Interp
     first, last = max(0, math.floor(top) - margin), min(rows, math.ceil(bottom) + margin)
     top, part_rows = top - first, last - first
     box_width, box_height = min(box_width, columns - left), min(box_height, part_rows - top)
-    kind = package.PixelType.U8x3 if pixels.ndim == 3 else package.PixelType.F32
-    source = package.ImageData(columns, part_rows, kind, pixels[first:last].tobytes())
-    resized = package.ImageData(width, height, kind)
+    source = _as_pillow(pixels[first:last])
+    resized = PIL.Image.new(source.mode, (width, height), None)
     # Each thread has its own: they would wait for a shared one.
     if (resizer := getattr(_thread, "resizer", None)) is None:
         resizer = _thread.resizer = package.Resizer()
     if rows > height and rows - height > 2 * (columns - width):
         # The order of the passes changes how bytes are rounded. Here Pillow 13 resizes columns first, as the crate.
-        resizer.resize(source, resized, _options(name, left, top, box_width, box_height))
+        resizer.resize_pil(source, resized, _options(name, left, top, box_width, box_height))
     else:
-        across = package.ImageData(width, part_rows, kind)
-        resizer.resize(source, across, _options(name, left, 0, box_width, part_rows))
-        resizer.resize(across, resized, _options(name, 0, top, width, box_height))
-    return np.frombuffer(resized.get_buffer(), pixels.dtype).reshape(height, width, *pixels.shape[2:])
+        across = PIL.Image.new(source.mode, (width, part_rows), None)
+        resizer.resize_pil(source, across, _options(name, left, 0, box_width, part_rows))
+        resizer.resize_pil(across, resized, _options(name, 0, top, width, box_height))
+    found = np.asarray(resized)
+    return np.asarray(cv2.cvtColor(found, cv2.COLOR_RGBA2RGB)) if pixels.ndim == 3 else found
+
+
+def _as_pillow(pixels: NDArray[Any]) -> Any:
+    """Return an image of Pillow for cykooz-resizer, which resizes it where it is.
+
+    It copies arrays two times. Pillow has four bytes for each pixel, and this mode treats the fourth as the others.
+    """
+    import PIL.Image
+
+    if pixels.ndim == 2:
+        return PIL.Image.fromarray(pixels)
+    padded = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
+    return PIL.Image.frombuffer("CMYK", (pixels.shape[1], pixels.shape[0]), padded, "raw", "CMYK", 0, 1)
 
 
 @lru_cache(maxsize=1024)
@@ -123,5 +139,4 @@ def _options(name: str, left: float, top: float, width: float, height: float) ->
     return package.ResizeOptions(
         resize_alg=package.ResizeAlg.convolution(package.FilterType[name]),
         crop_box=package.CropBox(left, top, width, height),
-        use_alpha=False,
     )
