@@ -1,58 +1,78 @@
 """Compare the goodput of checkouts under overload, in turns: ``python -m tests.benchmarks.goodput CHECKOUT ...``.
 
-All of them run with this Python. The server has the first core, the load all others.
+All of them run with this Python. The servers share the first core, the load has all others. Turns are short,
+because machines become slower and faster within seconds.
 """
 
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.serving.flood import flood
-from tests.benchmarks.serving.processes import ROOT, charioteer
+from tests.benchmarks.serving.flood import FloodResult, flood
+from tests.benchmarks.serving.processes import ROOT, RunningServer, charioteer
 from tests.benchmarks.serving.tables.overload import CONNECTIONS, MODEL, request_for
 from tests.benchmarks.serving.workload import Workload, make_workload
 
-_TURNS = 5
+_TURNS = 16
 _TIMES = 10
-_SECONDS = 10
+_SECONDS = 4
+_COLUMNS = ("capacity, 1/s", "goodput, 1/s", "capacity, CPU ms an answer", "goodput, CPU ms an answer")
 
 
 def main() -> None:
-    """Print capacity and goodput of each turn, then the medians."""
+    """Print the medians of each checkout, and the median over all turns of its ratio to the first one."""
     checkouts = [Path(argument).resolve() for argument in sys.argv[1:]] or [ROOT]
-    goodput: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}
-    print("| checkout | capacity, 1/s | goodput, 1/s |\n| --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as folder:
-        workload = make_workload(Path(folder))
-        rate = 0.0
-        for turn in range(_TURNS):
-            # The order alternates, because the machine may become slower or faster.
-            for checkout in checkouts[:: -1 if turn % 2 else 1]:
-                capacity, answered = _measure(checkout, workload, rate)
-                # All checkouts get the same load.
-                rate = rate or _TIMES * capacity
-                goodput[checkout].append(answered)
-                print(f"| {checkout.name} | {capacity:.1f} | {answered:.1f} |", flush=True)
-    first = median(goodput[checkouts[0]])
-    for checkout, values in goodput.items():
-        print(f"{checkout.name}: median {median(values):.1f}, {median(values) / first:.2f} of {checkouts[0].name}")
-
-
-def _measure(checkout: Path, workload: Workload, rate: float) -> tuple[float, float]:
-    """Return the answers a second of four connections, and those of an open load of `rate`."""
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[:1])
-    try:
-        with charioteer("--model", str(workload.folder / MODEL), "--workers", "1", folder=checkout) as server:
-            os.sched_setaffinity(0, cores[1:] or cores)
-            port, request = server.ports["http"], request_for(workload, server)
-            flood(port, request, 4, 2)
-            capacity = flood(port, request, 4, _SECONDS / 2).goodput
-            return capacity, flood(port, request, CONNECTIONS, _SECONDS, rate or _TIMES * capacity).goodput
-    finally:
-        os.sched_setaffinity(0, cores)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
+        workload = make_workload(Path(folder))
+        os.sched_setaffinity(0, cores[:1])
+        running = {
+            checkout: servers.enter_context(
+                charioteer("--model", str(workload.folder / MODEL), "--workers", "1", folder=checkout)
+            )
+            for checkout in checkouts
+        }
+        os.sched_setaffinity(0, cores[1:] or cores)
+        turns = _measure(running, workload)
+    for column, name in enumerate(_COLUMNS):
+        for checkout in checkouts:
+            values = [turn[checkout][column] for turn in turns]
+            ratio = median(turn[checkout][column] / turn[checkouts[0]][column] for turn in turns)
+            print(f"{name}: {checkout.name}: median {median(values):.1f}, {ratio:.2f} of {checkouts[0].name}")
+
+
+def _measure(running: Mapping[Path, RunningServer], workload: Workload) -> list[dict[Path, tuple[float, ...]]]:
+    """Return the values of all columns, by turn and checkout."""
+    requests = {checkout: request_for(workload, server) for checkout, server in running.items()}
+    for checkout, server in running.items():
+        flood(server.ports["http"], requests[checkout], 4, 2)
+    rate = 0.0
+    turns: list[dict[Path, tuple[float, ...]]] = []
+    for number in range(_TURNS):
+        turn: dict[Path, tuple[float, ...]] = {}
+        # The order alternates, so that no checkout is always the first after a pause.
+        for checkout in list(running)[:: -1 if number % 2 else 1]:
+            server, request = running[checkout], requests[checkout]
+            capacity, cost = _flood(server, request, 4)
+            # All checkouts get the same load.
+            rate = rate or _TIMES * capacity
+            goodput, overloaded_cost = _flood(server, request, CONNECTIONS, rate)
+            turn[checkout] = (capacity, goodput, cost, overloaded_cost)
+            print(checkout.name, *(f"{value:.1f}" for value in turn[checkout]), flush=True)
+        turns.append(turn)
+    return turns
+
+
+def _flood(server: RunningServer, request: bytes, connections: int, rate: float = 0.0) -> tuple[float, float]:
+    """Return answers a second, and milliseconds of the server's CPU for each answer."""
+    started = server.cpu_seconds()
+    result: FloodResult = flood(server.ports["http"], request, connections, _SECONDS, rate)
+    answers = max(1, result.statuses.get(200, 0))
+    return result.goodput, (server.cpu_seconds() - started) / answers * 1000
 
 
 if __name__ == "__main__":
