@@ -103,7 +103,7 @@ bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million re
 bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
 	@$(BIN)/python -m tests.benchmarks.drift_power
 
-bench-feedback: $(VENV)/.fixtures ## [measure] compare calibration and shadow versions with scikit-learn and SciPy, measure both, and kill servers while truths arrive (minutes)
+bench-feedback: $(VENV)/.fixtures ## [measure] measure calibration and shadow versions, and kill servers while truths arrive (minutes)
 	@$(BIN)/python -m tests.benchmarks.calibration
 	@$(BIN)/python -m tests.benchmarks.shadow
 	@rm -rf build/truths && mkdir -p build/truths
@@ -112,7 +112,7 @@ bench-feedback: $(VENV)/.fixtures ## [measure] compare calibration and shadow ve
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines
 
-bench-evaluation: $(VENV)/.test ## [measure] compare figures with pycocotools, faster-coco-eval, scikit-learn, valor-lite and SciPy
+bench-evaluation: $(VENV)/.test ## [measure] compare figures with pycocotools, faster-coco-eval, scikit-learn and valor-lite
 	@$(BIN)/python -m tests.benchmarks.evaluation
 
 soak: $(VENV)/.test ## [test] run ten minutes of mixed traffic with injected faults, and check every answer

@@ -1,12 +1,10 @@
-"""Print Charioteer's figures beside those of pycocotools, faster-coco-eval, scikit-learn, valor-lite and SciPy.
+"""Print Charioteer's figures beside those of pycocotools, faster-coco-eval, scikit-learn and valor-lite.
 
 The images are random. Scores are distinct, or rounded to one digit, so that many are equal. The program fails if a
 figure differs. Usage: ``python -m tests.benchmarks.evaluation`` (seconds).
 """
 
 import argparse
-import importlib
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +17,6 @@ from faster_coco_eval import COCO, COCOeval_faster
 from rich.console import Console
 from rich.table import Table
 
-from app.plugins.drift.hypothesis_tests import kolmogorov_smirnov, tail_test
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.metrics.classes import measure_classes
 from app.plugins.evaluation.metrics.coco import IOUS
@@ -34,20 +31,18 @@ Figures = Mapping[str, float | None]
 _TOLERANCE = 1e-9
 _OBJECT_FIGURES = ("map_coco", "ap50", "ap75", "ar", "mAPAveragedOverIOUs")
 _CLASS_FIGURES = ("accuracy", "top5_accuracy", "precision", "recall", "f1", "roc_auc")
-_DRIFT_FIGURES = ("kolmogorov_smirnov_p", "tail_p")
 _CLASSES = [f"class {index:02}" for index in range(12)]
 
 
 def main() -> None:
-    """Measure, print three tables, and fail when a figure differs from the reference."""
+    """Measure, print two tables, and fail when a figure differs from the reference."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     objects = Table("objects", "scores", "tool", *_OBJECT_FIGURES, title=f"{options.images} images")
     classes = Table("scores", "tool", *_CLASS_FIGURES, title=f"{options.images} images, {len(_CLASSES)} classes")
-    drift = Table("tool", *_DRIFT_FIGURES, title="drift tests, 500 against 300 numbers")
-    equal = _add(drift, _drift_figures(options.seed), _DRIFT_FIGURES)
+    equal = True
     for scores, digits in (("distinct", None), ("one digit", 1)):
         for masks in (False, True):
             created = random_set(options.seed, images=options.images, digits=digits, masks=masks, crowds=0)
@@ -55,7 +50,7 @@ def main() -> None:
             equal &= _add(objects, _object_figures(created, masks=masks), _OBJECT_FIGURES, kind, scores)
         equal &= _add(classes, _class_figures(options.images, options.seed, digits), _CLASS_FIGURES, scores)
     console = Console(width=140)
-    console.print(objects, classes, drift)
+    console.print(objects, classes)
     if not equal:
         console.print("The figures differ from the references.")
     sys.exit(not equal)
@@ -142,27 +137,6 @@ def _valor_classes(results: Sequence[EvaluatedItem]) -> Figures:
     }
     areas = {kind.value: values for kind, values in evaluator.compute_rocauc().items()}
     return {**means, "accuracy": metrics["Accuracy"][0].value, "roc_auc": float(areas["mROCAUC"][0].value)}
-
-
-def _drift_figures(seed: int) -> Mapping[str, Figures]:
-    """Compare tests of the same numbers."""
-    stats: Any = importlib.import_module("scipy.stats")
-    rng = np.random.default_rng(seed)
-    baseline, production = rng.normal(0, 1, 500), rng.normal(0.15, 1.1, 300)
-    is_largest = np.zeros(800, bool)
-    is_largest[np.argsort(-np.concatenate([baseline, production]))[: math.ceil(0.05 * 800)]] = True
-    groups = (is_largest[500:], is_largest[:500])
-    table = [[np.count_nonzero(group == largest) for group in groups] for largest in (True, False)]
-    return {
-        "charioteer": {
-            "kolmogorov_smirnov_p": kolmogorov_smirnov(baseline, production)[1],
-            "tail_p": tail_test(baseline, production),
-        },
-        "scipy": {
-            "kolmogorov_smirnov_p": stats.ks_2samp(baseline, production, method="asymp").pvalue,
-            "tail_p": stats.fisher_exact(table, alternative="greater").pvalue,
-        },
-    }
 
 
 def _by_name(measures: Measures) -> Figures:

@@ -1,7 +1,6 @@
-"""Print statistics of shadow versions beside those of SciPy, and what a shadow version costs.
+"""Print what a shadow version costs: ``python -m tests.benchmarks.shadow`` (minutes).
 
-The program fails if a figure differs. The cost is the median of turns with and without a shadow version, one request at
-a time. Usage: ``python -m tests.benchmarks.shadow`` (minutes).
+The cost is the median of turns with and without a shadow version, one request at a time.
 """
 
 import argparse
@@ -9,24 +8,18 @@ import base64
 import json
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
-import numpy as np
-import scipy.stats
 from rich.console import Console
 from rich.table import Table
 
-from app.plugins.shadow.statistics import compare, mcnemar
 from tests.benchmarks.serving.processes import cpu_of_family
 from tests.support.servers.server_process import ROOT, run_server
 
-_PAIRS = ((3, 9), (24, 0), (20, 5), (50, 50), (300, 220))
-_TOLERANCE = 1e-9
 _TURNS = 5
 _WARM_UP = 60
 _SECONDS_UNTIL_WRITTEN = 2.0
@@ -34,50 +27,12 @@ _SECONDS_UNTIL_WRITTEN = 2.0
 
 
 def main() -> None:
-    """Print three tables, and fail when a p-value differs from the reference."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=1000, help="in each turn")
-    options = parser.parse_args()
-    console = Console(width=120)
-    equal = _print_tests(console)
-    _print_interval(console)
-    _print_cost(console, options.requests)
-    sys.exit(not equal)
-
-
-def _print_tests(console: Console) -> bool:
-    shown = Table("only champion right", "only shadow right", "charioteer", "SciPy", title="McNemar")
-    equal = True
-    for champion, shadow in _PAIRS:
-        count, exact = champion + shadow, champion + shadow < 25
-        distance = max(0, abs(champion - shadow) - 1)
-        exact_test, test = scipy.stats.binomtest, scipy.stats.chi2.sf
-        reference = exact_test(champion, count).pvalue if exact else test(distance**2 / count, 1)
-        found = [mcnemar(champion, shadow), float(reference)]
-        equal &= max(found) - min(found) <= _TOLERANCE
-        shown.add_row(str(champion), str(shadow), *(f"{value:.6f}" for value in found))
-    console.print(shown)
-    return equal
-
-
-def _print_interval(console: Console) -> None:
-    rng = np.random.default_rng(0)
-    champion = rng.uniform(size=1000) < 0.8
-    shadow = np.where(rng.uniform(size=1000) < 0.9, champion, ~champion)
-    counts = [np.stack([hits, ~hits, ~hits], axis=1).astype(np.float64) for hits in (champion, shadow)]
-    own = compare(*counts)[0].difference
-    sample = (shadow.astype(np.float64) - champion,)
-    reference = scipy.stats.bootstrap(sample, np.mean, n_resamples=2000, method="percentile", random_state=1)
-    shown = Table("tool", "difference", "from", "to", title="paired difference of 1,000 images")
-    shown.add_row("charioteer", f"{own.value:.4f}", f"{own.low:.4f}", f"{own.high:.4f}")
-    interval = reference.confidence_interval
-    shown.add_row("SciPy", f"{sample[0].mean():.4f}", f"{interval.low:.4f}", f"{interval.high:.4f}")
-    console.print(shown)
-
-
-def _print_cost(console: Console, requests: int) -> None:
+    requests = parser.parse_args().requests
+    turns = {name: [list[float](), list[float]()] for name in ("without", "with")}
     with tempfile.TemporaryDirectory() as folder:
-        turns = {name: [list[float](), list[float]()] for name in ("without", "with")}
         for turn in range(_TURNS):
             for name in ("without", "with") if turn % 2 else ("with", "without"):
                 measured = _measure(Path(folder) / f"{name}{turn}", requests, with_shadow=name == "with")
@@ -89,7 +44,7 @@ def _print_cost(console: Console, requests: int) -> None:
         shown.add_row(name, *(f"{value:.2f}" for value in values))
     ratios = [after / before for before, after in zip(medians["without"], medians["with"], strict=True)]
     shown.add_row("ratio", *(f"{ratio:.3f}" for ratio in ratios))
-    console.print(shown)
+    Console(width=120).print(shown)
 
 
 def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[float]:
