@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.serving.flood import FloodResult, flood
+from tests.benchmarks.serving.load import BenchmarkRequest, flood
 from tests.benchmarks.serving.processes import ROOT, RunningServer, charioteer
 from tests.benchmarks.serving.tables.overload import CONNECTIONS, MODEL, request_for
 from tests.benchmarks.serving.workload import Workload, make_workload
@@ -48,8 +48,8 @@ def main() -> None:
 def _measure(running: Mapping[Path, RunningServer], workload: Workload) -> list[dict[Path, tuple[float, ...]]]:
     """Return the values of all columns, by turn and checkout."""
     requests = {checkout: request_for(workload, server) for checkout, server in running.items()}
-    for checkout, server in running.items():
-        flood(server.ports["http"], requests[checkout], 4, 2)
+    for request in requests.values():
+        flood(request, 4, 2)
     rate = 0.0
     turns: list[dict[Path, tuple[float, ...]]] = []
     for number in range(_TURNS):
@@ -67,12 +67,14 @@ def _measure(running: Mapping[Path, RunningServer], workload: Workload) -> list[
     return turns
 
 
-def _flood(server: RunningServer, request: bytes, connections: int, rate: float = 0.0) -> tuple[float, float]:
+def _flood(
+    server: RunningServer, request: BenchmarkRequest, connections: int, rate: float = 0.0
+) -> tuple[float, float]:
     """Return answers a second, and milliseconds of the server's CPU for each answer."""
     started = server.cpu_seconds()
-    result: FloodResult = flood(server.ports["http"], request, connections, _SECONDS, rate)
+    result = flood(request, connections, _SECONDS, rate)
     answers = max(1, result.statuses.get(200, 0))
-    return result.goodput, (server.cpu_seconds() - started) / answers * 1000
+    return result.rate, (server.cpu_seconds() - started) / answers * 1000
 
 
 if __name__ == "__main__":

@@ -8,20 +8,17 @@ processes. Usage, in an environment with the extra ray:
 import argparse
 import importlib
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.serving.load import LoadResult, send
-from tests.benchmarks.serving.processes import ROOT, charioteer, free_port
+from tests.benchmarks.serving.processes import ROOT, charioteer, family_of, free_port, memory_of
 from tests.benchmarks.serving.tables.encodings import chariot
 
 MODEL = ROOT / "fixtures" / "models" / "detector" / "model.onnx"
 IMAGE = ROOT / "fixtures" / "images" / "scene.jpg"
-_PSS = re.compile(r"^Pss: +(\d+) kB", re.MULTILINE)
 _CPUS = 8
 
 
@@ -37,7 +34,7 @@ def main() -> None:
         print(f"one process: {server.memory()[1]:.0f} MB")
     with on_ray() as port:
         replicas = measure_loads(port, options.requests, options.concurrency)
-        print(f"on Ray: {sum(map(megabytes, descendants(os.getpid()))):.0f} MB, Ray's own processes included")
+        print(f"on Ray: {memory_of(family_of(os.getpid())[1:])[1]:.0f} MB, Ray's own processes included")
     for concurrency, single, ray in zip(options.concurrency, alone, replicas, strict=True):
         print(
             f"  concurrency {concurrency}: one process {single.rate:.0f}/s, p50 {single.percentile(0.5):.1f} ms; "
@@ -75,30 +72,6 @@ def on_ray() -> Iterator[int]:
         finally:
             serve.shutdown()
             ray.shutdown()
-
-
-def descendants(pid: int) -> set[int]:
-    """Return all descendants of a process."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found: set[int] = set()
-    remaining = {pid}
-    while remaining:
-        remaining = {child for child, parent in parents.items() if parent in remaining} - found
-        found |= remaining
-    return found
-
-
-def megabytes(pid: int) -> float:
-    """Return the proportional set size; 0 for a process that has exited."""
-    try:
-        return int(_PSS.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())[0]) * 1024 / 1e6
-    except (OSError, IndexError):
-        return 0.0
 
 
 if __name__ == "__main__":

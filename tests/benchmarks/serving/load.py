@@ -1,24 +1,27 @@
-"""Send one request repeatedly from a separate process, and measure the latency of each answer.
+"""Send one request repeatedly from a separate process, at low cost: encoded in advance, one asyncio protocol each.
 
-Closed: each connection sends its next request when its last is answered.
+Closed: each connection sends its next request when its last is answered, and ignores `Retry-After`. Open: a fixed
+number of requests a second, spread over the connections that are idle.
 """
 
-import argparse
 import asyncio
-import json
+import re
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import msgspec
 import uvloop
 
 from tests.benchmarks.serving.processes import ROOT
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_TICK_SECONDS = 0.002
+_FALLBACK_SECONDS = 0.1
+_CONNECT_SECONDS = 60
 
 
 class BenchmarkRequest(msgspec.Struct, frozen=True):
@@ -38,136 +41,219 @@ class BenchmarkRequest(msgspec.Struct, frozen=True):
     headers: dict[str, str] = msgspec.field(default_factory=lambda: {"Content-Type": "application/json"})
     grpc: bool = False
 
+    def message(self) -> bytes:
+        """Return the bytes over HTTP."""
+        lines = [f"POST {self.target} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(self.body)}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode() + self.body
+
 
 class LoadResult(msgspec.Struct, frozen=True):
     """The result of a load.
 
     Attributes:
-        seconds: from the first request to the last answer.
+        seconds: from the first request to the last answer, or to the end of the time.
         statuses: number of answers by status; 0 for no answer.
         milliseconds: latencies of successful answers, sorted.
+        unsent: requests of an open load that were due while no connection was idle.
     """
 
     seconds: float
     statuses: dict[int, int]
     milliseconds: list[float]
+    unsent: int = 0
 
     def percentile(self, share: float) -> float:
         return self.milliseconds[min(len(self.milliseconds) - 1, int(share * len(self.milliseconds)))]
 
     @property
+    def latency(self) -> list[float]:
+        """The median and the 99th percentile, in milliseconds."""
+        return [self.percentile(share) for share in (0.5, 0.99)]
+
+    @property
     def rate(self) -> float:
+        """Successful answers a second."""
         return len(self.milliseconds) / self.seconds
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """A load: `requests` of a closed one, else those of `seconds`; `rate` of an open one is not 0."""
+
+    request: BenchmarkRequest
+    connections: int
+    requests: int = sys.maxsize
+    seconds: float | None = None
+    rate: float = 0.0
 
 
 def send(request: BenchmarkRequest, requests: int, connections: int) -> LoadResult:
     """Run a closed loop. Every request must be answered with success. Raise RuntimeError when one was not."""
-    load_result = _run_in_process(request, requests, connections)
-    if sum(load_result.statuses.values()) != load_result.statuses.get(200, 0):
-        raise RuntimeError(f"{request.target}: not every request was answered: {load_result.statuses}")
-    return load_result
+    result = _run_in_process(_Job(request, connections, requests))
+    if result.statuses.keys() - {200}:
+        raise RuntimeError(f"{request.target}: not every request was answered: {result.statuses}")
+    return result
 
 
-def _run_in_process(request: BenchmarkRequest, *arguments: object) -> LoadResult:
-    with NamedTemporaryFile() as file:
-        Path(file.name).write_bytes(msgspec.msgpack.encode(request))
-        command = [sys.executable, "-m", "tests.benchmarks.serving.load", file.name, *map(str, arguments)]
-        process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return msgspec.json.decode(process.stdout, type=LoadResult, strict=False)
+def flood(request: BenchmarkRequest, connections: int, seconds: float, rate: float = 0.0) -> LoadResult:
+    """Send for some seconds: in a closed loop, or `rate` requests a second."""
+    return _run_in_process(_Job(request, connections, seconds=seconds, rate=rate))
 
 
-Exchange = Callable[[], Awaitable[int]]
+def _run_in_process(job: _Job) -> LoadResult:
+    command, data = [sys.executable, "-m", "tests.benchmarks.serving.load"], msgspec.msgpack.encode(job)
+    process = subprocess.run(command, cwd=ROOT, check=True, input=data, stdout=subprocess.PIPE)
+    return msgspec.msgpack.decode(process.stdout, type=LoadResult)
 
 
-class _Connection:
-    """A persistent HTTP/1.1 connection that parses as little of a response as possible."""
+class _Client(asyncio.Protocol):
+    """A persistent connection that is opened again when the server closes it."""
 
-    def __init__(self, request: BenchmarkRequest) -> None:
-        lines = [f"POST {request.target} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(request.body)}"]
-        lines += [f"{name}: {value}" for name, value in request.headers.items()]
-        self._request = "\r\n".join([*lines, "", ""]).encode() + request.body
-        self._port = request.port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    def __init__(self, load: "_Load") -> None:
+        self._load = load
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._sent = 0.0
 
-    async def exchange(self) -> int:
-        """Send the request, and return the status; 0 if there was no answer."""
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._load.on_ready(self)
+
+    def send(self, message: bytes) -> None:
+        self._sent = time.perf_counter()
+        assert self._transport is not None
+        self._transport.write(message)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        if not separator:
+            return
+        length = _LENGTH.search(head)
+        if len(body) >= int(length[1]) if length else body.endswith(b"0\r\n\r\n"):
+            self._received, sent, self._sent = b"", self._sent, 0.0
+            self._load.on_answer(int(head[9:12]), time.perf_counter() - sent)
+            self._load.on_ready(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._received, waited, self._sent = b"", bool(self._sent), 0.0
+        self._load.on_connection_lost(self, waited=waited)
+
+
+class _Load:
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+        self._message = job.request.message()
+        self._loop = asyncio.get_running_loop()
+        self._idle: list[_Client] = []
+        self._remaining = 0
+        self._finished = asyncio.Event()
+        self._statuses: Counter[int] = Counter()
+        self._times: list[float] = []
+        self._unsent = 0
+        self._opening: set[asyncio.Task[object]] = set()
+
+    async def run(self) -> LoadResult:
+        for _ in range(self._job.connections):
+            self._connect(_Client(self))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            while len(self._idle) < self._job.connections:
+                await asyncio.sleep(0.01)
+        started = time.perf_counter()
+        if self._job.rate:
+            await self._run_open_loop(started)
+        else:
+            self._remaining, idle, self._idle = self._job.requests, self._idle, []
+            for client in idle:
+                self.on_ready(client)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._finished.wait(), self._job.seconds)
+        self._finished.set()
+        return LoadResult(time.perf_counter() - started, dict(self._statuses), sorted(self._times), self._unsent)
+
+    def on_ready(self, client: _Client) -> None:
+        if self._remaining and not self._finished.is_set():
+            self._remaining -= 1
+            client.send(self._message)
+        else:
+            self._idle.append(client)
+
+    def on_answer(self, status: int, seconds: float = 0.0) -> None:
+        if self._finished.is_set():
+            return
+        self._statuses[status] += 1
+        if status == 200:
+            self._times.append(seconds * 1000)
+        if sum(self._statuses.values()) == self._job.requests:
+            self._finished.set()
+
+    def on_connection_lost(self, client: _Client, *, waited: bool) -> None:
+        if waited:
+            self.on_answer(0)
+        if client in self._idle:
+            self._idle.remove(client)
+        if not self._finished.is_set():
+            self._loop.call_later(_FALLBACK_SECONDS if waited else 0, self._connect, client)
+
+    def _connect(self, client: _Client) -> None:
+        task: asyncio.Task[object] = self._loop.create_task(self._open_connection(client))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open_connection(self, client: _Client) -> None:
         try:
-            if self._streams is None:
-                self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
-            reader, writer = self._streams
-            writer.write(self._request)
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            await _read_body(reader, head)
-            return int(head.split(b" ", 2)[1])
-        except (OSError, asyncio.IncompleteReadError):
-            self._streams = None
-            return 0
+            await self._loop.create_connection(lambda: client, "127.0.0.1", self._job.request.port)
+        except OSError:
+            self._loop.call_later(_FALLBACK_SECONDS, self._connect, client)
+
+    async def _run_open_loop(self, started: float) -> None:
+        sent, seconds = 0, self._job.seconds or 0.0
+        while (elapsed := time.perf_counter() - started) < seconds:
+            due = int(elapsed * self._job.rate) - sent
+            sent += due
+            sendable = min(due, len(self._idle))
+            self._unsent += due - sendable
+            for _ in range(sendable):
+                self._idle.pop().send(self._message)
+            await asyncio.sleep(_TICK_SECONDS)
 
 
-async def _read_body(reader: asyncio.StreamReader, head: bytes) -> None:
-    _, separator, length = head.partition(b"content-length:")
-    if separator:
-        await reader.readexactly(int(length.split(b"\r\n", 1)[0]))
-        return
-    while size := int(await reader.readline(), 16):
-        await reader.readexactly(size + 2)
-    await reader.readline()
-
-
-def _grpc_exchange(request: BenchmarkRequest) -> Exchange:
-    """Return an exchange with its own gRPC channel and connection."""
+async def _run_grpc(job: _Job) -> LoadResult:
+    """Run a closed loop over gRPC, each with a channel and connection of its own."""
     import grpc
 
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
-    channel = grpc.aio.insecure_channel(f"127.0.0.1:{request.port}", options=options)
-    call: Any = channel.unary_unary(request.target)
-
-    async def exchange() -> int:
-        try:
-            await call(request.body)
-        except grpc.aio.AioRpcError as error:
-            return 429 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else 500
-        return 200
-
-    return exchange
-
-
-def _exchanges(request: BenchmarkRequest, connections: int) -> Sequence[Exchange]:
-    if request.grpc:
-        return [_grpc_exchange(request) for _ in range(connections)]
-    return [_Connection(request).exchange for _ in range(connections)]
-
-
-async def _closed(request: BenchmarkRequest, requests: int, connections: int) -> LoadResult:
-    remaining = requests
+    remaining = job.requests
     times: list[float] = []
     statuses: Counter[int] = Counter()
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
 
-    async def send_requests(exchange: Exchange) -> None:
+    async def send_requests() -> None:
         nonlocal remaining
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{job.request.port}", options=options)
+        call: Any = channel.unary_unary(job.request.target)
         while remaining > 0:
             remaining -= 1
             started = time.perf_counter()
-            status = await exchange()
-            statuses[status] += 1
-            if status == 200:
+            try:
+                await call(job.request.body)
+            except grpc.aio.AioRpcError as error:
+                statuses[429 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else 500] += 1
+            else:
+                statuses[200] += 1
                 times.append((time.perf_counter() - started) * 1000)
 
     started = time.perf_counter()
-    await asyncio.gather(*map(send_requests, _exchanges(request, connections)))
+    await asyncio.gather(*(send_requests() for _ in range(job.connections)))
     return LoadResult(time.perf_counter() - started, dict(statuses), sorted(times))
 
 
-def main() -> None:
-    """Run in the process that `send` starts."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("request")
-    parser.add_argument("requests", type=int)
-    parser.add_argument("connections", type=int)
-    options = parser.parse_args()
-    request = msgspec.msgpack.decode(Path(options.request).read_bytes(), type=BenchmarkRequest)
-    print(json.dumps(msgspec.to_builtins(uvloop.run(_closed(request, options.requests, options.connections)))))
+async def _run(job: _Job) -> LoadResult:
+    return await (_run_grpc(job) if job.request.grpc else _Load(job).run())
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.buffer.write(
+        msgspec.msgpack.encode(uvloop.run(_run(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Job))))
+    )

@@ -1,13 +1,14 @@
 """Run servers as users start them, and measure CPU time and memory of all their processes."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -44,14 +45,7 @@ class RunningServer:
 
     def memory(self) -> tuple[float, float]:
         """Return resident and proportional set size of all its processes, in megabytes."""
-        resident = proportional = 0
-        for pid in _family(self._process.pid):
-            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Rss:"):
-                    resident += int(line.split()[1])
-                elif line.startswith("Pss:"):
-                    proportional += int(line.split()[1])
-        return resident / 1000, proportional / 1000
+        return memory_of(family_of(self._process.pid))
 
 
 @contextmanager
@@ -138,10 +132,24 @@ def _answers(address: str) -> bool:
 
 def cpu_of_family(root: int) -> float:
     """Return user and system time of a process and its descendants, including exited ones, in seconds."""
-    return sum(map(_cpu_of, _family(root)))
+    return sum(map(_cpu_of, family_of(root)))
 
 
-def _family(root: int) -> Sequence[int]:
+def memory_of(pids: Iterable[int]) -> tuple[float, float]:
+    """Return resident and proportional set size of processes, in megabytes; 0 for those that have exited."""
+    texts: list[str] = []
+    for pid in pids:
+        with suppress(OSError):
+            texts.append(Path(f"/proc/{pid}/smaps_rollup").read_text())
+    resident, proportional = (
+        sum(int(kilobytes) for text in texts for kilobytes in re.findall(rf"^{name}: +(\d+) kB", text, re.MULTILINE))
+        for name in ("Rss", "Pss")
+    )
+    return resident / 1000, proportional / 1000
+
+
+def family_of(root: int) -> Sequence[int]:
+    """Return the ids of a process and its descendants."""
     family, pending = [], [root]
     while pending:
         pid = pending.pop()

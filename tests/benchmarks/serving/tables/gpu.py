@@ -60,8 +60,7 @@ def _section(
             send(request, 200, max(_BATCHES))
             for count in connections:
                 result = send(request, requests, count)
-                latency = [result.percentile(share) for share in (0.5, 0.99)]
-                rows.append([name, "server", f"{count} connections", result.rate, *latency])
+                rows.append([name, "server", f"{count} connections", result.rate, *result.latency])
     about = (
         "Images a second of the model alone, and requests a second of the server with the VGA image and batches of up "
         f"to {_BATCHING['max_size']}. The server also decodes the images, on the CPU. Medium runs in ONNX Runtime, "

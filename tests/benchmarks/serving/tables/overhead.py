@@ -43,9 +43,8 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
                 )
                 load_result = costs["server"].load
                 ratios = [costs[kind].median_ratio_to(costs["floor"]) for kind in ("bare", "server", "opencv")]
-                latency = [load_result.percentile(share) for share in (0.5, 0.99)]
                 medians = [result.median for result in costs.values()]
-                rows.append([model, image, connections, *medians, *ratios, load_result.rate, *latency])
+                rows.append([model, image, connections, *medians, *ratios, load_result.rate, *load_result.latency])
     about = (
         "CPU milliseconds of a request, of the floor, of a bare ASGI server and of our server, measured in turns. The "
         "floor is the same work in one thread without a server (`tests/benchmarks/serving/floor.py`). The bare server "

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from tests.benchmarks.serving.flood import FloodResult, flood, request_bytes
+from tests.benchmarks.serving.load import BenchmarkRequest, LoadResult, flood
 from tests.benchmarks.serving.processes import RunningServer, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import chariot
@@ -28,7 +28,7 @@ def overload(workload: Workload, seconds: float) -> Section:
             with charioteer("--model", str(workload.folder / MODEL), *arguments) as server:
                 os.sched_setaffinity(0, load_cores)
                 request = request_for(workload, server)
-                flood(server.ports["http"], request, 2, 1)
+                flood(request, 2, 1)
                 rows += [[name, *row] for row in _rows(server, request, seconds)]
         finally:
             os.sched_setaffinity(0, cores)
@@ -44,26 +44,25 @@ def overload(workload: Workload, seconds: float) -> Section:
     return Section(title="Overload", about=about, columns=columns, rows=rows)
 
 
-def request_for(workload: Workload, server: RunningServer) -> bytes:
+def request_for(workload: Workload, server: RunningServer) -> BenchmarkRequest:
     """Return the request that all clients send."""
-    request = chariot(server.ports["http"], MODEL, workload.images["vga"])
-    return request_bytes("POST", request.target, request.body)
+    return chariot(server.ports["http"], MODEL, workload.images["vga"])
 
 
-def _rows(server: RunningServer, request: bytes, seconds: float) -> list[list[Cell]]:
+def _rows(server: RunningServer, request: BenchmarkRequest, seconds: float) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for factor in (*_TIMES, 0):
         capacity, cost = _measure(server, request, 4, seconds)
-        rate = factor * capacity.goodput
+        rate = factor * capacity.rate
         overloaded, overloaded_cost = _measure(server, request, CONNECTIONS, seconds, rate)
         answered, refused = overloaded.statuses.get(200, 0), overloaded.statuses.get(429, 0)
         rows.append(
             [
                 f"{factor} x" if factor else "closed loop",
-                capacity.goodput,
-                overloaded.goodput / capacity.goodput,
+                capacity.rate,
+                overloaded.rate / capacity.rate,
                 cost / overloaded_cost,
-                overloaded.refused,
+                refused / overloaded.seconds,
                 overloaded.unsent / overloaded.seconds,
                 sum(overloaded.statuses.values()) - answered - refused,
             ]
@@ -72,9 +71,9 @@ def _rows(server: RunningServer, request: bytes, seconds: float) -> list[list[Ce
 
 
 def _measure(
-    server: RunningServer, request: bytes, connections: int, seconds: float, rate: float = 0.0
-) -> tuple[FloodResult, float]:
+    server: RunningServer, request: BenchmarkRequest, connections: int, seconds: float, rate: float = 0.0
+) -> tuple[LoadResult, float]:
     """Run a flood, and return its result and the server's CPU seconds for each answer."""
     started = server.cpu_seconds()
-    overloaded = flood(server.ports["http"], request, connections, seconds, rate)
+    overloaded = flood(request, connections, seconds, rate)
     return overloaded, (server.cpu_seconds() - started) / max(1, overloaded.statuses.get(200, 0))

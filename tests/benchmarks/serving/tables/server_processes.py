@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from tests.benchmarks.serving.flood import flood, request_bytes
+from tests.benchmarks.serving.load import flood
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import chariot
@@ -37,12 +37,11 @@ def _measure(
     with ExitStack() as stack:
         servers = [stack.enter_context(charioteer(*arguments)) for _ in range(processes)]
         memory = sum(server.memory()[1] for server in servers)
-        request = chariot(servers[0].ports["http"], model, workload.images["vga"])
-        data = request_bytes("POST", request.target, request.body)
 
         def load(port: int) -> float:
-            flood(port, data, 4, 1)
-            return flood(port, data, _CONNECTIONS // processes, seconds).goodput
+            request = chariot(port, model, workload.images["vga"])
+            flood(request, 4, 1)
+            return flood(request, _CONNECTIONS // processes, seconds).rate
 
         with ThreadPoolExecutor(processes) as pool:
             return list(pool.map(load, [server.ports["http"] for server in servers])), memory

@@ -38,10 +38,8 @@ def shortcuts(workload: Workload, rounds: int, requests: int) -> Section:
             )
             floor = costs.pop("floor").median
             for name, result in costs.items():
-                load_result = result.load
-                latency = [load_result.percentile(share) for share in (0.5, 0.99)]
                 ratios = [result.median / costs[_PLAIN].median, result.median / floor]
-                rows.append([image, name, result.median, *ratios, load_result.rate, *latency])
+                rows.append([image, name, result.median, *ratios, result.load.rate, *result.load.latency])
     about = (
         "The small model with several settings in `model-settings.json`, measured in turns, with 8 connections. The "
         "floor decodes images in full."
