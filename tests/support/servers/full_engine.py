@@ -11,17 +11,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.hooks import Parts
 from app.core.observers.metrics import Metrics
 from app.core.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.models.fake_models import load_fake_model
 from tests.support.models.scripted_model import EventRecorder
+from tests.support.servers.grpc_server import build_engine_from_sources
 
 
 @contextmanager
@@ -29,13 +28,11 @@ def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Genera
     """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
     settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
     sources = [ModelSource(name=name, version="1", folder=Path(name), settings=settings) for name in names]
-    registry = Registry(sources)
-    for source in sources:
-        registry.load(source, load_fake_model)
     observer, gate, started = EventRecorder(), threading.Event(), threading.Event()
-    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.known_name)]
-    repository = Repository(registry, lambda: sources, load_fake_model)
-    engine = Engine(repository, observers, Limits(), 1, QueueLimits(max_waiting=0))
+    engine = build_engine_from_sources(
+        sources, load_fake_model, observers=[observer], bounds=QueueLimits(max_waiting=0), workers=1
+    )
+    engine.attach(Parts(observers=(Metrics(metrics or CollectorRegistry(), engine.registry.known_name),)))
 
     def block_worker() -> Any:
         started.set()

@@ -69,6 +69,7 @@ def build_engine_from_sources(
     observers: Sequence[InferenceObserver] = (),
     limits: Limits | None = None,
     bounds: QueueLimits | None = None,
+    workers: int = 2,
 ) -> Engine:
     registry = Registry(sources)
     if loaded:
@@ -76,7 +77,7 @@ def build_engine_from_sources(
             registry.load(source, load)
     limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
     repository = Repository(registry, lambda: sources, load)
-    return attach_plugins(Engine(repository, observers, limits, workers=2, queue_limits=bounds or QueueLimits()))
+    return attach_plugins(Engine(repository, observers, limits, workers, bounds or QueueLimits()))
 
 
 class GrpcTestClient:
