@@ -25,7 +25,7 @@ SLOW = tuple(
     _TESTS / name
     for name in (
         "plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray",
-        "conformance/test_schema.py", "conformance/test_schema_negative.py", "core/proto/test_proto.py",
+        "conformance/test_schema.py", "core/proto/test_proto.py",
     )
 )  # fmt: skip
 """Folders and files that need packages of `make test-slow`, or a minute of CPU."""
