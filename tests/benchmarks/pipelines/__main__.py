@@ -82,14 +82,8 @@ def _cells(family: Family, images: Sequence[Pixels]) -> tuple[str, str, str, str
     now, before = (measured(family, images, expected, without_antialias=without) for without in (False, True))
     if expected[0].text is not None:
         return f"{now.texts} of {len(images)} texts", "-", "-", f"{before.texts} of {len(images)} texts"
-    has_scores, has_places, has_masks = (
-        any(len(values) for values in kind)
-        for kind in (
-            [answer.scores.ravel() for answer in expected],
-            [answer.places.ravel() for answer in expected],
-            [answer.masks for answer in expected],
-        )
-    )
+    has_scores, has_places = (any(getattr(answer, name).size for answer in expected) for name in ("scores", "places"))
+    has_masks = any(answer.masks for answer in expected)
     return (
         _shown(now.score, "{:.5f}") if has_scores else "-",
         _shown(now.place, "{:.3f}") if has_places else "-",

@@ -26,6 +26,7 @@ Numbers = NDArray[np.float64]
 
 _PHOTOS = ("photo.jpg", "scene.jpg", "shape.jpg", "oriented.jpg")
 _CORNERS = 4
+_NONE: Numbers = np.zeros((0, 0))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -37,8 +38,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     labels: Sequence[str] = ()
-    scores: Numbers
-    places: Numbers
+    scores: Numbers = _NONE
+    places: Numbers = _NONE
     oriented: bool = False
     masks: Sequence[NDArray[np.bool_]] = ()
     text: str | None = None
@@ -53,7 +54,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     texts: int = 0
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True):
+class Family(msgspec.Struct, frozen=True):
     """A model that is served, and its reference; the table shows the names of both."""
 
     name: str
@@ -78,7 +79,7 @@ def served(servable: Servable, pixels: Pixels, parameters: Mapping[str, object])
     request = InferenceRequest(id="1", model_name="m", inputs=(tensor,), parameters=dict(parameters))
     records: Sequence[Any] = servable.predict(request, Limits()).outputs[0].predictions[0].records()
     if servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT:
-        return Answer(scores=np.zeros((0, 0)), places=np.zeros((0, 0)), text=records[0].answer)
+        return Answer(text=records[0].answer)
     scores = [[record.score, *_visibilities(record)] for record in records]
     places = [_place(record, height, width) for record in records]
     return Answer(

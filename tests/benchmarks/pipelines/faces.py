@@ -20,19 +20,9 @@ _PARAMETERS = {"score_threshold": _MIN_SCORE, "iou_threshold": 0.3}
 
 def face_families(folder: Path) -> Iterator[Family]:
     """Yield YuNet and SCRFD with random weights."""
-    yunet = _yunet(folder / "yunet" / "model.onnx")
-    yield Family(
-        name="YuNet faces",
-        pipeline="OpenCV's FaceDetectorYN",
-        path=yunet,
-        expected=_OpenCv(yunet),
-        parameters=_PARAMETERS,
-    )
-    scrfd = _scrfd(folder / "scrfd" / "model.onnx")
-    yield Family(
-        name="SCRFD faces", pipeline="steps of InsightFace", path=scrfd, expected=_InsightFace(scrfd),
-        parameters=_PARAMETERS,
-    )  # fmt: skip
+    yunet, scrfd = _yunet(folder / "yunet" / "model.onnx"), _scrfd(folder / "scrfd" / "model.onnx")
+    yield Family("YuNet faces", "OpenCV's FaceDetectorYN", yunet, _OpenCv(yunet), _PARAMETERS)
+    yield Family("SCRFD faces", "steps of InsightFace", scrfd, _InsightFace(scrfd), _PARAMETERS)
 
 
 def _yunet(file: Path) -> Path:

@@ -37,13 +37,10 @@ def transformers_families(folder: Path) -> Iterator[Family]:
         source = make(folder / name)
         model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(source).eval()
         processor = transformers.AutoImageProcessor.from_pretrained(source, backend="pil")
-        yield Family(
-            name=f"transformers {name}",
-            pipeline="transformers, Pillow backend",
-            path=export_model(source, folder / f"{name}.onnx", 17, 1e-3).file,
-            expected=_Transformers(kind, model, processor),
-            parameters=_DETECTION if kind == "ObjectDetection" else _EVERY_CLASS,
-        )
+        path = export_model(source, folder / f"{name}.onnx", 17, 1e-3).file
+        parameters = _DETECTION if kind == "ObjectDetection" else _EVERY_CLASS
+        expected = _Transformers(kind, model, processor)
+        yield Family(f"transformers {name}", "transformers, Pillow backend", path, expected, parameters)
 
 
 class _Transformers:
@@ -66,8 +63,7 @@ class _Transformers:
             (numbers,) = self._processor.post_process_semantic_segmentation(output, target_sizes=sizes)
             found = numbers.unique().tolist()
             masks = [(numbers == number).numpy() for number in found]
-            empty = np.zeros((len(found), 0))
-            return Answer(labels=[names[number] for number in found], scores=empty, places=empty, masks=masks)
+            return Answer(labels=[names[number] for number in found], masks=masks)
         (objects,) = self._processor.post_process_object_detection(
             output, threshold=reference.MIN_SCORE, target_sizes=sizes
         )
@@ -100,6 +96,4 @@ def timm_family(folder: Path) -> Family:
         powers = np.exp(logits - logits.max())
         return named_scores(powers / powers.sum(), label_names)
 
-    return Family(
-        name="timm ViT", pipeline="steps of timm, Pillow", path=file, expected=expected, parameters=_EVERY_CLASS
-    )
+    return Family("timm ViT", "steps of timm, Pillow", file, expected, _EVERY_CLASS)

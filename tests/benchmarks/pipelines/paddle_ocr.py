@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fixtures import reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
-from tests.benchmarks.pipelines.references import NO_PLACES
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
 _MIN_SCORE = 0.5
@@ -22,21 +21,10 @@ _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def paddle_families(folder: Path) -> Iterator[Family]:
     """Yield text detection and recognition with few weights."""
     detector = _detector(folder / "text-detection" / "model.onnx")
-    yield Family(
-        name="PaddleOCR detection",
-        pipeline="steps of PaddleOCR",
-        path=detector,
-        expected=_TextDetector(detector),
-        parameters={"score_threshold": _MIN_SCORE},
-    )
+    parameters = {"score_threshold": _MIN_SCORE}
+    yield Family("PaddleOCR detection", "steps of PaddleOCR", detector, _TextDetector(detector), parameters)
     recogniser = _recogniser(folder / "text-recognition" / "model.onnx")
-    yield Family(
-        name="PaddleOCR recognition",
-        pipeline="steps of PaddleOCR",
-        path=recogniser,
-        expected=_TextRecogniser(recogniser),
-        parameters={},
-    )
+    yield Family("PaddleOCR recognition", "steps of PaddleOCR", recogniser, _TextRecogniser(recogniser), {})
 
 
 def _detector(file: Path) -> Path:
@@ -146,4 +134,4 @@ class _TextRecogniser:
         changed = np.concatenate([[True], numbers[1:] != numbers[:-1]])
         alphabet = ["", *_CHARACTERS, " "]
         text = "".join(alphabet[number] for number in numbers[changed & (numbers != 0)])
-        return Answer(scores=NO_PLACES, places=NO_PLACES, text=text)
+        return Answer(text=text)

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from tests.benchmarks.pipelines.comparison import Answer, Numbers, Pixels
-
-NO_PLACES: Numbers = np.zeros((0, 0))
+from tests.benchmarks.pipelines.comparison import Answer, Pixels
 
 
 def declare(file: Path, settings: Mapping[str, object]) -> Path:
@@ -41,6 +39,17 @@ def detections(
     places = clipped if points is None else np.concatenate([clipped, points], axis=1)
     columns = np.asarray(scores, np.float64).reshape(len(clipped), -1)
     return Answer(labels=[labels[index] for index in inside], scores=columns[inside], places=places[inside])
+
+
+def segments(labels: Sequence[str], scores: NDArray[Any], masks: Sequence[NDArray[np.bool_]]) -> Answer:
+    """Return the objects with (n,) scores whose masks are not empty."""
+    filled = [index for index, mask in enumerate(masks) if mask.any()]
+    return Answer(
+        labels=[labels[index] for index in filled],
+        scores=scores[filled, np.newaxis],
+        places=np.zeros((len(filled), 0)),
+        masks=[masks[index] for index in filled],
+    )
 
 
 def greedy_suppression(boxes: NDArray[Any], scores: NDArray[Any], iou_threshold: float) -> list[int]:

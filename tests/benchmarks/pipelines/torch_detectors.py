@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from fixtures import reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
-from tests.benchmarks.pipelines.references import declare, detections, sigmoid
+from tests.benchmarks.pipelines.references import declare, detections, segments, sigmoid
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
 _SIDE = 96
@@ -27,22 +27,12 @@ def torch_detector_families(folder: Path) -> Iterator[Family]:
     """Yield RF-DETR and torchvision's detectors, with random weights, with boxes only and with masks."""
     for name, has_masks in (("RF-DETR", False), ("RF-DETR segmentation", True)):
         file = _rf_detr(folder / name / "model.onnx", has_masks=has_masks)
-        yield Family(
-            name=name,
-            pipeline="steps of rfdetr, PyTorch",
-            path=declare(file, {"labels": _LABELS}),
-            expected=_RfDetr(file),
-            parameters=_PARAMETERS,
-        )
+        path = declare(file, {"labels": _LABELS})
+        yield Family(name, "steps of rfdetr, PyTorch", path, _RfDetr(file), _PARAMETERS)
     for name, has_masks in (("torchvision detectors", False), ("torchvision Mask R-CNN", True)):
         file = _torchvision(folder / name / "model.onnx", has_masks=has_masks)
-        yield Family(
-            name=name,
-            pipeline="documented steps of torchvision",
-            path=declare(file, {"labels": _LABELS}),
-            expected=_Torchvision(file),
-            parameters=_PARAMETERS,
-        )
+        path = declare(file, {"labels": _LABELS})
+        yield Family(name, "documented steps of torchvision", path, _Torchvision(file), _PARAMETERS)
 
 
 def _rf_detr(file: Path, *, has_masks: bool) -> Path:
@@ -82,14 +72,7 @@ class _RfDetr:
             return detections(labels, scores[best], corners[queries] * [width, height, width, height], pixels)
         planes = torch.from_numpy(masks[0][queries])[:, None]
         large = torch.nn.functional.interpolate(planes, (height, width), mode="bilinear", align_corners=False)
-        found = large[:, 0].numpy() > 0
-        filled = np.flatnonzero(found.any(axis=(1, 2)))
-        return Answer(
-            labels=[labels[index] for index in filled],
-            scores=scores[best][filled, np.newaxis],
-            places=np.zeros((len(filled), 0)),
-            masks=list(found[filled]),
-        )
+        return segments(labels, scores[best], list(large[:, 0].numpy() > 0))
 
 
 def _torchvision(file: Path, *, has_masks: bool) -> Path:
@@ -141,11 +124,4 @@ class _Torchvision:
         names = [_LABELS[number] for number in labels[chosen]]
         if not masks:
             return detections(names, scores[chosen], boxes[chosen], pixels)
-        found = masks[0][chosen, 0] > 0.5
-        filled = np.flatnonzero(found.any(axis=(1, 2)))
-        return Answer(
-            labels=[names[index] for index in filled],
-            scores=scores[chosen][filled, np.newaxis],
-            places=np.zeros((len(filled), 0)),
-            masks=list(found[filled]),
-        )
+        return segments(names, scores[chosen], list(masks[0][chosen, 0] > 0.5))

@@ -13,7 +13,13 @@ from PIL import Image as Pillow
 
 from fixtures import reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
-from tests.benchmarks.pipelines.references import detections, greedy_suppression, named_scores, torchvision_crop
+from tests.benchmarks.pipelines.references import (
+    detections,
+    greedy_suppression,
+    named_scores,
+    segments,
+    torchvision_crop,
+)
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
 _SIDE = 192
@@ -28,13 +34,8 @@ def ultralytics_families(folder: Path) -> Iterator[Family]:
     classifier.parent.mkdir()
     # Without its settings, which select the fast filter.
     classifier.write_bytes((reference.MODELS / "classifier" / "model.onnx").read_bytes())
-    yield Family(
-        name="Ultralytics classify",
-        pipeline="steps of Ultralytics, Pillow",
-        path=classifier,
-        expected=_Classes(classifier),
-        parameters={"score_threshold": 0.0},
-    )
+    every_class = {"score_threshold": 0.0}
+    yield Family("Ultralytics classify", "steps of Ultralytics, Pillow", classifier, _Classes(classifier), every_class)
     pose = _pose(folder / "pose" / "model.onnx")
     models = {
         "detect": (reference.MODELS / "detector", _boxes),
@@ -43,13 +44,8 @@ def ultralytics_families(folder: Path) -> Iterator[Family]:
         "pose": (pose.parent, _poses),
     }
     for task, (path, steps) in models.items():
-        yield Family(
-            name=f"Ultralytics {task}",
-            pipeline="steps of Ultralytics, OpenCV",
-            path=path,
-            expected=_Letterboxed(path / "model.onnx", steps),
-            parameters=_PARAMETERS,
-        )
+        expected = _Letterboxed(path / "model.onnx", steps)
+        yield Family(f"Ultralytics {task}", "steps of Ultralytics, OpenCV", path, expected, _PARAMETERS)
 
 
 class _Classes:
@@ -150,13 +146,7 @@ def _masks(frame: _Frame, outputs: list[NDArray[Any]], names: dict[int, str]) ->
         large = cv2.resize(logits, (width, height), interpolation=cv2.INTER_LINEAR)
         x, y = np.arange(width), np.arange(height)[:, np.newaxis]
         masks.append((large > 0) & (x >= box[0]) & (x < box[2]) & (y >= box[1]) & (y < box[3]))
-    filled = [index for index, mask in enumerate(masks) if mask.any()]
-    return Answer(
-        labels=[labels[index] for index in filled],
-        scores=scores[filled, np.newaxis],
-        places=np.zeros((len(filled), 0)),
-        masks=[masks[index] for index in filled],
-    )
+    return segments(labels, scores, masks)
 
 
 def _oriented_boxes(frame: _Frame, outputs: list[NDArray[Any]], names: dict[int, str]) -> Answer:
