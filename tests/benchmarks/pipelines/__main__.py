@@ -22,7 +22,6 @@ from tests.benchmarks.pipelines.hugging_face import timm_family, transformers_fa
 from tests.benchmarks.pipelines.paddle_ocr import paddle_families
 from tests.benchmarks.pipelines.torch_detectors import torch_detector_families
 from tests.benchmarks.pipelines.ultralytics_models import ultralytics_families
-from tests.benchmarks.pipelines_text import text_table
 
 
 def measured(
@@ -71,10 +70,7 @@ def main() -> None:
         )
         for family in families:
             table.add_row(family.name, family.pipeline, *_cells(family, images))
-        texts = text_table(folder, images)
-    console = Console(width=160)
-    console.print(table)
-    console.print(texts)
+    Console(width=160).print(table)
 
 
 def _cells(family: Family, images: Sequence[Pixels]) -> tuple[str, str, str, str]:
