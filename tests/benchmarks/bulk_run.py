@@ -1,16 +1,14 @@
-"""Measure ``charioteer run``: its speed beside other programs, its memory, and its result after kills.
+"""Measure ``charioteer run``: its speed beside other programs, and its memory.
 
 - speed: beside a bare loop and, with --ray, a pipeline as in Ray Data's documentation. Each program runs on two
   folders of copies of a photograph; the difference leaves out the start. CPU time is that of all its processes.
 - memory: the peak of the process for two numbers of tiny images.
-- kills: a run is killed at random times until 20 kills, and then compared with an undisturbed one.
 
-    python -m tests.benchmarks.bulk_run [speed] [memory] [kills] [--images 1000] [--rounds 2] [--tiny 200000] [--ray]
+    python -m tests.benchmarks.bulk_run [speed] [memory] [--images 1000] [--rounds 2] [--tiny 200000] [--ray]
 """
 
 import argparse
 import os
-import random
 import re
 import shutil
 import statistics
@@ -30,8 +28,6 @@ from tests.benchmarks.serving.processes import cpu_of_family
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.workload import Workload, make_workload
 from tests.installed.environments import ray_environment
-from tests.plugins.bulk_run.test_command import answers
-from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT
 
 _START = 200
@@ -39,23 +35,16 @@ _START = 200
 _SAMPLE_SECONDS = 0.1
 _TINY_SIDE = 16
 _FOLDER_IMAGES = 1000
-_KILLS = 20
-_KILLED_IMAGES = 1500
-_PART_IMAGES = 20
-_MAX_PARTS = 4
-_MAX_SECONDS = 0.5
-"""A kill comes after this number of further parts and this time at most."""
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help="speed, memory, kills; all by default")
+    parser.add_argument("parts", nargs="*", help="speed, memory; both by default")
     parser.add_argument("--images", type=int, default=1000, help="images of the speed")
     parser.add_argument("--rounds", type=int, default=2, help="every other round has the programs in reverse order")
     parser.add_argument("--tiny", type=int, default=200_000, help="images of the memory")
     parser.add_argument("--ray", action="store_true", help="install Ray, and measure it too")
-    parser.add_argument("--seed", type=int, default=0, help="of the times of the kills")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -64,7 +53,6 @@ def main() -> None:
         sections = {
             "speed": lambda: speed(folder, workload, options.images, options.rounds, ray=options.ray),
             "memory": lambda: memory(folder, workload, options.tiny),
-            "kills": lambda: kills(folder, workload, options.seed),
         }
         for part in options.parts or sections:
             print(as_markdown(sections[part]()), flush=True)
@@ -123,45 +111,6 @@ def memory(folder: Path, workload: Workload, images: int) -> Section:
         columns=("images", "images/s with the start", "peak RSS, MB"),
         rows=rows,
     )
-
-
-def kills(folder: Path, workload: Workload, seed: int) -> Section:
-    """Kill a run at random times, and compare its result with that of an undisturbed one.
-
-    Raise SystemExit if the results differ.
-    """
-    images, output = folder / "killed", folder / "resumed"
-    write_copies(images, workload.images["vga"].read_bytes(), _KILLED_IMAGES)
-    command = [*run_command(workload.model("medium")), "--part-size", str(_PART_IMAGES)]
-    chance, killed, pause = random.Random(seed), 0, threading.Event()
-
-    def parts() -> int:
-        return len(list(output.glob("part-*")))
-
-    while killed < _KILLS:
-        wanted = parts() + chance.randrange(_MAX_PARTS)
-        process = start(command, images, output)
-        wait_until(lambda process=process, wanted=wanted: parts() >= wanted or process.poll() is not None)
-        pause.wait(chance.uniform(0, _MAX_SECONDS))
-        if process.poll() is not None:
-            break
-        process.kill()
-        process.wait()
-        killed += 1
-    finished = len(answers(output)) if output.is_dir() else 0
-    for target in (output, folder / "undisturbed"):
-        if start(command, images, target).wait():
-            raise SystemExit(f"the run into {target} failed")
-    same = answers(output) == answers(folder / "undisturbed")
-    section = Section(
-        title="Kills",
-        about=f"A run over {_KILLED_IMAGES:,} images, killed at random times.",
-        columns=("kills", "images after the last kill", "result"),
-        rows=[(killed, finished, "that of an undisturbed run" if same else "different")],
-    )
-    if not same:
-        raise SystemExit(as_markdown(section))
-    return section
 
 
 def write_copies(folder: Path, image: bytes, count: int) -> None:
