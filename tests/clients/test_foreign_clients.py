@@ -73,15 +73,9 @@ def test_cvat_function_returns_the_records_as_annotations(server: ServerProcess)
     run_checks("cvat", "with_cvat", server.address)
 
 
-def test_grps_client_passes_checks(server: ServerProcess) -> None:
-    proto = ROOT / "app" / "plugins" / "grps" / "proto" / "grps.proto"
-    run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))
-
-
-def test_tensorflow_serving_clients_pass_checks(server: ServerProcess) -> None:
+def test_ovmsclient_passes_checks(server: ServerProcess) -> None:
     http = server.tensorflow_serving_address.removeprefix("http://")
     run_checks("ovmsclient", "with_ovmsclient", http, server.tensorflow_grpc_address)
-    run_checks("grps", "with_tensorflow_stubs", server.tensorflow_grpc_address)
 
 
 def test_grpcurl_session_of_the_page_prints_its_answers(tmp_path: Path) -> None:
