@@ -1,4 +1,4 @@
-"""The path of a model through a fake Chariot platform to a real server: pack, serve, infer, store, evaluate."""
+"""The path of a model through a fake Chariot platform to a real server: pack, serve, infer, store."""
 
 import asyncio
 import base64
@@ -8,19 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from app.plugins.authoring.pack import archive, members
 from tests.platform.proxy import Platform, Registration
-from tests.platform.records import Classified, oriented_corners, recall
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
 IMAGES = ROOT / "fixtures" / "images"
-TRUTH: dict[str, list[dict[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
 KSERVE_BASE = "/v2/models/m-{id}/"
 MODELS = {
     "classifier": ("IMAGE_CLASSIFICATION", "shape.jpg"),
@@ -94,39 +90,6 @@ def test_inferences_of_every_image_task_are_stored_and_searchable(engine: Server
     for header in ("X-Request-ID", "Chariot-Inference-Base-ID"):
         assert response.headers[header] == sent[header]
     assert first.id == f"{sent['Chariot-Inference-Base-ID']}-0"
-
-
-def true_shape(model: str, true: dict[str, Any]) -> tuple[str, NDArray[np.float64]]:
-    """Return the label and the outline in pixels that a model should predict for a drawn object."""
-    match model:
-        case "detector":
-            x1, y1, x2, y2 = true["box"]
-            return f"{true['color']} {true['shape']}", oriented_corners(
-                ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, 0)
-            )
-        case "oriented-detector":
-            return true["shape"], oriented_corners(true["rotated"])
-        case _:
-            return true["shape"], np.array(true["outline"], np.float64)
-
-
-@pytest.mark.parametrize("model", ["detector", "oriented-detector", "segmenter"])
-def test_stored_detections_can_be_evaluated(engine: ServerProcess, model: str) -> None:
-    task_type, name = MODELS[model]
-    platform = Platform(Registration(engine.address, KSERVE_BASE, task_type))
-    assert post(platform, model, image(name)).status_code == 200
-    (stored,) = platform.store
-    height, width = {"scene.jpg": (480, 640), "oriented.jpg": (320, 640)}[name]
-    assert recall(stored.items, [true_shape(model, true) for true in TRUTH[name]], (width, height)) == 1
-
-
-def test_stored_classifications_can_be_evaluated(engine: ServerProcess) -> None:
-    platform = Platform(Registration(engine.address, KSERVE_BASE, "IMAGE_CLASSIFICATION"))
-    assert post(platform, "classifier", image("shape.jpg", action="predict_proba")).status_code == 200
-    items: list[Classified] = list(platform.store[0].items)
-    (true,) = TRUTH["shape.jpg"]
-    assert max(items, key=lambda item: item.score).label == f"{true['color']} {true['shape']}"
-    assert sum(item.score for item in items) == pytest.approx(1, abs=1e-3)
 
 
 def test_single_model_answers_at_both_base_urls_under_any_id() -> None:
