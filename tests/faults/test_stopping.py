@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -17,7 +16,6 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from app.core.proto import message_class
 from tests.faults.gated import (
-    BODY,
     GRPC_METHOD,
     GRPC_REQUEST,
     TFS_BODY,
@@ -29,11 +27,9 @@ from tests.faults.gated import (
 )  # fmt: skip
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
-from tests.support.servers.server_process import ROOT, ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
-
-DETECTOR = ROOT / "fixtures" / "models" / "detector"
 
 
 @pytest.fixture
@@ -192,24 +188,6 @@ def test_endless_thread_and_silent_collector_do_not_delay_stop(tmp_path: Path) -
                 assert read_response(connection)[0] == 200
             assert server.stop() == 0
             assert any("traces were not sent" in line for line in server.log)
-
-
-def test_killed_server_restarts_with_same_port_and_store(tmp_path: Path) -> None:
-    store, port = tmp_path / "kept.db", "0"
-    arguments = ("--model", str(DETECTOR), "--record", str(store), "--no-page")
-    for count in (1, 2):
-        with (
-            run_server(*arguments, "--port", port) as server,
-            httpx.Client(base_url=server.address, timeout=60) as client,
-        ):
-            assert client.post("/infer", content=BODY, headers={"content-type": "application/json"}).status_code == 200
-            port = server.address.rpartition(":")[2]
-            server.process.kill()
-            assert server.wait() == -signal.SIGKILL
-        with sqlite3.connect(store) as connection:
-            assert connection.execute("SELECT count(*) FROM inferences").fetchone() == (count,)
-            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        connection.close()
 
 
 def test_second_sigterm_soon_after_the_first_is_not_lost(gated: Gated) -> None:
