@@ -35,10 +35,10 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
-from tests.support.data.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 
 SEED = 7001
 RANDOM_MAPS = 3
+_BLUR = 0.15
 Map = NDArray[np.float32]
 
 
@@ -147,14 +147,29 @@ def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
 
 def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: Model, steps: int) -> Fidelity:
     pixels = subject.item.image.pixels
-    areas = [
-        float(area_under_curve(subject.scores([Image(copy) for copy in copies], [1.0] * (steps + 1)))[index])
-        for copies in (deletion_steps(pixels, saliency, steps), insertion_steps(pixels, saliency, steps))
-    ]
+    # Petsiuk et al. 2018, section 4.2: pixels become the mean colour, or appear in a blurred copy.
+    mean = np.broadcast_to(np.rint(pixels.mean(axis=(0, 1))).astype(np.uint8), pixels.shape)
+    blurred = np.asarray(cv2.GaussianBlur(pixels, (0, 0), _BLUR * max(pixels.shape[:2])), np.uint8)
+    areas: list[float] = []
+    for before, after in ((pixels, mean), (blurred, pixels)):
+        copies = [Image(copy) for copy in _replaced(before, after, saliency, steps)]
+        scores = subject.scores(copies, [1.0] * (steps + 1))[:, index].astype(np.float64)
+        areas.append(float((scores[1:] + scores[:-1]).mean() / 2))
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
     label: str = subject.predictions.labels[index]
     hit = any(item.mask[y, x] for item in scene.items if label == _label(item, model))
     return Fidelity(areas[0], areas[1], hit)
+
+
+def _replaced(
+    before: NDArray[np.uint8], after: NDArray[np.uint8], saliency: Map, steps: int
+) -> Iterator[NDArray[np.uint8]]:
+    """Yield steps + 1 copies with more and more of the pixels replaced, the most salient ones first."""
+    rank = np.empty(saliency.size, np.int64)
+    rank[np.argsort(-saliency, axis=None, kind="stable")] = np.arange(saliency.size)
+    for step in range(steps + 1):
+        replaced = rank.reshape(saliency.shape) < round(saliency.size * step / steps)
+        yield np.where(replaced[..., np.newaxis], after, before)
 
 
 def _label(item: Item, model: Model) -> str:
