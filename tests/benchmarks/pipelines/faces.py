@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures import reference
+from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import detections, greedy_suppression
 from tests.benchmarks.pipelines.stand_ins import StandIn

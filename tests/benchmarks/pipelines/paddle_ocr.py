@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from fixtures import reference
+from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.stand_ins import StandIn
 

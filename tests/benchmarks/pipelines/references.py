@@ -6,10 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from tests.benchmarks.pipelines.comparison import Answer, Pixels
+from tests.support.servers.server_process import ROOT
+
+MODELS = ROOT / "fixtures" / "models"
+MIN_SCORE = 0.05
+IOU_THRESHOLD = 0.5
+
+
+def load(path: Path) -> onnxruntime.InferenceSession:
+    """Open a model on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def run(session: onnxruntime.InferenceSession, **inputs: NDArray[np.generic]) -> list[NDArray[np.float32]]:
+    """Compute all outputs of a graph."""
+    return [np.asarray(output) for output in session.run(None, inputs)]
 
 
 def declare(file: Path, settings: Mapping[str, object]) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from fixtures import reference
+from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import declare, detections, segments, sigmoid
 from tests.benchmarks.pipelines.stand_ins import StandIn

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from fixtures import reference
+from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import (
     detections,
