@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-evaluation bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
+	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -111,9 +111,6 @@ bench-feedback: $(VENV)/.fixtures ## [measure] measure calibration and shadow ve
 
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines
-
-bench-evaluation: $(VENV)/.test ## [measure] compare figures with pycocotools, faster-coco-eval, scikit-learn and valor-lite
-	@$(BIN)/python -m tests.benchmarks.evaluation
 
 soak: $(VENV)/.test ## [test] run ten minutes of mixed traffic with injected faults, and check every answer
 	@$(BIN)/python -m tests.soak

@@ -19,7 +19,7 @@ from tasks.vision.contours import contours_of_mask
 from tests.support.data.evaluation_samples import item
 
 LABELS = ("cat", "dog", "owl", "yak")
-WIDTH, HEIGHT = 160, 120
+WIDTH, HEIGHT, IMAGES = 160, 120, 12
 MASK: Any = pycocotools.mask
 
 
@@ -32,14 +32,11 @@ class RandomSet:
     found: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-def random_set(
-    seed: int, *, images: int = 12, digits: int | None = None, masks: bool = False, crowds: float = 0.1
-) -> RandomSet:
+def random_set(seed: int, *, digits: int | None = None, masks: bool = False, crowds: float = 0.1) -> RandomSet:
     """Return objects and predictions that overlap: some are missed, duplicated, mislabelled, crowds or invented.
 
     Args:
         seed: of the random numbers.
-        images: the number of images.
         digits: scores are rounded to this many digits, so that many are equal.
         masks: ellipses as run lengths, polygons and contours, instead of boxes.
         crowds: the share of objects that are crowds.
@@ -47,7 +44,7 @@ def random_set(
     rng = np.random.default_rng(seed)
     created = RandomSet()
     annotations: list[dict[str, Any]] = []
-    for image in range(images):
+    for image in range(IMAGES):
         objects: list[LabelledObject] = []
         predictions: list[PredictedObject] = []
         for _ in range(int(rng.integers(0, 9))):
@@ -79,7 +76,7 @@ def random_set(
         created.results.append(EvaluatedItem(item=named, predictions=tuple(predictions)))
     created.truth = {
         "info": {},
-        "images": [{"id": image, "width": WIDTH, "height": HEIGHT} for image in range(images)],
+        "images": [{"id": image, "width": WIDTH, "height": HEIGHT} for image in range(IMAGES)],
         "annotations": annotations,
         "categories": [{"id": number, "name": name} for number, name in enumerate(LABELS)],
     }
@@ -101,12 +98,6 @@ def coco_figures(
     names = {"map_coco": 0, "ap50": 1, "ap75": 2, "ar": 8}
     figures = {name: float(evaluation.stats[index]) for name, index in names.items()}
     return figures, evaluation.eval["precision"][:, :, :, 0, 2]
-
-
-def decoded(segmentation: Any) -> NDArray[np.bool_]:
-    """Return the (HEIGHT, WIDTH) pixels of COCO's run lengths or polygons."""
-    runs = MASK.merge(MASK.frPyObjects(segmentation, HEIGHT, WIDTH)) if isinstance(segmentation, list) else segmentation
-    return MASK.decode(runs) > 0
 
 
 def _random_box(rng: np.random.Generator) -> NDArray[np.float64]:
