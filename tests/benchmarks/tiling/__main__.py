@@ -49,7 +49,7 @@ def _precision(count: int, sahi: Path | None) -> Table:
     for model in ("detector", "oriented-detector", "segmenter"):
         scenes = [draw_scene(model, seed) for seed in range(count)]
         answers: dict[str, Callable[[DrawnScene], Any]] = {}
-        for method in ("join", "nms", "none"):
+        for method in ("join", "nms"):
             servable = served(model, method)
             if not answers:
                 answers["whole image"] = lambda scene, servable=servable: predicted(
@@ -123,13 +123,13 @@ def _simulated(scene: SimulatedScene, method: Any, seed: int, sahi: Path | None,
     boxes, scores = result.boxes, result.scores
     if method == "SAHI" and sahi is not None:
         boxes, scores = merge(sahi, boxes, scores)
-    return compared_boxes(boxes, scores, scene.boxes)
+    return compared_boxes(["object"] * len(boxes), scores, boxes, ["object"] * len(scene.boxes), scene.boxes)
 
 
 def _costs() -> Table:
     table = Table("what", "tiles", "without", "ratio", title="Cost")
     for model in ("detector", "oriented-detector", "segmenter"):
-        tile, single, _ = cost_of_a_tile(model)
+        tile, single = cost_of_a_tile(model)
         table.add_row(f"CPU ms, {model}", f"{tile:.2f}", f"{single:.2f}", f"{tile / single:.2f}")
     tiled, whole = peak_memory(1024), peak_memory(0)
     table.add_row("peak MB, JPEG of 64 megapixels", f"{tiled:.0f}", f"{whole:.0f}", f"{tiled / whole:.2f}")

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.vision.filtering import ious
+from tasks.vision.filtering import ious, rotated_ious
 
 SIZES = {"small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
 """Areas in pixels: COCO's."""
@@ -24,15 +24,15 @@ class Compared(msgspec.Struct, frozen=True, eq=False):
     true_areas: NDArray[np.floating[Any]]
 
 
-def average_precision(images: Sequence[Compared], size: str, min_iou: float = 0.5) -> float:
-    """Return the average precision of objects of a size, with COCO's rules, all classes taken together."""
+def average_precision(images: Sequence[Compared], size: str) -> float:
+    """Return the average precision at an IoU of 0.5 of objects of a size, with COCO's rules, for all classes together."""
     low, high = SIZES[size]
     rows: list[tuple[float, bool]] = []
     total = 0
     for image in images:
         inside = (image.true_areas >= low) & (image.true_areas < high)
         total += int(inside.sum())
-        for index, match in _matches(image, min_iou):
+        for index, match in _matches(image, 0.5):
             if match is None and low <= image.areas[index] < high:
                 rows.append((float(image.scores[index]), False))
             elif match is not None and inside[match]:
@@ -77,10 +77,15 @@ def compared(
     return Compared(np.where(same, overlaps(), 0) if same.size else np.zeros(same.shape), scores, areas, true_areas)
 
 
-def compared_boxes(boxes: NDArray[np.float32], scores: NDArray[np.float32], truth: NDArray[np.float32]) -> Compared:
-    """Compare boxes (P, 4) of one class with the true ones (T, 4)."""
-
-    def areas(corners: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.prod(corners[:, 2:] - corners[:, :2], axis=1)
-
-    return Compared(ious(boxes, truth), scores, areas(boxes), areas(truth))
+def compared_boxes(
+    labels: Sequence[str],
+    scores: NDArray[np.float32],
+    boxes: NDArray[np.float32],
+    true_labels: Sequence[str],
+    truth: NDArray[np.float32],
+) -> Compared:
+    """Compare boxes, (P, 4) xyxy or oriented (P, 5), with the true ones."""
+    oriented = truth.shape[1] == 5
+    areas = [np.prod(b[:, 2:4] if oriented else b[:, 2:] - b[:, :2], axis=1) for b in (boxes, truth)]
+    overlaps = rotated_ious if oriented else ious
+    return compared(labels, scores, areas[0], true_labels, areas[1], lambda: overlaps(boxes, truth))

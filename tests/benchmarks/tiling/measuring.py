@@ -21,9 +21,8 @@ from app.plugins.tiling.parameters import TilingSettings
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
-from tasks.vision.filtering import ious, rotated_ious
 from tasks.vision.tile_shapes import Outlines
-from tests.benchmarks.tiling.figures import Compared, compared
+from tests.benchmarks.tiling.figures import Compared, compared, compared_boxes
 from tests.benchmarks.tiling.scenes import DrawnScene, Pixels
 from tests.support.servers.server_process import ROOT
 
@@ -62,21 +61,7 @@ def compare(prediction: Any, scene: DrawnScene) -> Compared:
             prediction.labels, prediction.scores, areas[:count], scene.labels, areas[count:],
             lambda: _mask_ious(shapes, areas, count),
         )  # fmt: skip
-    oriented = scene.boxes.shape[1] == 5
-    boxes = prediction.boxes
-    return compared(
-        prediction.labels,
-        prediction.scores,
-        _areas(boxes),
-        scene.labels,
-        _areas(scene.boxes),
-        lambda: (rotated_ious if oriented else ious)(boxes, scene.boxes),
-    )
-
-
-def _areas(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    sides = boxes[:, 2:4] if boxes.shape[1] == 5 else boxes[:, 2:] - boxes[:, :2]
-    return np.prod(sides, axis=1)
+    return compared_boxes(prediction.labels, prediction.scores, prediction.boxes, scene.labels, scene.boxes)
 
 
 def _mask_ious(shapes: Outlines, areas: NDArray[np.float64], count: int) -> NDArray[np.float64]:
@@ -90,8 +75,8 @@ def _mask_ious(shapes: Outlines, areas: NDArray[np.float64], count: int) -> NDAr
     return found
 
 
-def cost_of_a_tile(model: str) -> tuple[float, float, float]:
-    """Return the CPU milliseconds of a tile, of an image of its size, and of an image of its size from a large one."""
+def cost_of_a_tile(model: str) -> tuple[float, float]:
+    """Return the CPU milliseconds of a tile, and of an image of its size."""
     servable = served(model)
     random = np.random.default_rng(1)
     pixels = random.integers(0, 256, (1200, 1600, 3), np.uint8)
@@ -111,17 +96,13 @@ def cost_of_a_tile(model: str) -> tuple[float, float, float]:
             started = time.process_time()
             run()
             best[name] = min(best[name], time.process_time() - started)
-    return 1000 * best["tiles"] / (count + 1), 1000 * best["single"] / count, best["tiles"] / best["single"]
+    return 1000 * best["tiles"] / (count + 1), 1000 * best["single"] / count
 
 
 def peak_memory(tile: int) -> float:
     """Return the peak MB of a process that answers one JPEG of 64 megapixels, with tiles of this side; 0 for none."""
-    command = [
-        sys.executable,
-        "-c",
-        f"from tests.benchmarks.tiling.measuring import _answer_large; _answer_large({tile})",
-    ]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    program = f"from tests.benchmarks.tiling.measuring import _answer_large; _answer_large({tile})"
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     return float(ran.stdout)
 
 

@@ -87,14 +87,14 @@ class SimulatedScene(msgspec.Struct, frozen=True):
         return found[visible].astype(np.float32), scores[visible].astype(np.float32)
 
 
-def _scattered(random: np.random.Generator, count: int, low: float, high: float, max_iou: float = 0.0) -> Floats:
+def _scattered(random: np.random.Generator, count: int, low: float, high: float) -> Floats:
     kept = np.zeros((0, 4), np.float32)
     for _ in range(20 * count):
         side, aspect = np.exp(random.uniform(np.log(low), np.log(high))), random.uniform(0.6, 1.6)
         size = np.array([side * aspect**0.5, side / aspect**0.5])
         corner = random.uniform((0, 0), np.maximum((4000, 3000) - size, 1))
         box = np.array([[*corner, *(corner + size)]], np.float32)
-        if len(kept) < count and not (ious(box, kept) > max_iou).any():
+        if len(kept) < count and not ious(box, kept).any():
             kept = np.concatenate([kept, box])
     return kept
 

@@ -14,9 +14,9 @@ from tests.support.protocols import main_port_protocols
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 
-def build_app(names: Iterable[str], protocol: str, *, limits: Limits | None = None, loaded: bool = True) -> Litestar:
+def build_app(names: Iterable[str], protocol: str, *, loaded: bool = True) -> Litestar:
     """Return the application over the stand-ins called `names`."""
-    limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
+    limits = Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
     engine, metrics = build_engine(names, loaded=loaded, limits=limits), CollectorRegistry()
     engine.attach(Parts(observers=(RequestLog(), Metrics(metrics, engine.registry.known_name))))
     return create_app(engine, main_port_protocols(protocol), metrics, MAX_REQUEST_BYTES)

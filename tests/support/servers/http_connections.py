@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, cast
 
 import uvloop
@@ -53,12 +53,10 @@ class HttpTestServer:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
-    def send_and_read(self, data: bytes, *, half_close: bool = False) -> bytes:
+    def send_and_read(self, data: bytes) -> bytes:
         """Send bytes, and return everything until the server closes the connection."""
         with closing(self.connect()) as connection:
             connection.sendall(data)
-            if half_close:
-                connection.shutdown(socket.SHUT_WR)
             return read_until_closed(connection)
 
     def metric_value(self, name: str, **labels: str) -> float:
@@ -134,7 +132,6 @@ def run_app(
     *,
     timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
-    lifespan: AbstractAsyncContextManager[None] | None = None,
     others: Sequence[tuple[socket.socket, Listener]] = (),
 ) -> Generator[Callable[[], None]]:
     """Run the HTTP server of a listener in a thread, and yield a function that stops it."""
@@ -146,7 +143,7 @@ def run_app(
         other.port = other_socket.getsockname()[1]
         listeners.append(other)
         sockets.append(other_socket)
-    server = HttpServer(listeners, transport, shutdown_hooks, lifespan)
+    server = HttpServer(listeners, transport, shutdown_hooks)
     started = threading.Event()
 
     def stop() -> None:
