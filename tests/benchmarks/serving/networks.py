@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 
+from tests.benchmarks.pipelines.stand_ins import StandIn
 from tests.benchmarks.serving.shape import CLASSES, SIDE
 
 WIDTHS = {"small": 0.2, "medium": 1.0}
@@ -15,34 +13,22 @@ WIDTHS = {"small": 0.2, "medium": 1.0}
 _BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
-class _Graph:
+class _Graph(StandIn):
     """Build a graph, and count the multiply-adds for one image."""
 
     def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
+        super().__init__(0)
         self.multiply_adds = 0
-        self._rng = np.random.default_rng(0)
-
-    def node(self, kind: str, *inputs: str, **attributes: object) -> str:
-        name = f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
-
-    def constant(self, array: NDArray[np.float32]) -> str:
-        name = f"w_{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(array.astype(np.float32), name))
-        return name
 
     def random(self, *shape: int) -> str:
         fan_in = max(1, int(np.prod(shape[1:])))
-        return self.constant(self._rng.normal(0, (2 / fan_in) ** 0.5, shape).astype(np.float32))
+        return self.constant(self._random.normal(0, (2 / fan_in) ** 0.5, shape))
 
-    def convolution(
+    def layer(
         self,
         x: str,
-        channels_in: int,
-        channels_out: int,
+        inputs: int,
+        outputs: int,
         side: int,
         *,
         kernel: int = 1,
@@ -51,17 +37,17 @@ class _Graph:
     ) -> tuple[str, int]:
         """Add a convolution, and return its output and the side of the output."""
         side = -(-side // stride)
-        weight = self.random(channels_out, channels_in // groups, kernel, kernel)
-        bias = self.constant(np.zeros(channels_out, np.float32))
+        weight = self.random(outputs, inputs // groups, kernel, kernel)
+        bias = self.constant(np.zeros(outputs))
         pad = kernel // 2
-        self.multiply_adds += side * side * channels_out * (channels_in // groups) * kernel * kernel
+        self.multiply_adds += side * side * outputs * (inputs // groups) * kernel * kernel
         output = self.node(
             "Conv", x, weight, bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, group=groups
         )
         return output, side
 
     def relu6(self, x: str) -> str:
-        return self.node("Clip", x, self.constant(np.array(0)), self.constant(np.array(6)))
+        return self.node("Clip", x, self.constant(0), self.constant(6))
 
 
 def write_model(file: Path, width: float) -> float:
@@ -71,7 +57,7 @@ def write_model(file: Path, width: float) -> float:
         Millions of floating-point operations for an image, two for each multiply-add.
     """
     graph = _Graph()
-    x, side = graph.convolution("input", 3, _channels(32, width), SIDE, kernel=3, stride=2)
+    x, side = graph.layer("input", 3, _channels(32, width), SIDE, kernel=3, stride=2)
     x, channels_in = graph.relu6(x), _channels(32, width)
     for expansion, channels, repeats, first_stride in _BLOCKS:
         channels_out = _channels(channels, width)
@@ -80,26 +66,19 @@ def write_model(file: Path, width: float) -> float:
             inner = channels_in * expansion
             y = x
             if expansion > 1:
-                y, side = graph.convolution(y, channels_in, inner, side)
+                y, side = graph.layer(y, channels_in, inner, side)
                 y = graph.relu6(y)
-            y, output_side = graph.convolution(y, inner, inner, side, kernel=3, stride=stride, groups=inner)
-            y, side = graph.convolution(graph.relu6(y), inner, channels_out, output_side)
+            y, output_side = graph.layer(y, inner, inner, side, kernel=3, stride=stride, groups=inner)
+            y, side = graph.layer(graph.relu6(y), inner, channels_out, output_side)
             x = graph.node("Add", x, y) if stride == 1 and channels_in == channels_out else y
             channels_in = channels_out
     last = max(1280, _channels(1280, width)) if width >= 1 else 640
-    x, side = graph.convolution(x, channels_in, last, side)
+    x, side = graph.layer(x, channels_in, last, side)
     x = graph.node("Flatten", graph.node("GlobalAveragePool", graph.relu6(x)))
     graph.multiply_adds += last * CLASSES
     scores = graph.node("Gemm", x, graph.random(CLASSES, last), transB=1)
-    graph.nodes.append(helper.make_node("Softmax", [scores], ["probabilities"], axis=1))
-    graph_proto = helper.make_graph(
-        graph.nodes,
-        "mobilenet_v2",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", 3, SIDE, SIDE])],
-        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", CLASSES])],
-        graph.weights,
-    )
-    onnx.save(helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    graph.node("Softmax", scores, output="probabilities", axis=1)
+    graph.write(file, {"probabilities": ["batch", CLASSES]}, ("batch", 3, SIDE, SIDE), name="input")
     return graph.multiply_adds * 2 / 1e6
 
 

@@ -25,7 +25,7 @@ class Compared(msgspec.Struct, frozen=True, eq=False):
 
 
 def average_precision(images: Sequence[Compared], size: str) -> float:
-    """Return the average precision at an IoU of 0.5 of objects of a size, with COCO's rules, for all classes together."""
+    """Return the average precision at an IoU of 0.5 of objects of a size, with COCO's rules, for all classes."""
     low, high = SIZES[size]
     rows: list[tuple[float, bool]] = []
     total = 0
