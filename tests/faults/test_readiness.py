@@ -1,7 +1,7 @@
 """Check that every readiness endpoint agrees with an inference, for each reason why a model cannot answer."""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -70,13 +70,7 @@ class FaultyServer:
         self.record_sink, self.model = RecordSink(), HealthReporting()
         self.load_error = ""
         registry = Registry(SOURCES)
-        self.engine = Engine(
-            Repository(registry, lambda: SOURCES, self.load),
-            (),
-            Limits(),
-            2,
-            QueueLimits(),
-        )
+        self.engine = Engine(Repository(registry, lambda: SOURCES, self.load), (), Limits(), 2, QueueLimits())
         self.engine.attach(Parts(record_sink=self.record_sink))
 
     def load(self, source: ModelSource) -> Servable:
@@ -92,53 +86,36 @@ class FaultyServer:
             self.engine.registry.load(source, self.load)
 
 
-def _healthy(server: FaultyServer) -> None:
+def inject(fault: str, server: FaultyServer) -> None:
+    """Start a server with a fault."""
+    engine = server.engine
+    if fault == "loading":
+        engine.registry.load(SOURCES[1], server.load)
+        return
+    if fault == "load failed":
+        server.load_error = "/srv/secret/echo-fp32/model.onnx is cut short"
     server.start()
-
-
-def _loading(server: FaultyServer) -> None:
-    server.engine.registry.load(SOURCES[1], server.load)
-
-
-def _load_failed(server: FaultyServer) -> None:
-    server.load_error = "/srv/secret/echo-fp32/model.onnx is cut short"
-    server.start()
-
-
-def _unloaded(server: FaultyServer) -> None:
-    server.start()
-    asyncio.run(server.engine.repository.unload(MODEL))
-
-
-def _offline(server: FaultyServer) -> None:
-    server.start()
-    server.engine.online = False
-
-
-def _stopping(server: FaultyServer) -> None:
-    server.start()
-    server.engine.mark_not_ready()
-
-
-def _store_full(server: FaultyServer) -> None:
-    server.start()
-    server.record_sink.unavailable_reason = "The inference could not be recorded: its store is full"
-
-
-def _crashed(server: FaultyServer) -> None:
-    server.start()
-    server.model.unavailable_reason = "Its process ended (signal 11) and is being restarted"
-
-
-def _reload_failed(server: FaultyServer) -> None:
-    server.start()
-    server.load_error = "cut short"
-    with pytest.raises(InferenceError):
-        asyncio.run(server.engine.repository.load(MODEL))
+    match fault:
+        case "unloaded":
+            asyncio.run(engine.repository.unload(MODEL))
+        case "offline":
+            engine.online = False
+        case "stopping":
+            engine.mark_not_ready()
+        case "store full":
+            server.record_sink.unavailable_reason = "The inference could not be recorded: its store is full"
+        case "crashed":
+            server.model.unavailable_reason = "Its process ended (signal 11) and is being restarted"
+        case "reload failed":
+            server.load_error = "cut short"
+            with pytest.raises(InferenceError):
+                asyncio.run(engine.repository.load(MODEL))
+        case _:
+            pass
 
 
 @contextmanager
-def surfaces(server: FaultyServer) -> Generator[tuple["Surfaces", GrpcTestClient]]:
+def surfaces(server: FaultyServer) -> Generator["Surfaces"]:
     engine, registry = server.engine, CollectorRegistry()
     StateMetrics(engine, registry)
     protocols = main_port_protocols("chariot-v2-kserve")
@@ -146,7 +123,7 @@ def surfaces(server: FaultyServer) -> Generator[tuple["Surfaces", GrpcTestClient
         main = stack.enter_context(TestClient(create_app(engine, protocols, registry, 2**20)))
         tfs = stack.enter_context(TestClient(create_listener_app(engine, LISTENERS[0], 2**20)))
         peer = stack.enter_context(run_grpc_server(engine))
-        yield Surfaces(main, tfs, peer, registry), peer
+        yield Surfaces(main, tfs, peer, registry)
 
 
 class Surfaces:
@@ -193,37 +170,33 @@ class Surfaces:
 
 
 @pytest.mark.parametrize(
-    ("cause", "server_ready", "model_ready", "answered"),
+    ("fault", "server_ready", "model_ready", "answered"),
     [
-        (_healthy, True, True, True),
-        (_loading, False, False, False),
-        (_load_failed, False, False, False),
+        ("none", True, True, True),
+        ("loading", False, False, False),
+        ("load failed", False, False, False),
         # A deliberately unloaded model does not make the server unready.
-        (_unloaded, True, False, False),
+        ("unloaded", True, False, False),
         # Load balancers stop sending, but late requests are still answered.
-        (_offline, False, False, True),
-        (_stopping, False, False, True),
-        (_store_full, False, False, False),
-        (_crashed, False, False, False),
+        ("offline", False, False, True),
+        ("stopping", False, False, True),
+        ("store full", False, False, False),
+        ("crashed", False, False, False),
         # The old version keeps serving.
-        (_reload_failed, True, True, True),
+        ("reload failed", True, True, True),
     ],
 )
-def test_readiness_agrees_with_inference(
-    cause: Callable[[FaultyServer], None], server_ready: bool, model_ready: bool, answered: bool
-) -> None:
+def test_readiness_agrees_with_inference(fault: str, server_ready: bool, model_ready: bool, answered: bool) -> None:
     server = FaultyServer()
-    cause(server)
-    with surfaces(server) as (surfaces_of_server, _):
-        assert set(surfaces_of_server.server().values()) == {server_ready}, surfaces_of_server.server()
-        assert set(surfaces_of_server.model().values()) == {model_ready}, surfaces_of_server.model()
-        assert surfaces_of_server.is_answered() == answered
-        assert surfaces_of_server.main.get("/health").status_code == 200, "still alive"
-        texts = [
-            surfaces_of_server.main.get(path).text
-            for path in ("/ready", f"/v2/models/{MODEL}/ready", f"/v1/models/{MODEL}")
-        ]
-        texts.append(surfaces_of_server.main.post(f"/v2/models/{MODEL}/infer", json=BODY).text)
+    inject(fault, server)
+    with surfaces(server) as found:
+        assert set(found.server().values()) == {server_ready}, found.server()
+        assert set(found.model().values()) == {model_ready}, found.model()
+        assert found.is_answered() == answered
+        assert found.main.get("/health").status_code == 200, "still alive"
+        paths = ("/ready", f"/v2/models/{MODEL}/ready", f"/v1/models/{MODEL}")
+        texts = [found.main.get(path).text for path in paths]
+        texts.append(found.main.post(f"/v2/models/{MODEL}/infer", json=BODY).text)
         assert not any("secret" in text for text in texts), "paths are not shown to clients"
     server.engine.close()
 
@@ -231,16 +204,10 @@ def test_readiness_agrees_with_inference(
 def test_recovered_model_is_ready_immediately() -> None:
     server = FaultyServer()
     server.start()
-    with surfaces(server) as (surfaces_of_server, _):
+    with surfaces(server) as found:
         server.model.unavailable_reason = "It ended"
-        assert not surfaces_of_server.is_answered()
-        assert not any(surfaces_of_server.model().values())
+        assert not found.is_answered()
+        assert not any(found.model().values())
         server.model.unavailable_reason = ""
-        assert all(
-            [
-                *surfaces_of_server.model().values(),
-                *surfaces_of_server.server().values(),
-                surfaces_of_server.is_answered(),
-            ]
-        )
+        assert all([*found.model().values(), *found.server().values(), found.is_answered()])
     server.engine.close()
