@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -18,7 +17,7 @@ from packaging.requirements import Requirement
 from app import __version__
 from tests.installed.environments import EXTRAS, requirements, wheel_environment
 from tests.support.servers.client_environments import python_with
-from tests.support.servers.server_process import ROOT
+from tests.support.servers.server_process import ROOT, run_server
 
 PACKAGES = ("app", "metadata", "tasks")
 DEMO = ("fixtures/images", "fixtures/models")
@@ -101,7 +100,9 @@ def test_the_wheel_alone_serves_a_model(built: Path, tmp_path: Path) -> None:
 def check_server(programs: Path, tmp_path: Path, *arguments: str) -> None:
     content = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
     image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [content]}
-    with serving(programs, tmp_path, *arguments) as (process, address):
+    program = [str(programs / "charioteer")]
+    with run_server(*arguments, environment=clean(), cwd=tmp_path, program=program) as server:
+        address = server.address
         answer = httpx.post(f"{address}/v2/models/m-detector/infer", json={"inputs": [image]}, timeout=60)
         assert answer.status_code == 200, answer.text
         labels = [record["label"] for record in answer.json()["outputs"][0]["data"][0]]
@@ -113,8 +114,7 @@ def check_server(programs: Path, tmp_path: Path, *arguments: str) -> None:
         assert "<h1" in httpx.get(f"{address}/guide/index.html", timeout=60).text
         sample = httpx.get(f"{address}/page/samples/scene.jpg", timeout=60)
         assert sample.content == (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
-        process.terminate()
-        assert process.wait(60) == 0
+        assert server.stop() == 0
 
 
 def check_error_without_a_model(programs: Path, tmp_path: Path) -> None:
@@ -123,26 +123,6 @@ def check_error_without_a_model(programs: Path, tmp_path: Path) -> None:
     assert completed.returncode == 1
     assert "Traceback" not in completed.stderr
     assert "There are no models: pass one with --model" in completed.stderr
-
-
-@contextmanager
-def serving(programs: Path, folder: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """Run the installed server in a folder outside this repository; yield its process and address."""
-    options = ("--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port")
-    ports = [argument for option in options for argument in (option, "0")]
-    command = [str(programs / "charioteer"), "serve", "--log-format", "json", *ports, *arguments]
-    log = folder / "log.txt"
-    with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=folder, env=clean(), stderr=output, text=True)
-        try:
-            matched = None
-            while matched is None and process.poll() is None:
-                matched = re.search(r'"address":"(http://[^"]+)"', log.read_text())
-            assert matched, log.read_text()
-            yield process, matched[1]
-        finally:
-            process.kill()
-            process.wait()
 
 
 def wheel(folder: Path) -> Path:

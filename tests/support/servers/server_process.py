@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def _announced(name: str, scheme: str = "") -> Any:
 
 
 class ServerProcess:
-    """Run `charioteer serve` with `arguments` in the folder `cwd`.
+    """Run `charioteer serve` with `arguments` in the folder `cwd`; `program` is another command than that of the tests.
 
     Ports are free ones unless the arguments or the environment name them.
 
@@ -40,8 +40,14 @@ class ServerProcess:
     tensorflow_serving_address: str = _announced("TensorFlow Serving", "https?://")
     tensorflow_grpc_address: str = _announced("TensorFlow Serving gRPC")
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
-        command = [sys.executable, "-m", "charioteer", "serve", "--log-format", "json", *arguments]
+    def __init__(
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        cwd: Path = ROOT,
+        program: Sequence[str] = (sys.executable, "-m", "charioteer"),
+    ) -> None:
+        command = [*program, "serve", "--log-format", "json", *arguments]
         if "--port" not in arguments and "UVICORN_PORT" not in (environment or {}):
             command += ["--port", "0"]
         for option in ("--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"):
@@ -89,11 +95,9 @@ class ServerProcess:
 
 
 @contextmanager
-def run_server(
-    *arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT
-) -> Generator[ServerProcess]:
-    """Run a server, and kill it at the end in any case."""
-    server = ServerProcess(*arguments, environment=environment, cwd=cwd)
+def run_server(*arguments: str, **options: Any) -> Generator[ServerProcess]:
+    """Run a server with the options of `ServerProcess`, and kill it at the end in any case."""
+    server = ServerProcess(*arguments, **options)
     try:
         yield server
     finally:
