@@ -16,11 +16,6 @@ _ENVIRONMENTS = ROOT / ".venv-peers"
 _MODULE = "tests.benchmarks.serving.others"
 
 
-def _no_environment(port: int, folder: Path) -> Mapping[str, str]:
-    del port, folder
-    return {}
-
-
 def _mlserver(port: int, folder: Path) -> Mapping[str, str]:
     model = folder / "mlserver"
     model.mkdir(exist_ok=True)
@@ -52,7 +47,7 @@ class Peer(msgspec.Struct, frozen=True):
     health: str
     target: str
     body: Callable[[bytes], bytes]
-    environment: Callable[[int, Path], Mapping[str, str]] = _no_environment
+    environment: Callable[[int, Path], Mapping[str, str]] = lambda _, __: {}
 
 
 def _v2(image: bytes) -> bytes:
@@ -64,54 +59,37 @@ def _json_image(image: bytes) -> bytes:
     return msgspec.json.encode({"image": base64.b64encode(image).decode()})
 
 
+def _own_program(name: str) -> Callable[[Path, int], list[str]]:
+    return lambda programs, port: [str(programs / "python"), "-m", f"{_MODULE}.{name}", str(port)]
+
+
+_V2_MODEL = "/v2/models/model"
 PEERS = {
     "fastapi": Peer(
         "FastAPI, as Striveworks' public engines",
         lambda programs, port: [
             str(programs / "uvicorn"), f"{_MODULE}.with_fastapi:app", "--port", str(port), "--log-level", "warning",
         ],
-        "/ready",
-        "/infer",
-        _v2,
+        "/ready", "/infer", _v2,
     ),
     "mlserver": Peer(
         "MLServer",
         lambda programs, _: ["sh", "-c", f'exec "{programs}/mlserver" start "$MLSERVER_MODEL"'],
-        "/v2/models/model/ready",
-        "/v2/models/model/infer",
-        _v2,
-        _mlserver,
+        f"{_V2_MODEL}/ready", f"{_V2_MODEL}/infer", _v2, _mlserver,
     ),
     "kserve": Peer(
-        "KServe's SDK",
-        lambda programs, port: [str(programs / "python"), "-m", f"{_MODULE}.with_kserve", str(port)],
-        "/v2/models/model/ready",
-        "/v2/models/model/infer",
-        _v2,
+        "KServe's SDK", _own_program("with_kserve"), f"{_V2_MODEL}/ready", f"{_V2_MODEL}/infer", _v2,
     ),
-    "litserve": Peer(
-        "LitServe",
-        lambda programs, port: [str(programs / "python"), "-m", f"{_MODULE}.with_litserve", str(port)],
-        "/health",
-        "/predict",
-        _json_image,
-    ),
+    "litserve": Peer("LitServe", _own_program("with_litserve"), "/health", "/predict", _json_image),
     "bentoml": Peer(
         "BentoML",
         lambda programs, port: [
             str(programs / "bentoml"), "serve", f"{_MODULE}.with_bentoml:VisionModel", "--port", str(port),
         ],
-        "/readyz",
-        "/classify",
-        _json_image,
-        _bentoml,
+        "/readyz", "/classify", _json_image, _bentoml,
     ),
     "ray": Peer(
-        "Ray Serve",
-        lambda programs, port: [str(programs / "python"), "-m", f"{_MODULE}.with_ray", str(port)],
-        "/-/healthz",
-        "/",
-        _json_image,
+        "Ray Serve", _own_program("with_ray"), "/-/healthz", "/", _json_image,
         lambda _, __: {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"},
     ),
 }  # fmt: skip
@@ -121,12 +99,7 @@ PEERS = {
 def run_peer(peer: Peer, programs: Path, model: Path, folder: Path, kind: str) -> Iterator[RunningServer]:
     """Run a server with a model's graph and a kind of pipeline: `plain` or `ours`. It may write into `folder`."""
     port = free_port()
-    environment = {
-        "MODEL": str(model),
-        "PIPELINE": kind,
-        "PYTHONPATH": str(ROOT),
-        **peer.environment(port, folder),
-    }
+    environment = {"MODEL": str(model), "PIPELINE": kind, "PYTHONPATH": str(ROOT), **peer.environment(port, folder)}
     health = f"http://127.0.0.1:{port}{peer.health}"
     with run_server(peer.command(programs, port), {"http": port}, health, environment) as server:
         yield server
