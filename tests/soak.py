@@ -83,7 +83,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     severed: bool = False
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True):
     """The result of one request: its status, and a note if the answer was wrong."""
 
     id: str
@@ -163,7 +163,7 @@ class Soak:
 
     def learn(self) -> None:
         """Keep the answer to the image, which later answers must equal."""
-        self._records = self._json("/v2/models/m-detector/infer", self._image_body(), "first")["outputs"][0]["data"]
+        self._records = self._data("m-detector", self._image_body(), "first")
 
     def stop(self, number: int, expected: int) -> None:
         """Send a signal, and wait until the server has exited."""
@@ -250,36 +250,25 @@ class Soak:
             details = (failed.details() or "").lower()
             down = failed.code() is grpc.StatusCode.UNAVAILABLE and any(words in details for words in DOWN)
             status = NO_ANSWER if down else GRPC_STATUSES.get(failed.code().name, 500)
-        entry = Entry(
-            id=request_id,
-            surface=surface,
-            model=model,
-            started=started,
-            ended=time.monotonic(),
-            status=status,
-            note=note,
-        )
-        self.entries.append(entry)
+        self.entries.append(Entry(request_id, surface, model, started, time.monotonic(), status, note))
         if status == NO_ANSWER:
             time.sleep(0.1)
 
     def _surfaces(self) -> Mapping[str, Send]:
         return {
-            "chariot-v2-kserve": self._chariot, "kserve-v2": self._kserve_v2, "kserve-v1": self._kserve_v1,
-            "tensorflow-serving": self._tensorflow_serving, "grps": self._grps, "kserve-v2, gRPC": self._grpc,
-        }  # fmt: skip
+            "chariot-v2-kserve": lambda model, _, key: self._data(f"m-{model}", self._image_body(), key),
+            "kserve-v2": lambda model, x, key: self._data(model, _v2(x), key)[0],
+            "kserve-v1": self._kserve_v1,
+            "tensorflow-serving": lambda model, x, key: self._kserve_v1(model, x, key, self.tensorflow),
+            "grps": self._grps,
+            "kserve-v2, gRPC": self._grpc,
+        }
 
-    def _chariot(self, model: str, _: float, key: str) -> Any:
-        return self._json(f"/v2/models/m-{model}/infer", self._image_body(), key)["outputs"][0]["data"]
-
-    def _kserve_v2(self, model: str, x: float, key: str) -> Any:
-        return self._json(f"/v2/models/{model}/infer", _v2(x), key)["outputs"][0]["data"][0]
+    def _data(self, model: str, body: object, key: str) -> Any:
+        return self._json(f"/v2/models/{model}/infer", body, key)["outputs"][0]["data"]
 
     def _kserve_v1(self, model: str, x: float, key: str, port: int = 0) -> Any:
         return self._json(f"/v1/models/{model}:predict", {"instances": [x]}, key, port)["predictions"][0]
-
-    def _tensorflow_serving(self, model: str, x: float, key: str) -> Any:
-        return self._kserve_v1(model, x, key, self.tensorflow)
 
     def _grps(self, model: str, x: float, key: str) -> float:
         tensor = {"name": "x", "dtype": "DT_FLOAT32", "shape": [1], "flat_float32": [x]}
