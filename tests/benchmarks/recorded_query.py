@@ -6,27 +6,22 @@ The store is created in a temporary folder, or in the given folder, where later 
 
 import argparse
 import random
-import sqlite3
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine
-from sqlalchemy.schema import CreateIndex, CreateTable
-
 from app.plugins.recording.inference import RecordedImage, RecordedInference
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader
-from app.plugins.recording.stores.migrations import MIGRATIONS
 from app.plugins.recording.stores.rows import Rows, to_rows
+from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
-from app.plugins.recording.stores.tables import SCHEMA, inferences, labels, metadata, schema_version
 from metadata.request import MetadataEntry
 
 TARGET = 200
-BATCH = 20_000
+BATCH = 2000
 STARTED = 1_767_225_600_000_000
 """2026-01-01, in microseconds; there is one inference a second from then on."""
 CAMERAS = ("north", "south", "east", "west", "gate", "roof", "yard", "dock")
@@ -91,35 +86,14 @@ def queries(count: int) -> dict[str, InferenceQuery]:
 
 
 def make_store(file: Path, count: int) -> None:
-    """Write a store of `count` inferences; create the indexes last, which is faster."""
+    """Write a store of `count` inferences."""
     part = file.with_suffix(".part")
     part.unlink(missing_ok=True)
-    engine = create_engine(f"sqlite:///{part}")
-    tables = (inferences, metadata, labels)
-    texts = {table: f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(table.columns))})" for table in tables}
-    with sqlite3.connect(part, isolation_level=None) as store:
-        store.execute("PRAGMA journal_mode = OFF")
-        store.execute("PRAGMA synchronous = OFF")
-        for table in SCHEMA.sorted_tables:
-            store.execute(str(CreateTable(table).compile(engine)))
-        store.execute(f"INSERT INTO {schema_version.name} VALUES ({len(MIGRATIONS) + 1})")
-        dice = random.Random(0)
-        for start in range(0, count, BATCH):
-            rows = {number: _rows(dice, number, count) for number in range(start, min(start + BATCH, count))}
-            columns = [column.name for column in inferences.columns]
-            store.execute("BEGIN")
-            store.executemany(
-                texts[inferences],
-                ([{"number": number, **row.inference}.get(name) for name in columns] for number, row in rows.items()),
-            )
-            entries = ((number, *entry) for number, row in rows.items() for entry in row.metadata)
-            store.executemany(texts[metadata], entries)
-            scores = ((number, *label) for number, row in rows.items() for label in row.labels)
-            store.executemany(texts[labels], scores)
-            store.execute("COMMIT")
-        for table in tables:
-            for index in sorted(table.indexes, key=lambda item: str(item.name)):
-                store.execute(str(CreateIndex(index).compile(engine)))
+    store, dice = SqliteStore(part), random.Random(0)
+    store.open()
+    for start in range(0, count, BATCH):
+        store.write([_rows(dice, number, count) for number in range(start, min(start + BATCH, count))])
+    store.close()
     part.rename(file)
 
 
