@@ -7,7 +7,7 @@ import base64
 import hashlib
 import re
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import cv2
@@ -16,10 +16,6 @@ import msgspec
 import numpy as np
 
 from tests.platform.records import parse_items
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 _PATH = re.compile(r"/api/serve/serve-model-(?P<id>[0-9a-z-]+)-pred/v2/models/m-(?P=id)/infer/")
 _STANDARD = {"made-up.inference-server": "shapes"}
@@ -47,28 +43,25 @@ class Stored(NamedTuple):
 
 
 class Platform:
-    """An ASGI application before one registered engine, which stores what passes through it."""
+    """A handler of `httpx.MockTransport` before one registered engine, which stores what passes through it."""
 
     def __init__(self, registration: Registration) -> None:
         self.registration = registration
         self.store: list[Stored] = []
         self.responses: list[httpx.Response] = []
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        content = await _body(receive)
-        matched = _PATH.fullmatch(scope["path"])
-        if matched is None or scope["method"] != "POST":
-            await _respond(send, 404, msgspec.json.encode({"error": "not found"}))
-            return
-        headers = {name.decode(): value.decode() for name, value in scope["headers"] if name.lower() == b"content-type"}
-        answer = await self._infer(matched["id"], content, headers)
-        await _respond(send, answer.status_code, answer.content)
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        matched = _PATH.fullmatch(request.url.path)
+        if matched is None or request.method != "POST":
+            return httpx.Response(404, json={"error": "not found"})
+        answer = self._infer(matched["id"], request.content, {"Content-Type": request.headers["Content-Type"]})
+        return httpx.Response(answer.status_code, content=answer.content)
 
     def filter_inferences(self, key: str, predicate: Callable[[Any], bool]) -> list[Stored]:
         """Return inferences whose metadata `key`, in its declared type, passes `predicate`."""
         return [stored for stored in self.store if key in stored.metadata and predicate(stored.metadata[key])]
 
-    async def _infer(self, model: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
+    def _infer(self, model: str, content: bytes, headers: dict[str, str]) -> httpx.Response:
         request = msgspec.json.decode(content)
         inputs: list[Any] = request["inputs"]
         for tensor in inputs:
@@ -77,8 +70,7 @@ class Platform:
         request_id, base_id = str(uuid.uuid4()), str(uuid.uuid4())
         headers |= {"X-Request-ID": request_id, "Chariot-Inference-Base-ID": base_id, "Chariot-Not-Known": "1"}
         url = f"{self.registration.address}{self.registration.base_url.format(id=model)}infer"
-        async with httpx.AsyncClient(timeout=60) as client:
-            answer = await client.post(url, content=msgspec.json.encode(request), headers=headers, timeout=60)
+        answer = httpx.post(url, content=msgspec.json.encode(request), headers=headers, timeout=60)
         self.responses.append(answer)
         if answer.status_code == 200:
             body = answer.json()
@@ -122,19 +114,3 @@ def _typed(metadata: str | None) -> dict[str, object]:
         read = {"standard_metadata": {}, "extended_metadata": read}
     entries, standard = cast("Any", read["extended_metadata"]), cast("dict[str, object]", read["standard_metadata"])
     return standard | {entry["key"]: _TYPES[entry["type"]](entry["value"]) for entry in entries}
-
-
-async def _body(receive: Receive) -> bytes:
-    chunks: list[bytes] = []
-    more = True
-    while more:
-        message = await receive()
-        chunks.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(chunks)
-
-
-async def _respond(send: Send, status: int, content: bytes) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})

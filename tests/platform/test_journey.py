@@ -1,6 +1,5 @@
 """The path of a model through a fake Chariot platform to a real server: pack, serve, infer, store."""
 
-import asyncio
 import base64
 import json
 import tarfile
@@ -44,13 +43,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def post(platform: Platform, model: str, *inputs: dict[str, Any]) -> httpx.Response:
-    async def session() -> httpx.Response:
-        transport = httpx.ASGITransport(platform)
-        async with httpx.AsyncClient(transport=transport, base_url="http://chariot", timeout=60) as client:
-            path = f"/api/serve/serve-model-{model}-pred/v2/models/m-{model}/infer/"
-            return await client.post(path, json={"inputs": inputs})
-
-    return asyncio.run(session())
+    path = f"/api/serve/serve-model-{model}-pred/v2/models/m-{model}/infer/"
+    with httpx.Client(transport=httpx.MockTransport(platform), base_url="http://chariot") as client:
+        return client.post(path, json={"inputs": inputs})
 
 
 def image(name: str, **parameters: object) -> dict[str, Any]:
