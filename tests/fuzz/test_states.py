@@ -4,9 +4,7 @@ The expected state is known: only a loaded model answers, with the file that it 
 endpoints agree.
 """
 
-import json
 import shutil
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,7 +41,6 @@ class Clients:
         self._page = {"charioteer-page": server.address, "origin": server.address}
         self.infer_functions: Mapping[str, Callable[[float], float | None]] = {
             "V2": lambda x: self._post(f"/v2/models/{NAME}/infer", {"inputs": [{**V2_TENSOR, "data": [x]}]}),
-            "V2 binary": self._v2_binary,
             "V2 gRPC": self._v2_grpc,
             "V1": lambda x: self._post(PREDICT, {"instances": [x]}),
             "TensorFlow Serving": lambda x: _value(self._tensorflow.post(PREDICT, json={"instances": [x]})),
@@ -106,11 +103,6 @@ class Clients:
 
     def _post(self, path: str, body: object) -> float | None:
         return _value(self._http.post(path, json=body))
-
-    def _v2_binary(self, x: float) -> float | None:
-        head = json.dumps({"inputs": [{**V2_TENSOR, "parameters": {"binary_data_size": 4}}]}).encode()
-        headers = {"inference-header-content-length": str(len(head))}
-        return _value(self._http.post(f"/v2/models/{NAME}/infer", content=head + struct.pack("<f", x), headers=headers))
 
     def _v2_grpc(self, x: float) -> float | None:
         request = message_class("inference.ModelInferRequest")(model_name=NAME)
