@@ -22,11 +22,14 @@ from tests.support.servers.fake_app import build_app
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 MODELS = ("classifier", "detector", "teller", "continuer")
+
+
+def schema_of(protocol: str) -> Any:
+    return schemathesis.openapi.from_asgi("/schema", build_app(MODELS, protocol))
+
+
 # Two servers of the first protocol, because the operations of one test unload models.
-VALID, INVALID, LEAN = (
-    schemathesis.openapi.from_asgi("/schema", build_app(MODELS, protocol))
-    for protocol in ("chariot-v2-kserve", "chariot-v2-kserve", "chariot-v2")
-)
+VALID, INVALID, LEAN = map(schema_of, ("chariot-v2-kserve", "chariot-v2-kserve", "chariot-v2"))
 LIBRARY: Any = schemathesis.checks
 CHECKS_OF_REJECTIONS = [
     LIBRARY.content_type_conformance,
