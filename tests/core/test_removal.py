@@ -8,9 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.core.plugins import registry
-from tests.support.removal import PLUGINS, Tree, bridges, exceptions
-
-EXCEPTIONS = exceptions()
+from tests.support.removal import PLUGINS, Tree, bridges
 
 
 def bridged(plugin: str) -> set[str]:
@@ -48,14 +46,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 @pytest.mark.parametrize("group", make_groups(6), ids="+".join)
 def test_core_and_bridged_plugins_work_without_some_plugins(tree: Tree, group: Sequence[str]) -> None:
-    deleted = [plugin for plugin in group if plugin not in EXCEPTIONS]
-    with tree.without(*deleted):
-        tree.try_out(deleted, sorted(set[str]().union(*map(bridged, deleted))))
+    with tree.without(*group):
+        tree.try_out(group, sorted(set[str]().union(*map(bridged, group))))
 
 
 def test_core_works_without_plugins(tree: Tree) -> None:
-    if EXCEPTIONS:
-        pytest.skip(f"pyproject.toml allows {', '.join(line for lines in EXCEPTIONS.values() for line in lines)}")
     with tree.without():
         tree.try_out(PLUGINS)
 
