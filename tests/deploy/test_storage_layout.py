@@ -4,7 +4,7 @@ import base64
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,76 +20,51 @@ SCENE = base64.b64encode((ROOT / "fixtures/images/scene.jpg").read_bytes()).deco
 RUNTIME = read(KSERVE / "base" / "runtime.yaml")["spec"]
 
 
-def one_file(mount: Path) -> None:
-    shutil.copy(MODELS / "detector/model.onnx", mount)
+DETECTOR = MODELS / "detector"
+Layout = Mapping[str, Path | str]
+"""Files and folders by their path: copies, or texts."""
+LAYOUTS: Mapping[str, tuple[Layout, Sequence[str]]] = {
+    "one file": ({"model.onnx": DETECTOR / "model.onnx"}, ["models"]),
+    "another name": ({"shapes.onnx": DETECTOR / "model.onnx"}, ["models"]),
+    "named": ({"model.onnx": DETECTOR / "model.onnx", "model-settings.json": '{"name": "shapes"}'}, ["shapes"]),
+    "versions": ({"1": DETECTOR, "2": DETECTOR}, ["models", "models"]),
+    "repository": ({"classifier": MODELS / "classifier", "detector": DETECTOR}, ["classifier", "detector"]),
+    "Hugging Face": ({".": MODELS / "vlm"}, ["models"]),
+    "Triton": (
+        {"shapes/1": DETECTOR, "shapes/config.pbtxt": 'platform: "onnxruntime_onnx"\nmax_batch_size: 8\n'},
+        ["shapes"],
+    ),
+    "MLflow": (
+        {"model.onnx": DETECTOR / "model.onnx", "MLmodel": "flavors:\n  onnx:\n    data: model.onnx\n"},
+        ["models"],
+    ),
+}
+"""Each layout with the names of its models."""
 
 
-def one_file_with_other_name(mount: Path) -> None:
-    shutil.copy(MODELS / "detector/model.onnx", mount / "shapes.onnx")
+def write_layout(name: str, folder: Path) -> Path:
+    """Write a layout into the folder that KServe mounts."""
+    mount = folder / "mnt" / "models"
+    mount.mkdir(parents=True)
+    for path, content in LAYOUTS[name][0].items():
+        if isinstance(content, str):
+            (mount / path).write_text(content)
+        elif content.is_dir():
+            shutil.copytree(content, mount / path, dirs_exist_ok=True)
+        else:
+            shutil.copy(content, mount / path)
+    return mount
 
 
-def named_model(mount: Path) -> None:
-    one_file(mount)
-    (mount / "model-settings.json").write_text('{"name": "shapes"}')
-
-
-def versions(mount: Path) -> None:
-    for version in ("1", "2"):
-        shutil.copytree(MODELS / "detector", mount / version)
-
-
-def repository(mount: Path) -> None:
-    for name in ("classifier", "detector"):
-        shutil.copytree(MODELS / name, mount / name)
-
-
-def hugging_face_folder(mount: Path) -> None:
-    shutil.copytree(MODELS / "vlm", mount, dirs_exist_ok=True)
-
-
-def triton_repository(mount: Path) -> None:
-    shutil.copytree(MODELS / "detector", mount / "shapes" / "1")
-    (mount / "shapes" / "config.pbtxt").write_text('platform: "onnxruntime_onnx"\nmax_batch_size: 8\n')
-
-
-def mlflow_model(mount: Path) -> None:
-    one_file(mount)
-    (mount / "MLmodel").write_text("flavors:\n  onnx:\n    data: model.onnx\n")
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Path:
-    folder = tmp_path / "mnt" / "models"
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("write_layout", "names"),
-    [
-        (one_file, ["models"]),
-        (one_file_with_other_name, ["models"]),
-        (named_model, ["shapes"]),
-        (versions, ["models", "models"]),
-        (repository, ["classifier", "detector"]),
-        (hugging_face_folder, ["models"]),
-        (triton_repository, ["shapes"]),
-        (mlflow_model, ["models"]),
-    ],
-)
-def test_models_are_discovered_with_expected_names(
-    mount: Path, write_layout: Callable[[Path], None], names: list[str]
-) -> None:
-    write_layout(mount)
-    assert [source.name for source in discover(mount)] == names
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_models_are_discovered_with_expected_names(tmp_path: Path, layout: str) -> None:
+    assert [source.name for source in discover(write_layout(layout, tmp_path))] == LAYOUTS[layout][1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("write_layout", "name"), [(one_file, "my-service"), (repository, "detector")])
-def test_server_answers_probes_metrics_and_inference_of_kserve(
-    mount: Path, write_layout: Callable[[Path], None], name: str
-) -> None:
-    write_layout(mount)
+@pytest.mark.parametrize(("layout", "name"), [("one file", "my-service"), ("repository", "detector")])
+def test_server_answers_probes_metrics_and_inference_of_kserve(tmp_path: Path, layout: str, name: str) -> None:
+    mount = write_layout(layout, tmp_path)
     (container,) = RUNTIME["containers"]
     arguments = [argument.replace("{{.Name}}", "my-service") for argument in container["args"][1:]]
     with (
