@@ -1,4 +1,4 @@
-"""Test chariot-v2 with one JSON object, JSON lines and raw image bodies."""
+"""Test chariot-v2 with JSON objects, JSON lines and raw images, where its golden cases say nothing."""
 
 import json
 from typing import Any
@@ -19,8 +19,6 @@ Client = TestClient[Litestar]
 IMAGE = encode_image(rectangle())
 IMAGE_BASE64 = encode_base64(IMAGE)
 RED_BOX = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
-BORDER_BOX = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
-LOW_THRESHOLD = {"score_threshold": 0.1}
 
 
 def post(client: Client, content: bytes, content_type: str | None = JSON, **headers: str) -> httpx.Response:
@@ -54,33 +52,8 @@ def test_one_object_returns_one_object(chariot_v2_client: Client, content_type: 
     assert response.status_code == 200
     assert response.headers["content-type"] == JSON
     assert response.json() == {"output": [RED_BOX]}
-
-
-def test_parameters_are_applied(chariot_v2_client: Client) -> None:
-    assert post(chariot_v2_client, json.dumps(request_object(**LOW_THRESHOLD)).encode()).json() == {
-        "output": [RED_BOX, BORDER_BOX]
-    }
-    assert post(chariot_v2_client, json.dumps(request_object(score_threshold=0.95)).encode()).json() == {"output": []}
-    assert post(chariot_v2_client, json.dumps({**request_object(), "parameters": None}).encode()).json() == {
-        "output": [RED_BOX]
-    }
-
-
-def test_json_lines_return_json_lines_in_order(chariot_v2_client: Client) -> None:
-    response = post(
-        chariot_v2_client,
-        json_lines(request_object(), request_object(**LOW_THRESHOLD), request_object(score_threshold=0.95)),
-        JSON_LINES,
-    )
-    assert response.headers["content-type"] == JSON_LINES
-    answers = [json.loads(line) for line in response.text.splitlines()]
-    assert answers == [{"output": [RED_BOX]}, {"output": [RED_BOX, BORDER_BOX]}, {"output": []}]
-
-
-def test_one_json_line_returns_plain_json(chariot_v2_client: Client) -> None:
-    response = post(chariot_v2_client, json_lines(request_object()) + b"\n", JSON_LINES)
-    assert response.headers["content-type"] == JSON
-    assert response.json() == {"output": [RED_BOX]}
+    with_null = {**request_object(), "parameters": None}
+    assert post(chariot_v2_client, json.dumps(with_null).encode(), content_type).json() == response.json()
 
 
 def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client) -> None:
@@ -91,12 +64,6 @@ def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client)
 @pytest.mark.parametrize("content_type", ["image/png", "image/jpeg", "application/octet-stream"])
 def test_body_with_other_content_type_is_a_raw_image(chariot_v2_client: Client, content_type: str) -> None:
     assert post(chariot_v2_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
-
-
-def test_raw_image_parameters_come_from_a_header(chariot_v2_client: Client) -> None:
-    header = json.dumps(LOW_THRESHOLD)
-    response = post(chariot_v2_client, IMAGE, "image/png", chariot_inference_parameters=header)
-    assert response.json() == {"output": [RED_BOX, BORDER_BOX]}
 
 
 def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Client) -> None:
@@ -112,40 +79,22 @@ def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Clien
     assert raw_image.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
 
 
-def test_ids_are_returned_as_headers(chariot_v2_client: Client) -> None:
-    response = post(chariot_v2_client, IMAGE, "image/png", x_request_id="r", chariot_inference_base_id="b")
-    assert (response.headers["x-request-id"], response.headers["chariot-inference-base-id"]) == ("r", "b")
-
-
 @pytest.mark.parametrize("path", ["/infer/", "/v2/models/m-any/infer", "/v2/models/m-any/infer/"])
 def test_all_chariot_paths_are_served(chariot_v2_client: Client, path: str) -> None:
     assert chariot_v2_client.post(path, json=request_object()).json() == {"output": [RED_BOX]}
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", "empty body"), (b"{", "not valid JSON"), (b"[]", "Expected `object`"),
-        (b"{}", "missing required field `input`"),
-        (b'{"input": 5}', "input: Expected `str`"), (b'{"input": ["aa"]}', "input: "),
-        (b'{"input": "!!"}', "input: Expected base64"),
-        (b'{"input": "aGVsbG8="}', "input: Expected an encoded image"), (b'{"input": ""}', "input: "),
-        (b'{"input": "", "parameters": []}', "parameters: Expected `object"),
-        (b'{"input": NaN}', "input: Expected a finite"),
-        (json.dumps(request_object(score_threshold="0.5")).encode(), "parameters.score_threshold: "),
-    ],
-)  # fmt: skip
-def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: bytes, expected: str) -> None:
-    error_text = error_message(post(chariot_v2_client, content))
-    assert expected in error_text
-    assert "inputs[" not in error_text, "clients do not know the internal field name"
-    assert error_text.startswith(expected.partition(":")[0]) or ":" not in expected
+@pytest.mark.parametrize("content", [b"[]", b'{"input": ["aa"]}', b'{"input": NaN}'])
+def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: bytes) -> None:
+    assert error_message(post(chariot_v2_client, content)).startswith(
+        ("Expected `object`", "input: Expected `str`", "input: Expected a finite")
+    )
 
 
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        ({"input": "!!"}, "object 2: input: Expected base64"), ({"input": 5}, "object 2: input: "),
+        ({"input": 5}, "object 2: input: "),
         ([], "object 2: Expected `object`"),
         ({}, "object 2: "), (request_object(top_k=0), "object 2: parameters.top_k: "),
     ],
@@ -156,22 +105,12 @@ def test_bad_json_line_error_counts_lines_from_1(chariot_v2_client: Client, seco
     ).startswith(expected)
 
 
-def test_no_lines_or_too_many_lines_are_rejected(chariot_v2_client: Client) -> None:
-    assert "at least one" in error_message(post(chariot_v2_client, b"\n\n", JSON_LINES))
-    assert "at most 64" in error_message(post(chariot_v2_client, json_lines(*[request_object()] * 65), JSON_LINES), 413)
-
-
 @pytest.mark.parametrize("header", ["", "{", "5", "[]", "null", '{"top_k": NaN}', '{"a": "\\ud800"}', "é" * 10])
 def test_bad_parameters_header_error_names_the_header(chariot_v2_client: Client, header: str) -> None:
     headers = [(b"content-type", b"image/png"), (b"chariot-inference-parameters", header.encode("latin-1"))]
     message = error_message(chariot_v2_client.post("/infer", content=IMAGE, headers=headers))
     assert message.startswith("chariot-inference-parameters")
     assert "body" not in message
-
-
-@pytest.mark.parametrize(("content", "expected"), [(b"", "empty body"), (b"hello", "body: Expected an encoded image")])
-def test_raw_body_that_is_not_an_image_is_rejected(chariot_v2_client: Client, content: bytes, expected: str) -> None:
-    assert expected in error_message(post(chariot_v2_client, content, "image/png"))
 
 
 def decode_arguments(media_type: str = JSON, header: str | None = None) -> dict[str, Any]:

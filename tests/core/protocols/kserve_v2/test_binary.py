@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
-from tests.support.data.chariot import IMAGE, Client, image_input
+from tests.support.data.chariot import Client
 from tests.support.data.images import encode_image, rectangle
 from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
@@ -113,30 +113,10 @@ def test_binary_numbers_round_trip_bit_for_bit(client: Client, datatype: str) ->
     assert (output["name"], output["datatype"], output["shape"]) == ("x", datatype, [*array.shape])
 
 
-def test_binary_texts_round_trip(client: Client) -> None:
-    block = pack_elements(b"", "\N{GRINNING FACE} ok".encode(), b"a" * 300)
-    body = {"inputs": [tensor("BYTES", [3, 1], len(block))], "parameters": {"binary_data_output": True}}
-    answer, blocks = split_response(post(client, "echo-bytes", body, block))
-    assert blocks == [block]
-    assert answer["outputs"][0]["shape"] == [3, 1]
-
-
 @pytest.mark.parametrize(("datatype", "block"), [("FP16", b"\0\x3c"), ("BF16", b"\x80\x3f")])
 def test_output_without_a_form_in_json_is_rejected(client: Client, datatype: str, block: bytes) -> None:
     response = post(client, f"echo-{datatype.lower()}", {"inputs": [tensor(datatype, [1, 1], 2)]}, block)
     assert error_message(response) == f"outputs: {datatype} has no form in JSON; request 'x' with binary_data"
-
-
-def test_binary_input_with_json_output_and_the_reverse(client: Client) -> None:
-    body = {"inputs": [tensor("FP32", [2], 8)]}
-    response = post(client, "half_plus_two", body, ONE_TWO)
-    assert HEADER not in response.headers
-    assert response.json()["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}]
-    input_tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
-    body = {"id": "5", "inputs": [input_tensor], "parameters": {"binary_data_output": True}}
-    answer, (block,) = split_response(client.post("/v2/models/half_plus_two/versions/1/infer", json=body))
-    assert struct.unpack("<2f", block) == (2.5, 3)
-    assert (answer["id"], answer["model_name"], answer["model_version"]) == ("5", "half_plus_two", "1")
 
 
 @pytest.mark.parametrize(
@@ -188,24 +168,6 @@ def test_blocks_follow_the_order_of_inputs_and_outputs(client: Client) -> None:
     assert blocks == [numbers, words], "outputs are in the order of the model"
 
 
-def test_response_with_only_empty_outputs_is_plain_json(client: Client) -> None:
-    body = {"inputs": [tensor("FP32", [0], 0)], "parameters": {"binary_data_output": True}}
-    response = post(client, "half_plus_two", body)
-    assert HEADER not in response.headers
-    (output,) = response.json()["outputs"]
-    assert (output["shape"], output.get("parameters", {}).get("binary_data_size", 0)) == ([0], 0)
-
-
-@pytest.mark.parametrize("wrapped", [False, True], ids=["file", "base64"])
-def test_binary_image_can_be_file_bytes_or_base64(client: Client, wrapped: bool) -> None:
-    block = pack_elements(IMAGE.encode() if wrapped else encode_image(rectangle()))
-    input_tensor = tensor("BYTES", [1], len(block), "image")
-    body = {"inputs": [input_tensor], "parameters": {"binary_data_output": True}}
-    answer, (block,) = split_response(post(client, "detector", body, block))
-    assert [output["name"] for output in answer["outputs"]] == ["predictions"]
-    assert [detection["label"] for detection in json.loads(block_elements(block)[0])] == ["red"]
-
-
 def test_binary_pixels_are_accepted(client: Client) -> None:
     pixels = np.stack([rectangle(), rectangle(colour=(0, 0, 255))])
     body = {
@@ -217,13 +179,12 @@ def test_binary_pixels_are_accepted(client: Client) -> None:
     assert answer["outputs"][1]["data"] == [10, 8, 30, 40] * 2
 
 
-def test_classification_output_can_be_binary(client: Client) -> None:
-    requested_outputs = [{"name": "scores", "parameters": {"classification": 1, "binary_data": True}}]
-    response = client.post(
-        "/v2/models/classifier/infer", json={"inputs": [image_input()], "outputs": requested_outputs}
-    )
-    _, (block,) = split_response(response)
-    assert block_elements(block) == [b"1.000000:0:red"]
+def test_json_input_may_have_binary_output(client: Client) -> None:
+    input_tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}
+    body = {"id": "5", "inputs": [input_tensor], "parameters": {"binary_data_output": True}}
+    answer, (block,) = split_response(client.post("/v2/models/half_plus_two/versions/1/infer", json=body))
+    assert struct.unpack("<2f", block) == (2.5, 3)
+    assert (answer["id"], answer["model_name"], answer["model_version"]) == ("5", "half_plus_two", "1")
 
 
 def test_raw_body_can_be_one_image(client: Client) -> None:

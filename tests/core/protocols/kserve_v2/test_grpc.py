@@ -56,28 +56,20 @@ def number_request(values: Sequence[float], model: str = "echo-fp32", **fields: 
     return message("ModelInferRequest", model_name=model, inputs=[tensor], **fields)
 
 
-def raw_elements(data: bytes) -> list[bytes]:
-    parsed: list[bytes] = []
-    while data:
-        length = int.from_bytes(data[:4], "little")
-        parsed.append(data[4 : 4 + length])
-        data = data[4 + length :]
-    return parsed
+def pack(*elements: bytes) -> bytes:
+    return b"".join(len(element).to_bytes(4, "little") + element for element in elements)
 
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_bytes_that_are_not_utf8_reach_a_python_model(peer: GrpcTestClient, raw: bool) -> None:
     values = [b"data:\xff", "å".encode()]
-    tensor: dict[str, Any] = {"name": "input", "datatype": "BYTES", "shape": [2]}
-    if raw:
-        packed = b"".join(len(value).to_bytes(4, "little") + value for value in values)
-        request = message("ModelInferRequest", model_name="hexer", inputs=[tensor], raw_input_contents=[packed])
-    else:
-        tensor["contents"] = {"bytes_contents": values}
-        request = message("ModelInferRequest", model_name="hexer", inputs=[tensor])
-    answer = peer.call("ModelInfer", request)
-    result = list(answer.outputs[0].contents.bytes_contents) or raw_elements(answer.raw_output_contents[0])
-    assert result == [b"bytes 646174613aff", b"str c3a5"]
+    tensor = {"name": "input", "datatype": "BYTES", "shape": [2]}
+    contents = {} if raw else {"contents": {"bytes_contents": values}}
+    blocks = [pack(*values)] if raw else []
+    request = message("ModelInferRequest", model_name="hexer", inputs=[tensor | contents], raw_input_contents=blocks)
+    answer, expected = peer.call("ModelInfer", request), [b"bytes 646174613aff", b"str c3a5"]
+    assert list(answer.raw_output_contents) == ([pack(*expected)] if raw else [])
+    assert list(answer.outputs[0].contents.bytes_contents) == ([] if raw else expected)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +99,11 @@ def test_live_ready_and_metadata_methods_answer(peer: GrpcTestClient) -> None:
     assert [tensor.name for tensor in model_metadata.outputs] == ["x"]
 
 
-def test_unloaded_model_is_not_ready(unready_peer: GrpcTestClient) -> None:
+def test_unloaded_model_is_unavailable(unready_peer: GrpcTestClient) -> None:
     assert unready_peer.call("ServerLive").live
-    assert not unready_peer.call("ServerReady").ready
-    assert not unready_peer.call("ModelReady", message("ModelReadyRequest", name="detector")).ready
-    assert (
-        unready_peer.call_error("ModelMetadata", message("ModelMetadataRequest", name="detector"))[0]
-        is Code.UNAVAILABLE
-    )
-    assert unready_peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
+    metadata = message("ModelMetadataRequest", name="detector")
+    for method, request in (("ModelMetadata", metadata), ("ModelInfer", image_request("detector"))):
+        assert unready_peer.call_error(method, request)[0] is Code.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("name", "version"), [("missing", ""), ("detector", "9"), ("", "")])

@@ -216,7 +216,6 @@ BAD_REQUESTS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "raw too long": (
         [input_header("FP32", [1])], {"raw_input_contents": [BLOCK + b"\0"]}, "raw_input_contents[0]",
     ),
-    "raw bool of 2": ([input_header("BOOL", [1])], {"raw_input_contents": [b"\2"]}, "raw_input_contents[0]"),
     "missing data": ([input_header("FP32", [1])], {}, "inputs[0].contents.fp32_contents"),
     "missing elements": ([input_header("BYTES", [1])], {}, "inputs[0].contents.bytes_contents"),
     "too few elements": ([typed_input("INT8", [1], [2])], {}, "inputs[0].contents.int_contents"),
@@ -230,27 +229,17 @@ BAD_REQUESTS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     ),
     "FP16 typed": ([input_header("FP16", [1], contents={"fp32_contents": [1.0]})], {}, "inputs[0].datatype"),
     "unknown datatype": ([input_header("FP128", [1])], {}, "inputs[0].datatype"),
-    "missing datatype": ([input_header("", [1])], {}, "inputs[0].datatype"),
     "INT8 above": ([typed_input("INT8", [0, 128])], {}, "inputs[0].contents.int_contents[1]"),
     "INT16 below": ([typed_input("INT16", [-32769])], {}, "inputs[0].contents.int_contents[0]"),
     "UINT8 above": ([typed_input("UINT8", [256])], {}, "inputs[0].contents.uint_contents[0]"),
     "UINT16 above": ([typed_input("UINT16", [65536])], {}, "inputs[0].contents.uint_contents[0]"),
     "negative shape": ([typed_input("FP32", [1.0], [-1])], {}, "inputs[0].shape"),
     "overflowing shape": ([input_header("FP32", OVERFLOW)], {}, "inputs[0].shape"),
-    "overflowing raw shape": ([input_header("FP32", OVERFLOW)], {"raw_input_contents": [BLOCK]}, "inputs[0].shape"),
-    "overflowing empty shape": ([input_header("FP32", [0, *OVERFLOW])], {}, "inputs[0].shape"),
     "too many dimensions": ([typed_input("FP32", [1.0], [1] * 70)], {}, "inputs[0].shape"),
-    "very long shape, raw": (
-        [input_header("FP32", [2**62] * 300)], {"raw_input_contents": [BLOCK]}, "inputs[0].shape",
-    ),
-    "BYTES past the end": (
-        [input_header("BYTES", [1])], {"raw_input_contents": [b"\xff\xff\xff\xffa"]}, "raw_input_contents[0]",
-    ),
     "BYTES length truncated": (
         [input_header("BYTES", [1])], {"raw_input_contents": [b"\1\0"]}, "raw_input_contents[0]",
     ),
     "empty parameter": ([typed_input("FP32", [1.0], parameters={"p": {}})], {}, "inputs[0].parameters.p"),
-    "shape does not match elements": ([typed_input("BYTES", ["a"], [2])], {}, "inputs[0].contents.bytes_contents"),
     "shape does not match elements, raw": (
         [input_header("BYTES", [1])], {"raw_input_contents": [raw("BYTES", ["a", "b"])]}, "inputs[0].shape",
     ),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.data.chariot import IMAGE, Client, image_input
-from tests.support.servers.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
+from tests.support.data.chariot import Client
+from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 HEADER = "inference-header-content-length"
 
@@ -48,19 +48,12 @@ def assert_still_serving(client: Client) -> None:
 
 
 BAD_JSON: list[tuple[str, object, str]] = [
-    ("empty body", b"", "empty body"),
-    ("bad JSON", b'{"inputs": [', "JSON"),
-    ("not an object", b"[]", "object"),
     ("deeply nested data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
     ("deeply nested text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
     ("NaN", json.dumps(one_input(data=[float("nan"), 1])).encode(), "inputs[0].data[0]"),
-    ("missing inputs", {}, "inputs"),
-    ("empty inputs", {"inputs": []}, "inputs"),
     *[(f"missing {field}", request_without(field), field) for field in ("name", "shape", "datatype", "data")],
     ("null data", one_input(data=None), "inputs[0].data"),
-    ("unknown datatype", one_input(datatype="FP8"), "inputs[0].datatype"),
     ("overflowing product of sizes", one_input(shape=[2**62, 2**62]), "inputs[0].shape"),
-    ("parameters of wrong type", one_input(parameters=[1]), "inputs[0].parameters"),
     ("data and bytes", one_input(parameters={"binary_data_size": 8}), "inputs[0]"),
     ("data twice", {"inputs": one_input()["inputs"] * 2}, "inputs[1].name"),
 ]  # fmt: skip
@@ -183,11 +176,3 @@ def test_any_binary_tensor_is_answered_or_rejected(
     for model in (f"echo-{datatype.lower()}", "detector"):
         response = client.post(f"/v2/models/{model}/infer", content=head + block, headers={HEADER: str(len(head))})
         assert response.status_code in (200, 400, 413), response.text
-
-
-def test_too_many_inputs_or_bytes_are_rejected(client: Client) -> None:
-    assert_rejected(client.post("/v2/models/detector/infer", json={"inputs": [image_input()] * 1000}), "inputs", 413)
-    body = {"inputs": [image_input([IMAGE[:8]] * 1000)]}
-    assert_rejected(client.post("/v2/models/detector/infer", json=body), "inputs", 413)
-    response = client.post("/v2/models/detector/infer", content=b"x" * (MAX_REQUEST_BYTES + 1), headers={HEADER: "0"})
-    assert response.status_code == 413
