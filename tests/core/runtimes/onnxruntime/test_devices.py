@@ -18,32 +18,27 @@ CUDA = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvi
 PLAIN = ("AzureExecutionProvider", "CPUExecutionProvider")
 
 
-def test_cpu_is_always_available() -> None:
-    assert parse_device("cpu", PLAIN) == CPU
-    assert parse_devices("auto", PLAIN) == [CPU]
-
-
-def test_gpu_is_numbered_and_falls_back_to_cpu() -> None:
-    second = parse_device("cuda:1", CUDA)
-    assert second.providers == [("CUDAExecutionProvider", {"device_id": "1"}), ("CPUExecutionProvider", {})]
-    assert parse_device("cuda", CUDA).providers[0] == ("CUDAExecutionProvider", {"device_id": "0"})
-    assert second.memory == ("cuda", 1)
-    assert CPU.memory is None
+@pytest.mark.parametrize(
+    ("name", "options", "memory"),
+    [
+        ("cpu", {}, None),
+        ("cuda", {"CUDA": {"device_id": "0"}}, ("cuda", 0)),
+        ("cuda:1", {"CUDA": {"device_id": "1"}}, ("cuda", 1)),
+        ("tensorrt:2", {"Tensorrt": {"device_id": "2"}, "CUDA": {"device_id": "2"}}, ("cuda", 2)),
+        ("openvino:GPU", {"OpenVINO": {"device_type": "GPU"}}, None),
+    ],
+)
+def test_device_has_its_number_or_type_and_falls_back_to_cpu(
+    name: str, options: dict[str, dict[str, str]], memory: tuple[str, int] | None
+) -> None:
+    device = parse_device(name, (*CUDA, "OpenVINOExecutionProvider"))
+    assert device.providers == [(f"{kind}ExecutionProvider", value) for kind, value in {**options, "CPU": {}}.items()]
+    assert device.memory == memory
 
 
 def test_auto_prefers_gpu_but_not_tensorrt() -> None:
     assert [device.name for device in parse_devices("auto", CUDA)] == ["cuda", "cpu"]
-    engine = parse_device("tensorrt:2", CUDA)
-    assert engine.providers == [
-        ("TensorrtExecutionProvider", {"device_id": "2"}),
-        ("CUDAExecutionProvider", {"device_id": "2"}),
-        ("CPUExecutionProvider", {}),
-    ]
-
-
-def test_openvino_device_has_its_type() -> None:
-    intel = parse_device("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
-    assert intel.providers[0] == ("OpenVINOExecutionProvider", {"device_type": "GPU"})
+    assert parse_devices("auto", PLAIN) == [CPU]
 
 
 @pytest.mark.parametrize(
@@ -54,16 +49,12 @@ def test_openvino_device_has_its_type() -> None:
         ("CUDA:0", "Expected auto"),
         ("", "Expected auto"),
         ("cpu:0:1", "Expected auto"),
+        ("cuda:first", "Expected a number after the colon"),
     ],
 )
 def test_unavailable_or_unknown_device_is_rejected(name: str, error_text: str) -> None:
     with pytest.raises(ModelError, match=error_text):
-        parse_device(name, PLAIN)
-
-
-def test_gpu_number_must_be_integer() -> None:
-    with pytest.raises(ModelError, match="Expected a number after the colon"):
-        parse_device("cuda:first", CUDA)
+        parse_device(name, CUDA if name == "cuda:first" else PLAIN)
 
 
 def test_concurrent_calls_on_several_instances_are_correct(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_v2_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
     assert_close("depth", np.frombuffer(raw, np.float16), wanted, depth["shape"])
 
 
-def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) -> None:
+def test_other_protocols_return_the_tensors_of_each_image(tmp_path: Path) -> None:
     source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
     image = {"name": "photo", "shape": [1], "datatype": "BYTES", "data": [encode_base64(IMAGES[0])]}
     instances = [{"image": {"b64": encode_base64(image)}} for image in IMAGES]
@@ -145,10 +145,13 @@ def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) ->
         binary = {"Content-Type": "application/octet-stream"}
         grps = client.post("/grps/v1/infer/predict?model=model", content=IMAGES[0], headers=binary).json()
         unsupported = client.post("/v1/models/model:explain", json={"instances": instances[:1]})
+    with TestClient(app_with_sources([source], load, "tensorflow-serving")) as client:
+        rows = client.post("/v1/models/model:predict", json={"instances": [row["image"] for row in instances]}).json()
     (((record,),),) = (output["data"] for output in chariot["outputs"])
     assert_close(record["name"], record["data"], expected(IMAGES[0]), record["shape"])
     body = answer.json()
     assert [body["predictions"][1]] == file.json()["predictions"]
+    assert body["predictions"] == rows["predictions"]
     for row, image in zip(body["predictions"], IMAGES, strict=True):
         assert_close("embedding", row, expected(image), [4])
     assert len(body["parameters"]) == len(IMAGES)
@@ -156,15 +159,6 @@ def test_chariot_v1_and_grps_return_the_tensors_of_each_image(tmp_path: Path) ->
     assert_close("embedding", tensor["flat_float32"], {"embedding": expected(IMAGES[0])["embedding"][None]}, [1, 4])
     assert unsupported.status_code == 501
     assert "TENSOR" in unsupported.json()["error"]
-
-
-def test_tensorflow_serving_returns_a_row_for_each_image(tmp_path: Path) -> None:
-    source = embedder(tmp_path, preprocessing=PILLOW, outputs=["embedding"])
-    instances = [{"b64": encode_base64(image)} for image in IMAGES]
-    with TestClient(app_with_sources([source], load, "tensorflow-serving")) as client:
-        rows = client.post("/v1/models/model:predict", json={"instances": instances}).json()["predictions"]
-    for row, image in zip(rows, IMAGES, strict=True):
-        assert_close("embedding", row, expected(image), [4])
 
 
 def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:
@@ -234,18 +228,13 @@ def test_description_names_the_guesses(tmp_path: Path) -> None:
     assert description.labels == ("a", "b")
 
 
-def folder_of(tmp_path: Path) -> Path:
-    embedder(tmp_path / "model", 1)
-    settings = json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW})
-    (tmp_path / "model" / "model-settings.json").write_text(settings)
-    return tmp_path / "model"
-
-
 def test_check_tries_the_model_on_an_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.plugins.authoring.check.console", lambda: Console(width=200))
-    check(folder_of(tmp_path))
+    embedder(tmp_path, 1)
+    (tmp_path / "model-settings.json").write_text(json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW}))
+    check(tmp_path)
     shown = capsys.readouterr().out
     assert "Tried on one image, 2 results" in shown
     assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown

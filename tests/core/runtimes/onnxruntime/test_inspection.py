@@ -117,26 +117,6 @@ def test_output_of_unsupported_datatype_is_rejected(tmp_path: Path, datatype: st
     assert re.search(r"its output 'output0' is of datatype (BF16|BYTES), which is not supported", message), message
 
 
-def test_outputs_of_wrong_rank_are_rejected(tmp_path: Path) -> None:
-    pixels = graphs.constant(tmp_path / "pixels.onnx", {"output0": np.zeros((1, 5, 4, 4), np.float32)})
-    expected = {
-        None: 'declare the task in model-settings.json, probably {"task_type": "IMAGE_SEGMENTATION"}',
-        "IMAGE_CLASSIFICATION": "similar layouts of IMAGE_CLASSIFICATION are probabilities and logits and multi-label",
-        "OBJECT_DETECTION": "raw and raw-transposed and nms and end2end [b, 4 + nc, N]",
-    }
-    for task_type, text in expected.items():
-        assert text in inspection_error(pixels, task_type=task_type)
-
-
-def test_layout_of_another_task_is_rejected(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx")
-    expected = "declares the layout 'raw', which its outputs output0 [1, 3] do not have"
-    assert expected in inspection_error(file, layout="raw")
-    message = inspection_error(file, layout="raw", task_type="IMAGE_CLASSIFICATION")
-    assert "known layouts of IMAGE_CLASSIFICATION are probabilities, logits" in message
-    assert "known layouts are probabilities, logits, multi-label, raw," in inspection_error(file, layout="row")
-
-
 def test_huge_input_is_rejected(tmp_path: Path) -> None:
     known = graphs.properties("classify", NAMES, (1_000_000, 1_000_000))
     wide = graphs.channel_means(tmp_path / "wide.onnx", shape=("b", 3, "h", "w"), properties=known)

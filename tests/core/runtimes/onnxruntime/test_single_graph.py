@@ -13,7 +13,6 @@ from app.core.assembly.models import describe, load
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import StringElement
-from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
@@ -72,14 +71,6 @@ def test_explicit_byte_order_is_accepted(tmp_path: Path) -> None:
     servable = load(graph(tmp_path, "Neg", TensorProto.INT32, ["n"]))
     tensor = Tensor(name="x", datatype=Datatype.INT32, data=np.frombuffer(b"\x01\0\0\0", "<i4"))
     assert answer(servable, tensor)["y"].tolist() == [-1]
-
-
-def test_failing_graph_is_model_failure(tmp_path: Path) -> None:
-    model = load(graph(tmp_path, "Neg", TensorProto.FLOAT, ["n"]))
-    float64_tensor = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros(1, np.float64))
-    with pytest.raises(InferenceError) as caught:
-        answer(model, float64_tensor)
-    assert caught.value.kind is ErrorKind.MODEL_FAILED
 
 
 @pytest.mark.parametrize("metadata", [{"names": "['red', 'green']"}, {"names": "no list"}])

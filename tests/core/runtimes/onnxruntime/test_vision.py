@@ -13,15 +13,12 @@ from onnx import helper
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
-from tasks.image_classification import LabelledScore
-from tasks.image_segmentation import SegmentedObject
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.object_detection import DetectedObject, PosedObject
-from tasks.oriented_object_detection import OrientedObject
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 
@@ -48,32 +45,6 @@ def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Rec
     result = servable.predict(request(), Limits())
     assert result.batch_size == 1
     return result.outputs[0].predictions[0].records()
-
-
-def test_classifier_returns_top_scores(tmp_path: Path) -> None:
-    file = channel_means(tmp_path)
-    assert records(file, TaskType.IMAGE_CLASSIFICATION, parameters={"top_k": 1}) == [LabelledScore("r", 0.2)]
-
-
-def test_detector_returns_clipped_boxes_above_threshold(tmp_path: Path) -> None:
-    rows = graphs.rows([[-4, 20, 20, 40, 0.75, 0], [0, 16, 9, 30, 0.5, 1]])
-    file = ultralytics(tmp_path, {"output0": rows}, "detect", "cat", "dog")
-    found = records(file, TaskType.OBJECT_DETECTION, parameters={"score_threshold": 0.6})
-    assert found == [DetectedObject("cat", 0.75, 0, 8, 40, 48)]
-
-
-def test_oriented_detector_returns_relative_boxes(tmp_path: Path) -> None:
-    file = ultralytics(tmp_path, {"output0": graphs.rows([[32, 32, 16, 8, 0.75, 0, 0.25]])}, "obb", "bar")
-    found = records(file, TaskType.ORIENTED_OBJECT_DETECTION)
-    assert found == [OrientedObject("bar", 0.75, 0.5, 0.5, 0.25, 0.25, 0.25)]
-
-
-def test_segmenter_returns_contours(tmp_path: Path) -> None:
-    outputs = {"output0": graphs.rows([[32, 24, 40, 32, 0.75, 0, 1]]), "output1": np.ones((1, 1, 16, 16), np.float32)}
-    file = ultralytics(tmp_path, outputs, "segment", "blob")
-    (found,) = records(file, TaskType.IMAGE_SEGMENTATION)
-    assert isinstance(found, SegmentedObject)
-    assert {(point.x, point.y) for point in found.contour[0]} == {(64, 16), (79, 16), (64, 31), (79, 31)}
 
 
 def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:

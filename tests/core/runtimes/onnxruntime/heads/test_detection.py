@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from onnx import TensorProto
 
 from tasks.inference.error import InferenceError
@@ -63,11 +61,6 @@ def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
 def test_agnostic_suppression_drops_worse_boxes_of_other_classes(tmp_path: Path, layout: str) -> None:
     (found,) = detector(write(tmp_path, LAYOUTS[layout][0]))([detection_input(WIDE, agnostic=True)])
     assert found.labels == ["dog", "fox"]
-
-
-def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
-    (found,) = detector(write(tmp_path, graphs.rows(ROWS), properties={}))([detection_input(WIDE)])
-    assert found.labels == ["1", "0", "2"]
 
 
 def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
@@ -136,20 +129,6 @@ def test_each_image_has_its_own_answer(tmp_path: Path, batch: int | str, datatyp
     )
     boxes = [[48, 16, 80, 48], [16, 48, 48, 80], [24, 24, 40, 40], [3.75, 3.75, 6.25, 6.25], [22.5, 7.5, 37.5, 22.5]]
     assert all_close([detections.boxes[0] for detections in found], boxes)
-
-
-@settings(max_examples=30, deadline=None)
-@given(sizes=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90), st.integers(0, 255)), min_size=1, max_size=11))
-def test_batch_gives_same_answers_as_single_images(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int, int]]
-) -> None:
-    file = tmp_path_factory.mktemp("model") / "model.onnx"
-    model = detector(write_brightness_detector(file, "batch", TensorProto.FLOAT))
-    inputs = [detection_input(uniform_image(*size), 0) for size in sizes]
-    batched, single = model(inputs), [model([item])[0] for item in inputs]
-    for batched_detections, single_detections in zip(batched, single, strict=True):
-        assert batched_detections.scores.tolist() == pytest.approx(single_detections.scores.tolist(), abs=1e-6)
-        assert batched_detections.boxes.tolist() == single_detections.boxes.tolist()
 
 
 @pytest.mark.parametrize("layout", ["raw", "nms"])

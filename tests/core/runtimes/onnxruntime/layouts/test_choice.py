@@ -284,6 +284,7 @@ def test_paddle_output_names_are_recognised() -> None:
         ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="logits"), "layouts of OBJECT_DETECTION are raw"),
         ([(1, 84, 8400)], 80, declaring(task_type=DETECT, layout="nms"), "'nms', which its outputs .* do not have"),
         ([(1, 116, 8400)], 80, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION with 80 labels"),
+        ([(1, 3)], None, declaring(layout="row"), "known layouts are probabilities, logits, multi-label, raw,"),
         (BOXES, 50, evidence(), "its task cannot be determined"),
         ([(1, 21, 128, 128)], None, evidence(), r'probably \{"task_type": "IMAGE_SEGMENTATION"\}'),
         ([(1, 1, 128, 128)], None, evidence(), "cannot be determined"),
