@@ -108,7 +108,12 @@ def test_numbered_folders_are_versions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "served", "fallbacks"),
-    [({}, ["10", "9"], ["1"]), ({"versions": "latest"}, ["10"], ["9", "1"]), ({"versions": ["9"]}, ["9"], [])],
+    [
+        ({}, ["10", "9"], ["1"]),
+        ({"versions": "all"}, ["10", "9"], ["1"]),
+        ({"versions": "latest"}, ["10"], ["9", "1"]),
+        ({"versions": ["9"]}, ["9"], []),
+    ],
 )
 def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
     tmp_path: Path, settings: dict[str, object], served: list[str], fallbacks: list[str]
@@ -173,11 +178,10 @@ def test_model_name_with_a_slash_is_rejected(tmp_path: Path) -> None:
         find_models(ModelOptions(model=tmp_path / "model.onnx", model_name="a/b"))
 
 
-INVALID_NAMES = ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u202eb", "a\ud800b", "n" * 256]
-
-
 @pytest.mark.parametrize("field", ["name", "version", "chariot_id"])
-@pytest.mark.parametrize("value", [name for name in INVALID_NAMES if name != "a\ud800b"])
+@pytest.mark.parametrize(
+    "value", ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u202eb", "n" * 256]
+)
 def test_invalid_name_in_the_settings_is_rejected(tmp_path: Path, field: str, value: str) -> None:
     create_files(tmp_path, "m/a.onnx")
     (tmp_path / "m" / "model-settings.json").write_text(json.dumps({field: value}))
@@ -286,15 +290,6 @@ def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: p
     assert names_and_versions(model_at(Path())) == [("cars", "1")]
     monkeypatch.chdir(tmp_path / "ships")
     assert names_and_versions(model_at(Path())) == [("ships", "1")]
-
-
-@pytest.mark.parametrize(
-    ("policy", "served"), [('"all"', ["10", "2", "9"]), ('"latest"', ["10"]), ('["2", "9"]', ["2", "9"])]
-)
-def test_versions_setting_selects_the_served_versions(tmp_path: Path, policy: str, served: list[str]) -> None:
-    create_files(tmp_path, "m/2/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(f'{{"versions": {policy}}}')
-    assert sorted(version for _, version in names_and_versions(models_in(tmp_path))) == served
 
 
 def test_missing_version_in_the_settings_is_rejected(tmp_path: Path) -> None:

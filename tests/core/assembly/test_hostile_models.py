@@ -14,7 +14,8 @@ from app.core.assembly.models import find_models, load
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, ModelOptions
 
-GRAPH = DEMO_MODELS / "half_plus_two" / "model.onnx"
+FILE = DEMO_MODELS / "half_plus_two" / "model.onnx"
+GRAPH = FILE.read_bytes()
 
 
 class Payload:
@@ -27,129 +28,78 @@ class Payload:
         return os.mkdir, (str(self.folder / "ran"),)
 
 
-def pickled(folder: Path) -> bytes:
-    return pickle.dumps(Payload(folder.parent))
+def pickled(file: Path) -> None:
+    file.write_bytes(pickle.dumps(Payload(file.parents[1])))
 
 
-def torch_archive(folder: Path) -> bytes:
-    with zipfile.ZipFile(folder / "x", "w") as torch_file:
-        torch_file.writestr("archive/data.pkl", pickled(folder))
-    return (folder / "x").rename(folder.parent / "zip").read_bytes()
+def torch_archive(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as torch_file:
+        torch_file.writestr("archive/data.pkl", pickle.dumps(Payload(file.parents[1])))
 
 
-def code(folder: Path) -> str:
-    return f"import os\nos.mkdir({str(folder.parent / 'ran')!r})\n"
+def code(file: Path) -> None:
+    file.write_text(f"import os\nos.mkdir({str(file.parents[1] / 'ran')!r})\n")
 
 
-def pickle_named_onnx(folder: Path) -> None:
-    (folder / "model.onnx").write_bytes(pickled(folder))
+def huge(file: Path) -> None:
+    file.touch()
+    os.truncate(file, 2**30)
 
 
-def torch_archive_named_onnx(folder: Path) -> None:
-    (folder / "model.onnx").write_bytes(torch_archive(folder))
+def link_to_secret(file: Path) -> None:
+    (file.parents[2] / "secret.json").write_text('{"secret": "sesame"}')
+    file.symlink_to("../../secret.json")
 
 
-def pickled_weights(folder: Path) -> None:
-    (folder / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTForImageClassification"]}')
-    (folder / "pytorch_model.bin").write_bytes(torch_archive(folder))
+SETTINGS, CLASS = "model-settings.json", b'{"implementation": "model:Model"}'
+NESTED = b'{"parameters": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+VIT = b'{"model_type": "vit", "architectures": ["ViTForImageClassification"]}'
+Files = dict[str, bytes | Callable[[Path], None]]
+"""The content of each file, or what creates it."""
+
+HOSTILE: dict[str, tuple[Files, str]] = {
+    "pickle named onnx": ({"model.onnx": pickled}, "is a PyTorch pickle"),
+    "torch archive named onnx": ({"model.onnx": torch_archive}, "is a PyTorch pickle"),
+    "pickled weights": ({"config.json": VIT, "pytorch_model.bin": torch_archive}, "is a pickle"),
+    "joblib file in the settings": (
+        {"model.joblib": pickled, SETTINGS: b'{"uri": "model.joblib"}'},
+        "is a joblib file, .* init NAME --from sklearn",
+    ),
+    "class without allow_code": ({"model.py": code, SETTINGS: CLASS}, "--allow-code"),
+    "class beside a graph": ({"model.onnx": GRAPH, "model.py": code, SETTINGS: CLASS}, "--allow-code"),
+    "operator library in the settings": (
+        {"model.onnx": GRAPH, "ops.so": b"\x7fELF", SETTINGS: b'{"onnxruntime": {"custom_ops": "ops.so"}}'},
+        "unknown field `custom_ops`",
+    ),
+    "device that is a library": (
+        {"model.onnx": GRAPH, SETTINGS: b'{"onnxruntime": {"devices": ["/m/ops.so"]}}'},
+        "device",
+    ),
+    "graph is a pipe": ({SETTINGS: b"{}", "model.onnx": os.mkfifo}, "neither a file nor a folder"),
+    "settings are a pipe": ({"model.onnx": GRAPH, SETTINGS: os.mkfifo}, "neither a file nor a folder"),
+    "manifest is a pipe": ({"model.onnx": GRAPH, "model.sha256": os.mkfifo}, "neither a file nor a folder"),
+    "graph is a link": ({"model.onnx": lambda file: file.symlink_to(FILE)}, "leads out of the model's folder"),
+    "settings are a link": ({"model.onnx": GRAPH, SETTINGS: link_to_secret}, "unknown field `secret`"),
+    "deeply nested settings": ({"model.onnx": GRAPH, SETTINGS: NESTED}, "not valid JSON"),
+    "huge settings": ({"model.onnx": GRAPH, SETTINGS: huge}, "more than 67,108,864"),
+    "name with a path": (
+        {"model.onnx": GRAPH, SETTINGS: b'{"name": "../good", "uri": "model.onnx"}'},
+        "printable characters without slashes",
+    ),
+}
 
 
-def joblib_file_in_the_settings(folder: Path) -> None:
-    (folder / "model.joblib").write_bytes(pickled(folder))
-    (folder / "model-settings.json").write_text('{"uri": "model.joblib"}')
-
-
-def class_without_allow_code(folder: Path) -> None:
-    (folder / "model.py").write_text(code(folder))
-    (folder / "model-settings.json").write_text('{"implementation": "model:Model"}')
-
-
-def class_beside_a_graph(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    class_without_allow_code(folder)
-
-
-def operator_library_in_the_settings(folder: Path) -> None:
-    (folder / "ops.so").write_bytes(b"\x7fELF")
-    shutil.copy(GRAPH, folder)
-    (folder / "model-settings.json").write_text('{"onnxruntime": {"custom_ops": "ops.so"}}')
-
-
-def device_that_is_a_library(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    (folder / "model-settings.json").write_text('{"onnxruntime": {"devices": ["/m/ops.so"]}}')
-
-
-def graph_is_a_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "model.onnx")
-    (folder / "model-settings.json").write_text("{}")
-
-
-def settings_are_a_pipe(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    os.mkfifo(folder / "model-settings.json")
-
-
-def manifest_is_a_pipe(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    os.mkfifo(folder / "model.sha256")
-
-
-def graph_is_a_link(folder: Path) -> None:
-    (folder / "model.onnx").symlink_to(GRAPH)
-
-
-def settings_are_a_link(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    (folder.parent.parent / "secret.json").write_text('{"secret": "sesame"}')
-    (folder / "model-settings.json").symlink_to("../../secret.json")
-
-
-def deeply_nested_settings(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    (folder / "model-settings.json").write_text('{"parameters": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}")
-
-
-def huge_settings(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    (folder / "model-settings.json").touch()
-    os.truncate(folder / "model-settings.json", 2**30)
-
-
-def name_with_a_path(folder: Path) -> None:
-    shutil.copy(GRAPH, folder)
-    (folder / "model-settings.json").write_text(json.dumps({"name": "../good", "uri": "model.onnx"}))
-
-
-HOSTILE: list[tuple[Callable[[Path], None], str]] = [
-    (pickle_named_onnx, "is a PyTorch pickle"),
-    (torch_archive_named_onnx, "is a PyTorch pickle"),
-    (pickled_weights, "is a pickle"),
-    (joblib_file_in_the_settings, "is a joblib file, .* init NAME --from sklearn"),
-    (class_without_allow_code, "--allow-code"),
-    (class_beside_a_graph, "--allow-code"),
-    (operator_library_in_the_settings, "unknown field `custom_ops`"),
-    (device_that_is_a_library, "device"),
-    (graph_is_a_pipe, "neither a file nor a folder"),
-    (settings_are_a_pipe, "neither a file nor a folder"),
-    (manifest_is_a_pipe, "neither a file nor a folder"),
-    (graph_is_a_link, "leads out of the model's folder"),
-    (settings_are_a_link, "unknown field `secret`"),
-    (deeply_nested_settings, "not valid JSON"),
-    (huge_settings, "more than 67,108,864"),
-    (name_with_a_path, "printable characters without slashes"),
-]
-
-
-@pytest.mark.parametrize(("create", "message"), HOSTILE, ids=lambda value: getattr(value, "__name__", ""))
-def test_hostile_folder_is_rejected_and_other_models_are_served(
-    tmp_path: Path, create: Callable[[Path], None], message: str
-) -> None:
+@pytest.mark.parametrize(("files", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_folder_is_rejected_and_other_models_are_served(tmp_path: Path, files: Files, message: str) -> None:
     hostile, good = tmp_path / "models" / "hostile", tmp_path / "models" / "good"
     hostile.mkdir(parents=True)
     good.mkdir()
-    shutil.copy(GRAPH, good)
-    create(hostile)
+    shutil.copy(FILE, good)
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            (hostile / name).write_bytes(content)
+        else:
+            content(hostile / name)
     models = {source.name: source for source in find_models(ModelOptions(model_repository=tmp_path / "models"))}
     assert load(models["good"]).description.platform == "onnx"
     with pytest.raises(ModelError, match=message) as refused:

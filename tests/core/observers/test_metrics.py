@@ -2,30 +2,12 @@
 
 import asyncio
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
-from app.core.observers.metrics import Metrics, StateMetrics
-from tasks.inference.error import ErrorKind
+from app.core.observers.metrics import StateMetrics
 from tests.support.data.chariot import Client
-from tests.support.data.inference_events import event
 from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import build_engine
-
-
-def test_unknown_model_names_are_counted_together() -> None:
-    registry = CollectorRegistry()
-    metrics = Metrics(registry, lambda name: name if name == "m" else "")
-    for index in range(50):
-        metrics.observe(msgspec.structs.replace(event(ErrorKind.MODEL_NOT_FOUND), model_name=f"made up {index}"))
-    metrics.observe(event())
-    counts = {
-        (sample.labels["model"], sample.value)
-        for family in registry.collect()
-        for sample in family.samples
-        if sample.name == "charioteer_inferences_total"
-    }
-    assert counts == {("", 50), ("m", 1)}
 
 
 def test_requests_to_unknown_models_add_no_series(client: Client) -> None:
