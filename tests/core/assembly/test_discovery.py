@@ -76,9 +76,25 @@ def test_python_file_without_one_model_class_is_rejected(tmp_path: Path, code: s
         discover(tmp_path / "boats.py")
 
 
-def test_a_folder_of_folders_is_a_repository(tmp_path: Path) -> None:
-    create_files(tmp_path, "b/model.onnx", "a/model-settings.json", "notes/readme.txt", ".hidden/model.onnx")
-    assert names_and_versions(discover(tmp_path)) == [("a", "1"), ("b", "1")]
+VERSIONS = ["m/2/model.onnx", "m/10/model.onnx", "m/v3.1/model.onnx", "m/old/model.onnx"]
+VLM = ["vision_encoder.onnx", "embed_tokens.onnx", "decoder_model_merged.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "expected"),
+    [
+        (["b/model.onnx", "a/model-settings.json", "notes/readme.txt", ".hidden/model.onnx"], "", ["a 1", "b 1"]),
+        (VERSIONS, "", ["m 10", "m 2", "m 3.1"]),
+        (VERSIONS, "m", ["m 10", "m 2", "m 3.1"]),
+        ([*(f"vlm/onnx/{name}" for name in VLM), "vlm/config.json"], "", ["vlm 1"]),
+        *(([f"{name}/a.onnx"], "", [f"{name} 1"]) for name in ("my boats", "bateaux-à-voile", "船", "a.b_c-d@1")),
+    ],
+)
+def test_folders_are_models_or_numbered_versions(
+    tmp_path: Path, files: list[str], path: str, expected: list[str]
+) -> None:
+    create_files(tmp_path, *files)
+    assert sorted(map(" ".join, names_and_versions(discover(tmp_path / path)))) == expected
 
 
 def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
@@ -98,12 +114,6 @@ def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
             os.seteuid(user)
     assert (readable.name, readable.fault) == ("m", None)
     assert "versions/1" in (unreadable.fault or "")
-
-
-def test_numbered_folders_are_versions(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/2/model.onnx", "m/10/model.onnx", "m/v3.1/model.onnx", "m/old/model.onnx")
-    assert sorted(names_and_versions(models_in(tmp_path))) == [("m", "10"), ("m", "2"), ("m", "3.1")]
-    assert sorted(names_and_versions(discover(tmp_path / "m"))) == [("m", "10"), ("m", "2"), ("m", "3.1")]
 
 
 @pytest.mark.parametrize(
@@ -143,12 +153,6 @@ def test_versions_inherit_settings_unless_they_have_their_own(tmp_path: Path) ->
     first, second = model_at(tmp_path / "m")
     assert (first.name, first.settings.chariot_id) == ("ships", "2abc")
     assert (second.name, second.settings.chariot_id) == ("m", None)
-
-
-def test_three_files_of_a_vlm_are_one_model(tmp_path: Path) -> None:
-    files = ("vision_encoder.onnx", "embed_tokens.onnx", "decoder_model_merged.onnx")
-    create_files(tmp_path, *(f"vlm/onnx/{name}" for name in files), "vlm/config.json")
-    assert names_and_versions(discover(tmp_path)) == [("vlm", "1")]
 
 
 def test_uri_in_the_settings_selects_the_file(tmp_path: Path) -> None:
@@ -201,12 +205,6 @@ def test_folder_with_an_invalid_name_is_listed_with_a_fault(tmp_path: Path, name
     assert displayed.isprintable()
     assert fault
     assert fault.isprintable()
-
-
-@pytest.mark.parametrize("name", ["boats", "my boats", "bateaux-à-voile", "船", "a.b_c-d@1"])
-def test_names_in_any_language_are_accepted(tmp_path: Path, name: str) -> None:
-    create_files(tmp_path, f"{name}/a.onnx")
-    assert [source.name for source in models_in(tmp_path)] == [name]
 
 
 @pytest.mark.parametrize("uri", ["../secret.onnx", "/etc/hostname", "a/../../x.onnx", "..", ".", "a\0b", "a\nb"])

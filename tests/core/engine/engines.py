@@ -1,7 +1,7 @@
 """An engine with fake models, and requests to it."""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,14 @@ def running(
         yield engine
     finally:
         engine.close()
+
+
+def run_with_engine(
+    work: Callable[[Engine], Coroutine[Any, Any, None]], *observers: InferenceObserver, **options: Any
+) -> None:
+    """Run a coroutine with an engine that ends after it."""
+    with running(*observers, **options) as engine:
+        asyncio.run(work(engine))
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:

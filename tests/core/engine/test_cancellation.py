@@ -13,7 +13,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tests.core.engine.test_engine import EventRecorder, name_of, request, running
+from tests.core.engine.test_engine import EventRecorder, name_of, request, run_with_engine
 from tests.support.polling import wait_until_async
 
 
@@ -83,8 +83,7 @@ def test_request_that_ends_during_decoding_is_answered_and_skips_the_model(
         decoder.released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     (event,) = observer.events
     assert (event.outcome, event.model_ns) == (kind, 0)
 
@@ -115,8 +114,7 @@ def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy() -> None
         released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
 
 
@@ -148,8 +146,7 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
         decoder.released.set()
         assert await first == "detector"
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     assert queued.count == 0
     assert outcomes(observer) == [None, expected]
 
@@ -164,8 +161,7 @@ def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
             )
         assert len(asyncio.all_tasks()) == 1
 
-    with running(observer) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer)
     assert [event.outcome for event in observer.events] == [None] * 20
 
 
@@ -196,8 +192,7 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
         decoder.released.set()
         await busy
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     assert outcomes(observer) == [None, ErrorKind.CANCELLED]
 
 
@@ -216,8 +211,7 @@ def test_queued_request_is_rejected_when_the_engine_closes() -> None:
         decoder.released.set()
         assert await first == "detector"
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     assert outcomes(observer) == [None, ErrorKind.MODEL_NOT_READY]
 
 
@@ -239,8 +233,7 @@ def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
     async def _block(seconds: float) -> None:
         threading.Event().wait(seconds)
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
 
 
@@ -264,7 +257,6 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
         decoder.released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
 
-    with running(observer, workers=1) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, workers=1)
     assert decoder.count == 1
     assert outcomes(observer) == [ErrorKind.MODEL_NOT_READY] * 2

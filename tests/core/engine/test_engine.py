@@ -1,6 +1,5 @@
 """The engine: every request is answered or refused, and observed exactly once."""
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from app.core.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, InferenceResult
-from tests.core.engine.engines import name_of, new_context, request, run_request, running
+from tests.core.engine.engines import name_of, new_context, request, run_request, run_with_engine, running
 from tests.support.models.scripted_model import EventRecorder
 
 
@@ -148,6 +147,5 @@ def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
         )
         assert parameters == {"metadata": "x", "seen": 1}
 
-    with running(annotators=[annotate]) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, annotators=[annotate])
     assert info.response_headers == {"x-model": "detector"}

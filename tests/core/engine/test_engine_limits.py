@@ -11,7 +11,7 @@ from app.core.engine.engine import Engine
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tests.core.engine.engines import name_of, new_context, request, run_request, running
+from tests.core.engine.engines import name_of, new_context, request, run_request, run_with_engine, running
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
@@ -51,8 +51,7 @@ def test_drain_waits_until_requests_are_observed_and_those_that_outlast_it_are_n
         proceed.set()
         await call
 
-    with running(observer) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer)
     assert len(observer.events) == 1, "observed once"
 
 

@@ -9,7 +9,7 @@ import pytest
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
-from tests.core.engine.engines import name_of, new_context, request, running
+from tests.core.engine.engines import name_of, new_context, request, run_with_engine, running
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
 
@@ -56,8 +56,7 @@ def test_response_waits_until_it_is_recorded() -> None:
         assert (observed.id, observed.outcome) == (event.id, None)
         assert observed.total > total, "the total includes the recording"
 
-    with running(observer, record_sink=sink) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, record_sink=sink)
 
 
 def test_response_that_cannot_be_recorded_is_an_error() -> None:
@@ -71,8 +70,7 @@ def test_response_that_cannot_be_recorded_is_an_error() -> None:
             await call
         assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY]
 
-    with running(observer, record_sink=sink) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, record_sink=sink)
     assert [(event.outcome, event.error) for event in observer.events] == [
         (ErrorKind.MODEL_NOT_READY, "The disk is full")
     ], "observers get the same error as the client"
@@ -90,8 +88,7 @@ def test_disconnect_does_not_cancel_the_recording() -> None:
         assert not sink.recorded[0][1].cancelled()
         sink.recorded[0][1].set_result(None)
 
-    with running(observer, record_sink=sink) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, observer, record_sink=sink)
     assert [event.outcome for event in observer.events] == [None]
 
 
@@ -114,6 +111,5 @@ def test_rejection_is_recorded_without_delay() -> None:
         with pytest.raises(InferenceError, match="not known"):
             await engine.handle(new_context(), "missing", lambda: request("missing"), name_of)
 
-    with running(record_sink=sink) as engine:
-        asyncio.run(run(engine))
+    run_with_engine(run, record_sink=sink)
     assert [event.outcome for event, _ in sink.recorded] == [ErrorKind.MODEL_NOT_FOUND]

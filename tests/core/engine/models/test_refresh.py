@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,14 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+async def loaded(root: Path, load: Callable[[ModelSource], Servable] = load, **options: Any) -> Repository:
+    """Return a repository whose detector is loaded."""
+    repository = Repository(Registry(discovered(root)), lambda: discovered(root), load, **options)
+    await repository.load("detector")
+    await repository.refresh()
+    return repository
+
+
 def states(repository: Repository) -> dict[str, str]:
     """Return the state of every model."""
     return {registration.source.name: registration.state.value for registration in repository.registry.registrations}
@@ -47,9 +56,7 @@ def served(repository: Repository, name: str) -> Servable | None:
 
 def test_refresh_loads_new_and_changed_models_and_removes_deleted_ones(root: Path) -> None:
     async def run() -> None:
-        repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)
-        await repository.load("detector")
-        await repository.refresh()
+        repository = await loaded(root)
         first = served(repository, "detector")
         await repository.refresh()
         assert served(repository, "detector") is first, "nothing changed"
@@ -92,9 +99,7 @@ def test_refresh_keeps_models_while_the_repository_is_unreadable(root: Path) -> 
 
 def test_refresh_keeps_the_old_model_if_the_new_one_is_broken(root: Path) -> None:
     async def run() -> None:
-        repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)
-        await repository.load("detector")
-        await repository.refresh()
+        repository = await loaded(root)
         first = served(repository, "detector")
         (root / "detector" / "model").write_text("broken")
         await repository.refresh()
@@ -115,9 +120,7 @@ def test_refresh_loads_other_models_while_one_hangs(root: Path, caplog: pytest.L
         return load(source)
 
     async def run() -> None:
-        repository = Repository(Registry(discovered(root)), lambda: discovered(root), load_blocked, timeout=0.1)
-        await repository.load("detector")
-        await repository.refresh()
+        repository = await loaded(root, load_blocked, timeout=0.1)
         first = served(repository, "detector")
         (root / "detector" / "model").write_text("hanging")
         await repository.refresh()

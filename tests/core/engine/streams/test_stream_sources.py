@@ -12,7 +12,6 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
-from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
 from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import BinaryElement
@@ -23,15 +22,11 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import ObjectDetection
 from tasks.task import TaskType
+from tests.core.engine.engines import new_context
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.fake_models import detect, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
-
-
-def new_context() -> RequestContext:
-    return RequestContext(protocol="test", request_id="abc")
-
 
 ELEMENT = BinaryElement(encode_image(rectangle()))
 

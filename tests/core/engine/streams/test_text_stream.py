@@ -4,34 +4,27 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
 
 import pytest
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
-from app.core.wire.bytes_elements import BinaryElement
 from tasks.image_text_to_text import Answer, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.task import TextChunk
-from tests.support.data.images import encode_image, rectangle
+from tests.core.engine import engines
+from tests.core.engine.engines import new_context
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
-
-
-def new_context() -> RequestContext:
-    return RequestContext(protocol="test", request_id="abc")
-
 
 BUFFER_SIZE = 32
 
 
-def request(model: str = "speaker", count: int = 1, **parameters: object) -> InferenceRequest:
-    element = BinaryElement(encode_image(rectangle()))
-    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters=parameters)
-    return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
+def request(model: str = "speaker", **fields: Any) -> InferenceRequest:
+    return engines.request(model, **fields)
 
 
 def opened(
