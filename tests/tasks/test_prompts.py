@@ -103,11 +103,6 @@ def test_invalid_or_too_many_prompts_are_rejected(
     assert (caught.value.kind, caught.value.path) == (kind, path)
 
 
-def test_prompts_and_inputs_up_to_the_limit_are_accepted() -> None:
-    assert prompts(image(prompts=["a", "b"], max_new_tokens=5), max_prompts=2, max_new_tokens=5) == [[["a", "b"]]]
-    assert prompts(image(), text_input("a", "b"), max_inputs=3)
-
-
 def test_text_inputs_have_no_output_of_their_own() -> None:
     request = InferenceRequest(id="r", model_name="m", inputs=(text_input("a"), image(name="one"), image(name="two")))
     assert [group.name for group in ImageTextToText().decode(request, {}, Limits())] == ["one", "two"]

@@ -30,23 +30,6 @@ def test_texts_are_padded_with_empty_strings() -> None:
     assert stack_text("labels", [[], []]).shape == (2, 0)
 
 
-def test_stacked_detections_equal_their_records() -> None:
-    detections = [
-        Detections(
-            labels=["a", "b"],
-            scores=np.array([0.75, 0.5], np.float32),
-            boxes=np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.float32),
-        ),
-        Detections(labels=[], scores=np.zeros(0, np.float32), boxes=np.zeros((0, 4), np.float32)),
-    ]
-    tensors = {tensor.name: tensor.data for tensor in Detections.stack(detections)}
-    assert tensors["num_detections"].tolist() == [2, 0]
-    for index, record in enumerate(detections[0].records()):
-        assert tensors["labels"][0, index].decode() == record.label
-        assert tensors["scores"][0, index] == record.score
-        assert tensors["boxes"][0, index].tolist() == [record.xmin, record.ymin, record.xmax, record.ymax]
-
-
 def test_keypoints_of_some_images_are_padded_with_zeros() -> None:
     def posed(keypoints: np.ndarray[Any, Any] | None) -> Detections:
         count = 0 if keypoints is None else len(keypoints)

@@ -71,11 +71,6 @@ def test_valid_base64_text_can_be_read_as_text_or_bytes(count: int) -> None:
     assert element.binary() == base64.b64decode("what" * count)
 
 
-def test_elements_keep_their_order() -> None:
-    assert decode_elements([base64.b64encode(bytes([i])).decode() for i in range(5)]) == [bytes([i]) for i in range(5)]
-    assert decode_elements([]) == []
-
-
 def test_escaped_slash_in_base64_is_unescaped() -> None:
     data = b"\xff\xff\xff" * 100
     raw = msgspec.Raw(json.dumps([base64.b64encode(data).decode()]).replace("/", "\\/").encode())

@@ -90,20 +90,6 @@ def test_nonfinite_number_or_lone_surrogate_error_names_its_path(body: bytes, pa
     assert nested_error.path.startswith("x")
 
 
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
-        (b"5", ""), (b"{}", ""), (b'{"inputs": 5}', "inputs"), (b'{"inputs": [5]}', "inputs[0]"),
-        (b'{"inputs": [], "id": 5}', "id"), (b'{"inputs": [], "parameters": []}', "parameters"),
-        (b'{"inputs": [{"name": "a", "datatype": "BYTES", "shape": [1.5], "data": []}]}', "inputs[0].shape[0]"),
-    ],
-)  # fmt: skip
-def test_wrong_type_error_names_its_field(body: bytes, path: str) -> None:
-    error = error_for(body)
-    assert error is not None
-    assert error.path == path
-
-
 def test_last_value_of_a_duplicate_key_is_used() -> None:
     assert read_json(b'{"inputs": 5, "inputs": []}', object) == {"inputs": []}
 

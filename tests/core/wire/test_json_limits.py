@@ -109,13 +109,6 @@ def test_limits_apply_across_the_chunks_of_a_long_body() -> None:
     assert error_for(text, Limits()) is None
 
 
-def test_depth_is_checked_only_if_limits_are_given() -> None:
-    body = b'{"a": [[[[[1]]]]]}'
-    assert read_json(body, object) == {"a": [[[[[1]]]]]}
-    with pytest.raises(InferenceError, match="4 deep"):
-        read_json(body, object, limits=LIMITS)
-
-
 @pytest.mark.parametrize("digits", [4301, 1_000_000])
 def test_number_with_too_many_digits_is_rejected(digits: int) -> None:
     for body in (b'{"instances": [%s]}' % (b"1" * digits), b'{"instances": [NaN, %s]}' % (b"1" * digits)):

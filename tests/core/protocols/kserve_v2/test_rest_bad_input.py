@@ -155,7 +155,7 @@ def test_bad_binary_data_is_rejected(
 
 
 @given(data=st.binary(max_size=64), length=st.integers(min_value=0, max_value=70) | st.none())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_body_is_answered_or_rejected(client: Client, data: bytes, length: int | None) -> None:
     headers = {} if length is None else {HEADER: str(length)}
     for model in ("half_plus_two", "greeter", "detector"):
@@ -168,7 +168,7 @@ def test_any_body_is_answered_or_rejected(client: Client, data: bytes, length: i
     shape=st.lists(st.integers(min_value=-2, max_value=2**65) | st.integers(min_value=0, max_value=3), max_size=4),
     datatype=st.sampled_from(["FP32", "BYTES", "INT64", "BOOL", "FP16"]),
 )
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_binary_tensor_is_answered_or_rejected(
     client: Client, block: bytes, shape: list[int], datatype: str
 ) -> None:

@@ -14,12 +14,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
-from rich.console import Console
 
 from app.core.assembly.models import load
 from app.core.settings.model import ModelError
 from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.authoring.check import check
 from metadata.model import Origin
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -226,15 +224,3 @@ def test_description_names_the_guesses(tmp_path: Path) -> None:
     assert facts["resize"] == ("stretch", Origin.GUESSED)
     assert description.takes == "image"
     assert description.labels == ("a", "b")
-
-
-def test_check_tries_the_model_on_an_image(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.plugins.authoring.check.console", lambda: Console(width=200))
-    embedder(tmp_path, 1)
-    (tmp_path / "model-settings.json").write_text(json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW}))
-    check(tmp_path)
-    shown = capsys.readouterr().out
-    assert "Tried on one image, 2 results" in shown
-    assert '{"name":"embedding","datatype":"FP32","shape":[4],"data":[' in shown

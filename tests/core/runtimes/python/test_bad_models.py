@@ -159,21 +159,6 @@ def test_hung_model_does_not_occupy_workers(tmp_path: Path) -> None:
         assert [response.result(30).status_code for response in responses] == [200] * 8
 
 
-def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:
-    write_model(tmp_path / "good", GOOD)
-    write_model(tmp_path / "bad", GOOD)
-    (tmp_path / "bad" / "model-settings.json").write_text('{"implementation": "mod')
-    with serving(tmp_path) as client:
-        response = infer(client, "bad", image_input())
-        assert response.status_code == 503
-        assert "model-settings.json is not valid JSON" in response.text
-        assert good_model_answers(client)
-        # The model loads once its settings are valid.
-        write_model(tmp_path / "bad", GOOD)
-        assert client.post("/v2/repository/models/bad/load").status_code == 200
-        assert infer(client, "bad", image_input()).status_code == 200
-
-
 def test_request_cannot_allow_code_to_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     write_model(tmp_path / "models" / "m", f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n{GOOD}")

@@ -152,7 +152,7 @@ def test_every_route_of_both_http_ports_rejects_another_host(service: Service) -
     for listener in service.listeners:
         client = client_of_app(listener.app)
         for path in paths | {"/nothing", "/v1/models/half_plus_two/metadata", "//metrics"}:
-            for method in ("GET", "POST", "HEAD", "OPTIONS", "DELETE"):
+            for method in ("GET", "POST", "OPTIONS"):
                 url = f"http://127.0.0.1:8080{path}"
                 response = client.request(method, url, headers={"Host": "evil.example"})
                 assert (method, path, response.status_code) == (method, path, 403)
