@@ -6,7 +6,6 @@ from typing import Any
 
 import grpc
 import msgspec
-import numpy as np
 import pytest
 
 from app import __version__
@@ -160,21 +159,6 @@ def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient)
     assert peer.trailing_metadata["x-request-id"]
     peer.call_error("ModelInfer", image_request("missing"), metadata=[("x-request-id", "r-2")])
     assert peer.trailing_metadata["x-request-id"] == "r-2"
-
-
-def test_classification_and_tensor_outputs_are_answered(peer: GrpcTestClient) -> None:
-    requested_outputs = [{"name": "scores", "parameters": {"classification": {"int64_param": 2}}}, {"name": "labels"}]
-    answer = peer.call("ModelInfer", image_request("classifier", count=2, outputs=requested_outputs))
-    scores, labels = answer.outputs
-    assert (scores.name, scores.datatype, list(scores.shape)) == ("scores", "BYTES", [2, 2])
-    assert labels.name == "labels"
-    assert scores.contents.bytes_contents[0].startswith(b"1.000000:0")
-    tensors = {"output_format": {"string_param": "tensors"}}
-    answer = peer.call("ModelInfer", image_request("detector", parameters=tensors))
-    boxes = [output.name for output in answer.outputs].index("boxes")
-    output = answer.outputs[boxes]
-    coordinates = np.array(output.contents.fp32_contents).reshape(output.shape)
-    assert coordinates[0, 0].tolist() == [10, 8, 30, 40]
 
 
 @pytest.mark.parametrize(

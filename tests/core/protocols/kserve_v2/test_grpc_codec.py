@@ -133,15 +133,6 @@ def test_parameters_of_every_type_are_read() -> None:
     assert not wanted.tensors
 
 
-def test_requested_outputs_and_format_are_read() -> None:
-    outputs = [{"name": "x", "parameters": {"classification": {"int64_param": 2}, "binary_data": {"bool_param": True}}}]
-    format_ = {"output_format": {"string_param": "tensors"}}
-    _, wanted = read(typed_input("FP32", [1.0]), outputs=outputs, parameters=format_)
-    assert wanted.outputs is not None
-    assert [(output.name, output.classification) for output in wanted.outputs] == [("x", 2)]
-    assert wanted.tensors
-
-
 @pytest.mark.parametrize("binary", [True, False], ids=["raw", "typed"])
 @pytest.mark.parametrize("datatype", [*VALUES, "FP16"])
 def test_response_is_raw_or_typed_as_requested(datatype: str, binary: bool) -> None:
@@ -177,11 +168,6 @@ def encode_response(*tensors: Tensor, wanted: OutputSelection) -> Any:
     response = InferenceResponse(id="", model_name="m", model_version="7", outputs=[output])
     encoded = encode(response, echo_model(ECHO_MODELS["echo-pair"]), wanted)
     return message_class("inference.ModelInferResponse").FromString(encoded)
-
-
-def test_typed_request_gets_a_typed_response() -> None:
-    assert not read(typed_input("FP32", [1.0]))[1].binary
-    assert read(input_header("FP32", [1]), raw_input_contents=[BLOCK])[1].binary
 
 
 def test_one_output_without_a_typed_form_makes_the_response_raw() -> None:

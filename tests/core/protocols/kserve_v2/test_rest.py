@@ -1,6 +1,5 @@
 """Test the Open Inference Protocol over REST: server, models and outputs, besides its golden cases."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ from litestar.testing import TestClient
 
 from app import __version__
 from tests.support.data.chariot import IMAGE, Client, image_input
-from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import app_with_models
 from tests.support.servers.fake_app import build_app
 
@@ -101,17 +99,6 @@ def test_id_is_returned_only_if_the_request_has_one(client: Client) -> None:
     }
     assert infer(client, "half_plus_two", {"id": "7", "inputs": [tensor]}, "/versions/1") == {**answer, "id": "7"}
     assert "id" not in infer(client, "half_plus_two", {"id": "", "inputs": [tensor]})
-
-
-def test_several_inputs_are_one_batch(client: Client) -> None:
-    green_image = encode_base64(encode_image(rectangle(colour=(0, 255, 0))))
-    body = {
-        "inputs": [image_input(name="a"), image_input(green_image, name="b")],
-        "parameters": {"score_threshold": 0.5},
-    }
-    ((_, shape, data),) = outputs_by_name(infer(client, "detector", body)).values()
-    assert shape == [2]
-    assert [[detection["label"] for detection in json.loads(item)] for item in data] == [["red"], ["green"]]
 
 
 BAD_REQUESTS: list[tuple[dict[str, Any], str]] = [

@@ -71,13 +71,6 @@ def test_retry_delay_of_a_tiny_rate_is_a_day() -> None:
     assert caught.value.retry_after == 86_400
 
 
-def test_own_rate_overrides_the_default_and_does_not_affect_others() -> None:
-    rates = RateLimiter(Rate(per_second=1, burst=1), clock=Clock())
-    assert accepted_requests(rates, identity_of("a", Rate(per_second=1, burst=5)), 10) == 5
-    assert accepted_requests(rates, identity_of("b"), 10) == 1
-    assert accepted_requests(rates, identity_of("c"), 10) == 1
-
-
 def test_rates_of_the_longest_idle_client_are_forgotten_at_the_limit() -> None:
     rates = RateLimiter(Rate(per_second=1, burst=1), max_buckets=2, clock=Clock())
     for name in ("a", "b"):

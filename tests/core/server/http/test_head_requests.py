@@ -37,13 +37,6 @@ def test_head_has_status_and_content_type_of_get_without_body(client: TestClient
     assert head_response.content == b""
 
 
-def test_head_of_ready_is_503_without_models() -> None:
-    engine = build_engine((MODEL,), loaded=False)
-    with TestClient(create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2**20)) as client:
-        assert client.head("/ready").status_code == 503
-        assert client.head("/health").status_code == 200
-
-
 @pytest.mark.parametrize("path", ["/inferences", "//inferences", "/page/events", "//page/events", "/page//events"])
 def test_head_of_endless_responses_is_405(path: str) -> None:
     @get(["/inferences", "/page/events", "/metrics"], sync_to_thread=False)
