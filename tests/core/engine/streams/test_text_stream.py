@@ -130,21 +130,6 @@ def test_failure_during_a_stream_comes_after_the_earlier_chunks(failure: Excepti
     assert not engine.busy
 
 
-def test_chunk_is_delivered_before_the_next_is_generated() -> None:
-    gate = Gate()
-
-    async def read() -> None:
-        async with opened(engine) as chunks:
-            for expected in ("a", "b", "c"):
-                gate.open()
-                assert (await anext(chunks)).text == expected
-            assert (await anext(chunks)).final
-            assert await anext(chunks, None) is None
-
-    engine = scripted_engine(ScriptedModel("a", "b", "c", gate=gate))
-    asyncio.run(read())
-
-
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_reader_that_leaves_or_is_cancelled_frees_the_worker_at_the_next_token(cancelled: bool) -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)

@@ -11,7 +11,6 @@ import pytest
 
 from app.core.assembly.models import describe, load
 from app.core.engine.models.servable import Servable
-from app.core.runtimes.runtime import PYTHON
 from app.core.settings.model import ModelError, ModelSource
 from metadata.model import Origin
 from tasks.inference.limits import Limits
@@ -50,11 +49,6 @@ def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any)
     assert not (tmp_path / "ran").exists()
     use(source_at(tmp_path / "m"))
     assert (tmp_path / "ran").exists()
-
-
-def test_models_that_name_class_are_recognised(tmp_path: Path) -> None:
-    assert PYTHON.recognises(source_at(write_model(tmp_path / "m", WORKS)))
-    assert not PYTHON.recognises(source_at(write_model(tmp_path / "n", WORKS, implementation=None)))
 
 
 def test_class_is_preferred_to_onnx_file_in_same_folder(tmp_path: Path) -> None:
@@ -287,9 +281,3 @@ def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, decla
     with pytest.raises(ModelError) as caught:
         write_and_load(tmp_path / "m", code, task_type="TENSOR")
     assert error_text in str(caught.value)
-
-
-@pytest.mark.parametrize("invalid", [{"instances": 0}, {"timeout_seconds": 0}, {"arguments": [1]}])
-def test_invalid_setting_is_named_in_error(tmp_path: Path, invalid: dict[str, Any]) -> None:
-    with pytest.raises(ModelError, match=next(iter(invalid))):
-        write_and_load(tmp_path / "m", WORKS, **invalid)

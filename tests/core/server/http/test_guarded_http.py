@@ -142,13 +142,6 @@ def test_pipelined_requests_are_answered_in_order(server: HttpTestServer) -> Non
     ]
 
 
-def test_malformed_request_after_a_request_does_not_affect_its_response(server: HttpTestServer) -> None:
-    responses = parse_responses(
-        server.send_and_read(head(b"Content-Length: 1") + b"x" + b"GET / HTTP/1.1\nHost: a\n\n")
-    )
-    assert [status for status, _ in responses] == [200]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_mutated_requests_are_answered_or_rejected_and_the_server_goes_on(server: HttpTestServer, seed: int) -> None:
     """Send requests with changed, lost and repeated bytes in chunks of random size."""
