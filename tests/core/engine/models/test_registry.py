@@ -64,13 +64,6 @@ def test_find_returns_the_requested_or_the_latest_ready_version() -> None:
     assert registry.find("detector").source.version == "3"
 
 
-def test_find_with_unready_version_does_not_return_another() -> None:
-    registry = registry_of(source(version="1"), source(version="2"), loaded=["1"])
-    error = rejection(registry.find, "detector", "2")
-    assert error.kind is ErrorKind.MODEL_NOT_READY
-    assert error.message == "Model 'detector' version '2' is not ready: not loaded yet"
-
-
 def test_load_sets_state_and_reason() -> None:
     registry = registry_of(source())
     (loading,) = registry.registrations
