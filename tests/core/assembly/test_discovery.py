@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -15,12 +16,14 @@ from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, ModelOptions
 
 
-def create_files(root: Path, *files: str) -> None:
-    """Create empty files below `root`; settings files hold an empty object."""
+def create_files(root: Path, *files: str, settings: str = "{}") -> None:
+    """Create empty files below `root`, and the settings of the model `m`; other settings files hold an empty object."""
     for name in files:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}" if path.suffix == ".json" else "")
+    if settings != "{}":
+        (root / "m" / "model-settings.json").write_text(settings)
 
 
 def names_and_versions(models: Iterable[ModelSource]) -> list[tuple[str, str]]:
@@ -128,8 +131,7 @@ def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
 def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
     tmp_path: Path, settings: dict[str, object], served: list[str], fallbacks: list[str]
 ) -> None:
-    create_files(tmp_path, "m/model.onnx", "m/9/model.onnx", "m/10/model.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(json.dumps(settings))
+    create_files(tmp_path, "m/model.onnx", "m/9/model.onnx", "m/10/model.onnx", settings=json.dumps(settings))
     sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships", allow_code=True))
     assert sorted(source.version for source in sources) == served
     for source in sources:
@@ -140,24 +142,27 @@ def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
 
 
 def test_fallback_with_an_unreadable_configuration_is_ignored(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text('{"versions": "latest"}')
+    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx", settings='{"versions": "latest"}')
     (tmp_path / "m" / "1" / "model-settings.json").write_text("{")
     (source,) = model_at(tmp_path / "m")
     assert (source.version, source.fallbacks) == ("2", ())
 
 
 def test_versions_inherit_settings_unless_they_have_their_own(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx", "m/2/model-settings.json")
-    (tmp_path / "m" / "model-settings.json").write_text('{"name": "ships", "chariot_id": "2abc"}')
+    create_files(
+        tmp_path,
+        "m/1/model.onnx",
+        "m/2/model.onnx",
+        "m/2/model-settings.json",
+        settings='{"name": "ships", "chariot_id": "2abc"}',
+    )
     first, second = model_at(tmp_path / "m")
     assert (first.name, first.settings.chariot_id) == ("ships", "2abc")
     assert (second.name, second.settings.chariot_id) == ("m", None)
 
 
 def test_uri_in_the_settings_selects_the_file(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/a.onnx", "m/b.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text('{"uri": "b.onnx", "version": "7"}')
+    create_files(tmp_path, "m/a.onnx", "m/b.onnx", settings='{"uri": "b.onnx", "version": "7"}')
     (source,) = model_at(tmp_path / "m")
     assert (source.version, source.file) == ("7", tmp_path / "m" / "b.onnx")
 
@@ -187,8 +192,7 @@ def test_model_name_with_a_slash_is_rejected(tmp_path: Path) -> None:
     "value", ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u202eb", "n" * 256]
 )
 def test_invalid_name_in_the_settings_is_rejected(tmp_path: Path, field: str, value: str) -> None:
-    create_files(tmp_path, "m/a.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(json.dumps({field: value}))
+    create_files(tmp_path, "m/a.onnx", settings=json.dumps({field: value}))
     with pytest.raises(ModelError, match=f"{field}: Expected up to 255 printable characters without slashes"):
         model_at(tmp_path / "m")
     (model,) = models_in(tmp_path)
@@ -209,15 +213,13 @@ def test_folder_with_an_invalid_name_is_listed_with_a_fault(tmp_path: Path, name
 
 @pytest.mark.parametrize("uri", ["../secret.onnx", "/etc/hostname", "a/../../x.onnx", "..", ".", "a\0b", "a\nb"])
 def test_uri_outside_the_folder_is_rejected(tmp_path: Path, uri: str) -> None:
-    create_files(tmp_path, "m/a.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(json.dumps({"uri": uri}))
+    create_files(tmp_path, "m/a.onnx", settings=json.dumps({"uri": uri}))
     with pytest.raises(ModelError, match="below the folder"):
         model_at(tmp_path / "m")
 
 
 def test_invalid_settings_do_not_affect_other_models(tmp_path: Path) -> None:
-    create_files(tmp_path, "a/model.onnx", "m/model.onnx", "z/model.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text('{"nmae": "x"}')
+    create_files(tmp_path, "a/model.onnx", "m/model.onnx", "z/model.onnx", settings='{"nmae": "x"}')
     models = models_in(tmp_path)
     assert names_and_versions(models) == [("a", "1"), ("m", "1"), ("z", "1")]
     assert [source.fault is None for source in models] == [True, False, True]
@@ -228,8 +230,7 @@ def test_invalid_settings_do_not_affect_other_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "transformers"])
 def test_implementation_with_another_runtime_is_rejected(tmp_path: Path, runtime: str) -> None:
-    create_files(tmp_path, "m/model.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text(f'{{"runtime": "{runtime}", "implementation": "model:Model"}}')
+    create_files(tmp_path, "m/model.onnx", settings=f'{{"runtime": "{runtime}", "implementation": "model:Model"}}')
     (source,) = model_at(tmp_path / "m")
     with pytest.raises(ModelError, match=f"'{runtime}'; leave one of them out"):
         describe(source)
@@ -291,7 +292,14 @@ def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: p
 
 
 def test_missing_version_in_the_settings_is_rejected(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/2/model.onnx")
-    (tmp_path / "m" / "model-settings.json").write_text('{"versions": ["3"]}')
+    create_files(tmp_path, "m/2/model.onnx", settings='{"versions": ["3"]}')
     with pytest.raises(ModelError, match="There is no version 3"):
         model_at(tmp_path / "m")
+
+
+def test_devices_apply_to_models_without_devices_of_their_own(tmp_path: Path) -> None:
+    for name in ("classifier", "detector"):
+        shutil.copytree(DEMO_MODELS / name, tmp_path / name)
+    (tmp_path / "classifier" / "model-settings.json").write_text('{"onnxruntime": {"devices": ["cpu"]}}')
+    sources = find_models(ModelOptions(model_repository=tmp_path, device="cuda:0, cpu"))
+    assert [source.settings.onnxruntime.devices for source in sources] == [("cpu",), ("cuda:0", "cpu")]

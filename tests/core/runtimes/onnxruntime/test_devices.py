@@ -1,4 +1,4 @@
-"""Test on which devices graphs run."""
+"""Test on which devices graphs run, and which precisions a processor accelerates."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +10,7 @@ import pytest
 
 from app.core.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
 from app.core.runtimes.onnxruntime.loading import load
+from app.core.runtimes.onnxruntime.precision import is_accelerated
 from app.core.runtimes.onnxruntime.session import Session, run_bound
 from app.core.settings.model import ModelError, OnnxRuntimeSettings
 from tests.core.runtimes.onnxruntime import graphs
@@ -94,3 +95,24 @@ def test_io_binding_gives_same_answers(tmp_path: Path) -> None:
     bound = run_bound(session, ("cpu", 0), onnxruntime.OrtValue, feeds, names)
     for plain_output, bound_output in zip(plain.run(feeds), bound, strict=True):
         np.testing.assert_array_equal(plain_output, bound_output)
+
+
+@pytest.mark.parametrize(
+    ("flags", "accelerated"),
+    [
+        ("flags : fpu avx2", {"fp32"}),
+        ("flags : avx512f avx512_vnni", {"fp32", "int8"}),
+        ("flags : avx512_bf16 amx_int8", {"fp32", "bf16", "int8"}),
+        ("Features : asimd asimddp bf16", {"fp32", "bf16", "int8"}),
+    ],
+)
+def test_precisions_are_accelerated_by_processors_with_their_instructions(
+    tmp_path: Path, flags: str, accelerated: set[str]
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"model name : any\n{flags}\n")
+    precisions = ("fp32", "bf16", "int8")
+    assert {name for name in precisions if is_accelerated(name, tmp_path / "cpuinfo")} == accelerated
+
+
+def test_unknown_processor_is_not_reported_as_slow(tmp_path: Path) -> None:
+    assert is_accelerated("bf16", tmp_path / "missing")

@@ -1,7 +1,10 @@
-"""The gRPC server: health, reflection, port and shutdown."""
+"""The gRPC server: health, reflection, ports, options of connections and shutdown."""
 
+import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +19,20 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 
 from app.core.engine.models.servable import Servable
 from app.core.proto import message_class
+from app.core.server.grpc.server import GrpcServer, connection_options
 from app.core.server.listen import ListenError
 from app.core.settings.model import ModelSource
+from app.core.settings.network import TransportSettings
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import (
     SERVICE,
     GrpcTestClient,
     build_engine,
     build_engine_from_sources,
+    local_settings,
     message,
     raises_status,
     run_grpc_server,
@@ -168,3 +175,20 @@ def test_invalid_timeout_in_metadata_is_invalid_argument(milliseconds: str) -> N
         code, details = peer.call_error("ModelInfer", request, [("x-request-timeout-ms", milliseconds)])
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert details.startswith("x-request-timeout-ms: Expected a number of milliseconds")
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])
+def test_handshake_timeout_is_clamped_to_what_grpc_accepts(seconds: float, milliseconds: int) -> None:
+    options = dict(connection_options(TransportSettings(handshake_timeout=seconds)))
+    assert options["grpc.server_handshake_timeout_ms"] == milliseconds
+
+
+def test_server_starts_with_limits_above_those_of_grpc() -> None:
+    limits = dict.fromkeys(("max_request_bytes", "max_grpc_streams", "max_header_bytes"), 2**40)
+
+    async def run() -> None:
+        server = GrpcServer(build_engine(()), GRPC_PROTOCOLS, replace(local_settings(), **limits))
+        await server.start()
+        await server.stop()
+
+    asyncio.run(run())

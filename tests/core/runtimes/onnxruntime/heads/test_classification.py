@@ -1,13 +1,18 @@
 """Test class scores with known values: the means of the three channels."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from onnx import TensorProto
 
+from app.core.runtimes.onnxruntime.heads import task_and_model
+from app.core.runtimes.onnxruntime.layouts.layout import Bound
+from tasks.image_classification import ImageClassification
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import classification_input, classifier, uniform_image
+from tests.core.runtimes.onnxruntime.answers import classification_input, classifier, inspected, uniform_image
 
 NAMES = ("red", "green", "blue")
 PROPERTIES = graphs.properties("classify", NAMES, (8, 8))
@@ -45,3 +50,18 @@ def test_answers_keep_order_for_every_batch_size(tmp_path: Path, batch: int | st
         [classification_input(uniform_image(10 + index, 30 - index, 25 * index, 0, 255)) for index in range(count)]
     )
     assert [round(float(answer.scores[0]) * 255) for answer in answers] == [25 * index for index in range(count)]
+
+
+def test_layout_with_its_own_head_is_bound_by_it(tmp_path: Path) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {"scores": np.array([[0.25, 0.75]], np.float32)})
+    inspection = inspected(graphs.source(file, labels=["day", "night"]))
+
+    task = ImageClassification(open_vocabulary=True)
+
+    def head(_: Any, __: Any, labels: Any) -> Bound:
+        return task, lambda inputs: [labels] * len(inputs), "blank"
+
+    match = msgspec.structs.replace(inspection.match, head=head)
+    bound, model, example = task_and_model(msgspec.structs.replace(inspection, match=match))
+    assert bound is task
+    assert model([example]) == [("day", "night")]
