@@ -108,35 +108,6 @@ def test_rotated_boxes_of_extreme_sizes_are_compared(size: float) -> None:
     assert 2 not in kept
 
 
-FAR, NEAR = [-500, -500, -400, -400], [100, 100, 200, 200]
-TURNED = [50, 50, 40, 10, 0.3]
-
-
-@pytest.mark.parametrize(
-    ("boxes", "classes", "kept"),
-    [
-        ([FAR, FAR, NEAR], [0, 1, 1], [0, 1, 2]),
-        ([NEAR, NEAR], [0, 0], [0]),
-        ([TURNED, TURNED], [0, 0], [0]),
-        # A box that is rotated by half a turn is the same box.
-        ([TURNED, [50, 50, 40, 10, 0.3 + math.pi], [50, 50, 10, 40, 0.3]], [0, 0, 0], [0, 2]),
-        # An oriented box inside a better one is kept.
-        ([[50, 50, 80, 80, 0.1], [50, 50, 8, 8, 0.1]], [0, 0], [0, 1]),
-        ([NEAR], [0], [0]),
-        ([TURNED], [0], [0]),
-    ],
-)
-def test_worse_of_equal_boxes_of_a_class_is_suppressed(
-    boxes: list[list[float]], classes: list[int], kept: list[int]
-) -> None:
-    # The scores ascend in the arguments, so that the order of the result is that of the scores.
-    rows, numbers = np.array(boxes[::-1], np.float32), np.array(classes[::-1])
-    scores = np.linspace(0.3, 0.9, len(boxes), dtype=np.float32)
-    suppress = suppress_rotated_boxes if rows.shape[1] == 5 else suppress_boxes
-    found = suppress(rows, scores, numbers, 0.45)
-    assert found.tolist() == [len(boxes) - 1 - index for index in kept]
-
-
 def test_clipping_changes_only_boxes_beyond_the_image() -> None:
     boxes = np.array([[-5, -6, 300, 400], [1.5, 2.5, 3.5, 4.5], [250, 150, 300, 200]], np.float32)
     clipped = clip_boxes(boxes, 200, 100)

@@ -39,11 +39,9 @@ def images(name: str, *widths: int, **parameters: object) -> BytesTensor:
     return BytesTensor(name=name, shape=(len(widths),), elements=elements, parameters=parameters)
 
 
-def run_servable(
-    model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None, limits: Limits | None = None
-) -> InferenceResult:
+def run_servable(model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None) -> InferenceResult:
     servable = Servable(ObjectDetection(), model, DESCRIPTION, defaults or {})
-    return servable.predict(InferenceRequest(id="r", model_name="m", inputs=inputs), limits or Limits())
+    return servable.predict(InferenceRequest(id="r", model_name="m", inputs=inputs), Limits())
 
 
 def widths(result: InferenceResult) -> list[tuple[str, list[list[float]]]]:
@@ -53,33 +51,24 @@ def widths(result: InferenceResult) -> list[tuple[str, list[list[float]]]]:
     return [(output.name, list(map(of, output.predictions))) for output in result.outputs]
 
 
-def test_outputs_have_the_order_of_the_inputs_and_images() -> None:
-    result = run_servable(detect_full_images, images("b", 40, 50), images("a", 60), images("b", 70, 80, 90))
-    assert widths(result) == [("b", [[40], [50]]), ("a", [[60]]), ("b", [[70], [80], [90]])]
-    assert result.batch_size == 6
-    assert min(result.decode_ns, result.model_ns, result.postprocess_ns) > 0
-
-
-def test_the_model_is_called_once_with_all_images() -> None:
+def test_one_call_has_all_images_and_its_outputs_have_the_order_of_the_inputs() -> None:
     calls: list[list[int]] = []
 
     def recording_model(items: Sequence[DetectionInput]) -> Sequence[Detections]:
         calls.append([item.image.width for item in items])
         return detect_full_images(items)
 
-    run_servable(recording_model, images("a", 40), images("b", 50, 60))
-    assert calls == [[40, 50, 60]]
+    result = run_servable(recording_model, images("b", 40, 50), images("a", 60), images("b", 70, 80, 90))
+    assert calls == [[40, 50, 60, 70, 80, 90]]
+    assert widths(result) == [("b", [[40], [50]]), ("a", [[60]]), ("b", [[70], [80], [90]])]
+    assert result.batch_size == 6
+    assert min(result.decode_ns, result.model_ns, result.postprocess_ns) > 0
 
 
 def test_parameters_of_an_input_override_the_model_defaults_for_it() -> None:
     inputs = images("a", 40), images("b", 50, score_threshold=0.1), images("c", 60, score_threshold=0.7)
     result = run_servable(detect_full_images, *inputs, defaults={"score_threshold": 0.9})
     assert widths(result) == [("a", [[]]), ("b", [[50]]), ("c", [[]])]
-
-
-def test_output_has_the_metadata_of_its_input() -> None:
-    result = run_servable(detect_full_images, images("a", 40, metadata="x"), images("b", 50))
-    assert [dict(output.parameters) for output in result.outputs] == [{"metadata": "x"}, {}]
 
 
 @pytest.mark.parametrize("excess", [-1, 1])
@@ -121,13 +110,6 @@ def test_model_is_not_called_if_an_input_is_invalid() -> None:
     with pytest.raises(InferenceError) as caught:
         run_servable(fail_if_called, images("a", 40), broken)
     assert caught.value.path == "inputs[1].data[0]"
-
-
-def test_limits_of_the_call_apply() -> None:
-    with pytest.raises(InferenceError, match="at most 1 images"):
-        run_servable(detect_full_images, images("a", 40, 50), limits=Limits(max_inputs=1))
-    with pytest.raises(InferenceError, match="at most 9 pixels"):
-        run_servable(detect_full_images, images("a", 40), limits=Limits(max_pixels=9))
 
 
 def test_invalid_default_parameters_raise_model_error() -> None:
