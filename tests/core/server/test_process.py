@@ -20,7 +20,6 @@ from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
-from tests.support.servers.collector import run_otlp_collector
 from tests.support.servers.grpc_server import message
 from tests.support.servers.ports import reserve_ports
 from tests.support.servers.server_process import ROOT, run_server
@@ -171,16 +170,3 @@ def test_sigterm_waits_for_requests_in_flight() -> None:
             connection.sendall(body)
             assert response.readline().startswith(b"HTTP/1.1 200")
         assert server.wait() == 0
-
-
-def test_trace_context_of_the_client_reaches_the_collector() -> None:
-    received: list[tuple[str, bytes]] = []
-    trace = bytes(range(16))
-    with (
-        run_otlp_collector(received) as endpoint,
-        run_server("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server,
-    ):
-        headers = {"traceparent": f"00-{trace.hex()}-{bytes(range(8)).hex()}-01"}
-        assert httpx.post(f"{server.address}/infer", json=BODY, headers=headers, timeout=60).status_code == 200
-        assert server.stop() == 0
-    assert any(trace in content for _, content in received)

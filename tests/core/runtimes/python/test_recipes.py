@@ -1,6 +1,5 @@
 """Run the recipes of the documentation unchanged, on tiny models with known answers."""
 
-import importlib
 import json
 import re
 import subprocess
@@ -13,7 +12,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.core.runtimes.onnxruntime import graphs
 from tests.support.command_line import charioteer
 from tests.support.data.library_answers import LibraryModel
 from tests.support.models import tiny_readers
@@ -59,15 +57,6 @@ def check_scores(found: list[dict[str, Any]]) -> None:
     assert {record["label"]: record["score"] for record in found} == pytest.approx(
         dict(zip(LABELS, probabilities.tolist(), strict=True)), abs=1e-5
     )
-
-
-def test_torchscript_recipe_works(tmp_path: Path) -> None:
-    import torch
-
-    example: Any = torch.zeros(1, 3, 8, 8)
-    jit: Any = torch.jit
-    jit.save(jit.trace(means_module(), example), tmp_path / "net.ts")
-    check_scores(served(tmp_path, "TorchScript", "net.ts"))
 
 
 def test_torch_export_recipe_works(tmp_path: Path) -> None:
@@ -186,16 +175,6 @@ def test_tflite_recipe_works(tmp_path: Path) -> None:
     )
 
 
-def test_scikit_learn_recipe_works(tmp_path: Path) -> None:
-    dummy: Any = importlib.import_module("sklearn.dummy")
-    prior = dummy.DummyClassifier(strategy="prior").fit(np.zeros((4, 8 * 8 * 3)), ["blue", "red", "red", "red"])
-    joblib: Any = importlib.import_module("joblib")
-    joblib.dump(prior, tmp_path / "net.joblib")
-    arguments = {"weights": "net.joblib", "size": 8}
-    model = write_and_load(tmp_path, recipe("scikit-learn"), task_type=None, arguments=arguments)
-    assert msgspec.to_builtins(model.ask(RED)) == [{"label": "red", "score": 0.75}, {"label": "blue", "score": 0.25}]
-
-
 def test_transformers_recipe_works(tmp_path: Path) -> None:
     library = LibraryModel(tiny_readers.florence2(tmp_path / "weights"))
     model = write_and_load(tmp_path, recipe("Transformers"), task_type=None)
@@ -203,11 +182,6 @@ def test_transformers_recipe_works(tmp_path: Path) -> None:
     expected = library.tokenizer.decode(library.generate(inputs, 8), skip_special_tokens=True)
     found = msgspec.to_builtins(model.ask(RED, prompts=["<CAPTION>"], max_new_tokens=8))
     assert found == [{"prompt": "<CAPTION>", "answer": expected}]
-
-
-def test_other_outputs_recipe_works(tmp_path: Path) -> None:
-    graphs.channel_means(tmp_path / "net.onnx", shape=("batch", 3, 8, 8))
-    check_scores(served(tmp_path, "Other outputs", "net.onnx"))
 
 
 def test_first_class_of_documentation_works(tmp_path: Path) -> None:
