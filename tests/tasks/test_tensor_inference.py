@@ -101,6 +101,14 @@ def test_number_of_elements_must_match_the_shape(shape: tuple[int, ...]) -> None
     assert rejection(X, msgspec.structs.replace(WORDS, shape=shape)).startswith("inputs[1].shape")
 
 
+def test_shape_that_overflows_is_rejected() -> None:
+    empty = BytesTensor(name="b", shape=(0, 2**64), elements=[])
+    task = TensorInference([TensorSpec(name="b", datatype=Datatype.BYTES, shape=(-1, -1))], [])
+    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(empty,))
+    with pytest.raises(InferenceError, match=r"inputs\[0\].shape"):
+        task.decode(request, {}, Limits())
+
+
 def test_answer_is_available_as_records_and_tensors() -> None:
     texts = np.array([[b"a"], [b"\xff"]], object)
     numbers = np.array([1.5, np.inf], np.float32)

@@ -29,6 +29,7 @@ BAD_INPUTS: dict[str, tuple[object, str]] = {
     "empty data": (one_input(data=[]), "inputs[0].data"),
     "parameters of wrong type": (one_input(parameters=[1]), "inputs[0].parameters"),
     "long bad base64": ({"inputs": [image_input(), image_input("*" + "A" * 5000)]}, "inputs[1].data[0]"),
+    "pixels in BF16": (one_input(shape=[1, 1], data=[1], datatype="BF16"), "inputs[0].datatype"),
     "empty string": (one_input(data=[""]), "inputs[0].data[0]"),
 }
 

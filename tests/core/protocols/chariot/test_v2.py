@@ -59,11 +59,13 @@ def test_one_object_returns_one_object(chariot_v2_client: Client, content_type: 
 def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client) -> None:
     body = b"\n \r\n" + json_lines(request_object(), request_object()).replace(b"\n", b"\r\n\r\n") + b"\r\n\n"
     assert len(post(chariot_v2_client, body, JSON_LINES).text.splitlines()) == 2
+    assert "at least one line" in error_message(post(chariot_v2_client, b"\n\n", JSON_LINES))
 
 
 @pytest.mark.parametrize("content_type", ["image/png", "image/jpeg", "application/octet-stream"])
 def test_body_with_other_content_type_is_a_raw_image(chariot_v2_client: Client, content_type: str) -> None:
     assert post(chariot_v2_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
+    assert "empty body" in error_message(post(chariot_v2_client, b"", content_type))
 
 
 def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Client) -> None:

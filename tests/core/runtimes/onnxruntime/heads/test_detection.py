@@ -63,6 +63,11 @@ def test_agnostic_suppression_drops_worse_boxes_of_other_classes(tmp_path: Path,
     assert found.labels == ["dog", "fox"]
 
 
+def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
+    (found,) = detector(write(tmp_path, graphs.rows(ROWS), properties={}))([detection_input(WIDE)])
+    assert found.labels == ["1", "0", "2"]
+
+
 def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
     thresholds = ((0.5,), (0.65,), (0.2,), (0.95,), (0.65, 0.9))
     inputs = [detection_input(WIDE, *numbers) for numbers in thresholds]
