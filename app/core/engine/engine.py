@@ -35,7 +35,10 @@ _POLL_SECONDS = 0.01
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False):
-    """Worker threads and limits of long requests, which must not delay others. All models share their queue."""
+    """Worker threads, and limits on the requests that wait for them.
+
+    Long requests have a lane of their own, so that they do not delay others; all models share its queue.
+    """
 
     pool: ThreadPool
     admission: Admission
@@ -79,14 +82,15 @@ class Engine(Readiness):
         self.batched_observers = BatchedObservers(observers, batched_observers)
         self._executor = Executor(self.registry, limits, self.batched_observers)
         registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
-        self._thread_pool = pool = ThreadPool(workers, "inference")
-        self._admission = Admission(
+        pool = ThreadPool(workers, "inference")
+        admission = Admission(
             workers, queue_limits, registry.max_waiting, lambda: registry.multi_model, pool.expected_wait, clients
         )
         self._queue_limits = queue_limits
-        self._lanes: dict[str, Lane] = {}
-        self.arriving = self._admission.arriving
-        self.has_idle_worker = self._admission.has_idle_worker
+        self._main_lane = Lane(pool, admission)
+        self._lanes = {"inference": self._main_lane}
+        self.arriving = admission.arriving
+        self.has_idle_worker = admission.has_idle_worker
         self.count_stream = clients.slot
         self.report_rejected_unread = self._executor.report_rejected_unread
         self.infer = self._executor.predict
@@ -112,17 +116,17 @@ class Engine(Readiness):
     @property
     def busy(self) -> bool:
         """Return whether any request runs or waits."""
-        return self._admission.in_flight > 0 or any(lane.admission.in_flight for lane in self._lanes.values())
+        return any(lane.admission.in_flight for lane in self._lanes.values())
 
     @property
     def in_flight(self) -> int:
         """Return the number of requests that run or wait."""
-        return self._admission.in_flight
+        return self._main_lane.admission.in_flight
 
     @property
     def waiting(self) -> int:
         """Return the number of requests in flight beyond those that the workers can run."""
-        return self._admission.waiting
+        return self._main_lane.admission.waiting
 
     async def handle(
         self,
@@ -145,13 +149,11 @@ class Engine(Readiness):
             lane: the lane in which it waits; by default with the other inferences.
             answer: answers it instead of a plain prediction.
         """
+        lane, executor = lane or self._main_lane, self._executor
         queue = self._admit(context, model_name, lane)
-        admission, pool = (self._admission, self._thread_pool) if lane is None else (lane.admission, lane.pool)
-        executor, done = self._executor, asyncio.get_running_loop().create_future()
         work = partial(executor.handle, context, decode, encode, answer)
-        release = partial(admission.release, queue, context)
-        job = RequestJob(context, queue, work, partial(_set_done, done), executor.report, pool, release)
-        return await self._wait(job, done)
+        release = partial(lane.admission.release, queue, context)
+        return await self._wait(RequestJob(context, queue, work, executor.report, lane.pool, release))
 
     def stream_text(
         self, context: RequestContext, model_name: str, decode: Callable[[], InferenceRequest]
@@ -179,17 +181,17 @@ class Engine(Readiness):
         Yields:
             The results of `encode` or `encode_chunk`, in the order of the inputs.
         """
-        queue = self._admit(context, model_name)
+        queue = self._admit(context, model_name, self._main_lane)
 
         def on_end(error: InferenceError | None) -> None:
             context.failure = context.failure or error
             try:
                 self._executor.report(context)
             finally:
-                self._admission.release(queue, context)
+                self._main_lane.admission.release(queue, context)
 
         source = self._executor.stream(context, decode, encode_chunk, encode)
-        bridge = StreamBridge(source, queue, self._thread_pool, on_end, context)
+        bridge = StreamBridge(source, queue, self._main_lane.pool, on_end, context)
         try:
             with (
                 closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
@@ -215,7 +217,7 @@ class Engine(Readiness):
         if lane is None:
             pool = ThreadPool(workers, name, low_priority=True)
             limits = QueueLimits(max_waiting=2 * workers, request_timeout=self._queue_limits.request_timeout)
-            clients = self._admission.clients
+            clients = self._main_lane.admission.clients
             admission = Admission(
                 workers, limits, lambda _: None, lambda: False, pool.expected_wait, clients, f"{name}s"
             )
@@ -230,7 +232,7 @@ class Engine(Readiness):
         Without a model name, only the limits that are the same for all models are checked.
         """
         queue = self.registry.only_model if model_name is None else self.registry.known_name(model_name)
-        return self._admission.overload(queue)
+        return self._main_lane.admission.overload(queue)
 
     def report_rejected(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before its work. Return `error` for the caller to raise."""
@@ -256,7 +258,6 @@ class Engine(Readiness):
     def close(self) -> None:
         """Accept no more requests, drop those that wait, and let lanes finish early."""
         self._draining = self._closed = True
-        self._thread_pool.close()
         for lane in self._lanes.values():
             lane.pool.close()
 
@@ -267,34 +268,32 @@ class Engine(Readiness):
             await asyncio.sleep(_POLL_SECONDS)
         self._executor.fail_unfinished(stopping_error())
 
-    def _admit(self, context: RequestContext, model_name: str, lane: Lane | None = None) -> str:
-        """Admit a request; return the queue in which it waits: its model's, or the only one of a lane.
+    def _admit(self, context: RequestContext, model_name: str, lane: Lane) -> str:
+        """Admit a request; return the queue in which it waits: its model's, or the only one of a lane of long requests.
 
         Raise InferenceError if a limit is reached or its deadline has passed.
         """
         context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
-        if lane is not None:
-            queue, admission = "", lane.admission
-        else:
-            queue, admission = self.registry.known_name(model_name), self._admission
+        is_long = lane is not self._main_lane
+        queue = "" if is_long else self.registry.known_name(model_name)
         try:
-            context.deadline = deadline = admission.deadline(context)
+            context.deadline = deadline = lane.admission.deadline(context)
             # Long requests finish early at their deadline, so that they may wait for it.
-            context.max_queue_seconds = admission.acquire(context, queue, deadline if lane is None else None)
+            context.max_queue_seconds = lane.admission.acquire(context, queue, None if is_long else deadline)
         except InferenceError as error:
             raise self.report_rejected(context, error, model_name) from None
         self._executor.start(context)
         return queue
 
-    async def _wait(self, job: RequestJob[WireT], done: asyncio.Future[None]) -> WireT:
+    async def _wait(self, job: RequestJob[WireT]) -> WireT:
         """Return the result of a job when it is done; cancel it if the client leaves, or with the coroutine.
 
         Raise InferenceError for every failure.
         """
         watch = DisconnectWatch(job.context, job.cancel)
         try:
-            await done
+            await job.done
         except asyncio.CancelledError:
             # gRPC cancels the handler when a client disconnects, and the server when it must stop.
             aborted = self._is_aborted(job.context)
@@ -311,9 +310,3 @@ class Engine(Readiness):
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""
         return self._aborting or (self._draining and context.disconnected is not None)
-
-
-def _set_done(done: asyncio.Future[None], _: object) -> None:
-    # It is cancelled with the coroutine that waited for it.
-    if not done.done():
-        done.set_result(None)

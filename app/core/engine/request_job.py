@@ -57,10 +57,12 @@ class RequestJob(Generic[WireT]):
         context: the request, which is admitted.
         queue: the model in whose queue it waits.
         work: answer and report the request, in a worker.
-        on_done: called once, in the event loop, when `result` has the answer or the error.
         report: report a request that no worker has started.
         pool: the workers.
         release: stop counting the request; called when its worker is free, even after the client has disconnected.
+
+    Attributes:
+        done: completes in the event loop when `result` has the answer or the error.
     """
 
     def __init__(
@@ -68,7 +70,6 @@ class RequestJob(Generic[WireT]):
         context: RequestContext,
         queue: str,
         work: Callable[[], WireT],
-        on_done: "Callable[[RequestJob[WireT]], None]",
         report: Callable[[RequestContext], None],
         pool: ThreadPool,
         release: Callable[[], None],
@@ -76,11 +77,11 @@ class RequestJob(Generic[WireT]):
         self.context = context
         self._queue = queue
         self._work = work
-        self._on_done = on_done
         self._report = report
         self._pool = pool
         self._release = release
         self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
         self._answer: WireT | None = None
         self._error: BaseException | None = None
         # Whether the worker has finished, or the job has left the queue; then cancellation comes too late.
@@ -160,7 +161,9 @@ class RequestJob(Generic[WireT]):
         if not self._is_done:
             self._is_done = True
             self._timer.close()
-            self._on_done(self)
+            # It is cancelled with the coroutine that waits for it.
+            if not self.done.done():
+                self.done.set_result(None)
 
 
 async def wait_recorded(context: RequestContext) -> None:

@@ -69,20 +69,23 @@ def _unchanged(error: InferenceError) -> InferenceError:
     return error
 
 
-class HandledCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An inference that the workers of inferences do not answer, such as one with an explanation of its answer.
-
-    Attributes:
-        handle: answers it; called as `Engine.handle`, and with the engine before those arguments.
-        encode: encodes what `handle` passes to it, in a worker.
-        map_error_path: returns an error with its path in terms of the protocol.
-    """
+class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An `InferenceCall` of functions, for a protocol whose encoding needs nothing from the request."""
 
     model_name: str
-    handle: Callable[..., Awaitable[HttpResponse]]
     decode: Callable[[], InferenceRequest]
     encode: Callable[..., HttpResponse]
     map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
+
+
+class HandledCall(CodecCall, frozen=True, kw_only=True, eq=False):
+    """An inference that the workers of inferences do not answer, such as one with an explanation of its answer.
+
+    `handle` answers it; it is called as `Engine.handle`, with the engine before those arguments, and decides what
+    `encode` gets.
+    """
+
+    handle: Callable[..., Awaitable[HttpResponse]]
 
 
 def _no_end() -> bytes:
@@ -106,18 +109,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
 
 
-class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An `InferenceCall` of functions, for a protocol whose encoding needs nothing from the request."""
-
-    model_name: str
-    decode: Callable[[], InferenceRequest]
-    encode: Callable[[InferenceResponse], HttpResponse]
-    map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
-
-
 def media_type_of(content_type: str) -> str:
     """Return `content_type` without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
-StartedCall = InferenceCall | HandledCall | Stream
+StartedCall = InferenceCall | Stream

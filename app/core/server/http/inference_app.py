@@ -14,7 +14,7 @@ from litestar.types import ASGIApp, Receive, Send
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import decompress_body
-from app.core.protocols.inference_call import HandledCall, HttpResponse, InferenceCall, RequestHead, Stream
+from app.core.protocols.inference_call import HandledCall, HttpResponse, RequestHead, StartedCall, Stream
 from app.core.protocols.protocol import HttpProtocol, report_rejections
 from app.core.protocols.request_info import CLIENT, address_of, new_context
 from app.core.server.auth.http_access import HttpAccess
@@ -104,7 +104,7 @@ class InferenceApp:
             if overload is not None:
                 await self._shed(route.error_response(overload), headers, body, reply)
                 return
-        call: InferenceCall | HandledCall | Stream | None = None
+        call: StartedCall | None = None
         try:
             self._access.admit(scope, route.endpoint.permission)
             context.client = CLIENT.get()
@@ -133,9 +133,7 @@ class InferenceApp:
             answer = route.error_response(InferenceError(ErrorKind.INTERNAL, _FAILED))
         await reply.send(answer)
 
-    async def _start(
-        self, route: Route, head: RequestHead, body: Body, context: RequestContext
-    ) -> InferenceCall | HandledCall | Stream:
+    async def _start(self, route: Route, head: RequestHead, body: Body, context: RequestContext) -> StartedCall:
         """Read the body, and create the call.
 
         Raise BodyError with for a body that does not arrive within its limits. Raise InferenceError for other refusals,
