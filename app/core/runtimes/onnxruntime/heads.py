@@ -13,15 +13,15 @@ from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.inspection import Inspection
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, Outline
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
-from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
+from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import Tensor, TensorSpec
-from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
+from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import Model, Task, TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
-from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 
 
 class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
@@ -54,42 +54,6 @@ def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], Model[Any, A
 def blank_image(graph: ImageGraph) -> Image:
     """Return a black image of the size of the graph's input."""
     return Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
-
-
-def _classifier(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
-    model = OnnxImageModel(graph, match, names, _classification)
-    return ImageClassification(), model, ClassificationInput(blank_image(graph), SelectionParameters())
-
-
-def _detector(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
-    task, model = ObjectDetection(keypoints=match.keypoints), OnnxImageModel(graph, match, names, _detections)
-    return task, model, DetectionInput(blank_image(graph), DetectionParameters())
-
-
-def _oriented_detector(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
-    model = OnnxImageModel(graph, match, names, _oriented_detections)
-    return OrientedObjectDetection(), model, DetectionInput(blank_image(graph), DetectionParameters())
-
-
-def _segmenter(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
-    model = OnnxImageModel(graph, match, names, _segments)
-    return ImageSegmentation(), model, SegmentationInput(blank_image(graph), SegmentationParameters())
-
-
-def _tensor_model(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
-    outputs = graph.output_specs()
-    model = OnnxImageModel(graph, match, names, partial(_tensors, outputs=outputs))
-    return ImageTensorInference(outputs), model, ImageTensorInput(blank_image(graph))
-
-
-HEADS: Mapping[TaskType, Head] = {
-    TaskType.IMAGE_CLASSIFICATION: _classifier,
-    TaskType.OBJECT_DETECTION: _detector,
-    TaskType.ORIENTED_OBJECT_DETECTION: _oriented_detector,
-    TaskType.IMAGE_SEGMENTATION: _segmenter,
-    TaskType.TENSOR: _tensor_model,
-}
-"""The heads of layouts that bring none, by their task."""
 
 
 def _classification(model: OnnxImageModel, item: ClassificationInput, answer: RawOutputs) -> Classification:
@@ -133,6 +97,33 @@ def _tensors(
 ) -> ImageTensors:
     del model, item
     return ImageTensors(as_tensors(outputs, answer.outputs))
+
+
+def _head(
+    create_task: Callable[[Match], Task[Any, Any]], predict: Callable[[OnnxImageModel, Any, RawOutputs], Any]
+) -> Head:
+    def bind(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+        task = create_task(match)
+        parameters: Any = task.parameters_type()
+        return task, OnnxImageModel(graph, match, names, predict), ImageItem(blank_image(graph), parameters)
+
+    return bind
+
+
+def _tensor_head(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
+    outputs = graph.output_specs()
+    model = OnnxImageModel(graph, match, names, partial(_tensors, outputs=outputs))
+    return ImageTensorInference(outputs), model, ImageTensorInput(blank_image(graph))
+
+
+HEADS: Mapping[TaskType, Head] = {
+    TaskType.IMAGE_CLASSIFICATION: _head(lambda _: ImageClassification(), _classification),
+    TaskType.OBJECT_DETECTION: _head(lambda match: ObjectDetection(keypoints=match.keypoints), _detections),
+    TaskType.ORIENTED_OBJECT_DETECTION: _head(lambda _: OrientedObjectDetection(), _oriented_detections),
+    TaskType.IMAGE_SEGMENTATION: _head(lambda _: ImageSegmentation(), _segments),
+    TaskType.TENSOR: _tensor_head,
+}
+"""The heads of layouts that bring none, by their task."""
 
 
 def as_tensors(specs: Sequence[TensorSpec], arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
