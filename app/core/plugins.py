@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from tasks.inference.parameters import Field
 
 T = TypeVar("T")
+ProtocolT = TypeVar("ProtocolT", bound="HttpProtocol | GrpcProtocol")
 
 # The settings of core are named, not imported: this module is below all others of core, so that these can ask it.
 _SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
 _MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOptions")
 _MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
-_EXTENDED_HTTP = Ref[Any]("app.core.protocols.extension:ExtendedHttp")
+_WITH_ENDPOINTS = Ref[Any]("app.core.protocols.extension:with_endpoints")
+_WITH_METHODS = Ref[Any]("app.core.protocols.extension:with_methods")
 _ADD_PARAMETERS = Ref["Callable[[Sequence[Field]], None]"]("tasks.inference.parameters:add_parameters")
-_EXTENDED_GRPC = Ref[Any]("app.core.protocols.extension:ExtendedGrpc")
 
 
 class Registry(LoadedPlugins):
@@ -156,13 +157,9 @@ class Registry(LoadedPlugins):
     def protocols(self, settings: "ServerSettings") -> Protocols:
         """Return the enabled protocols of a server, with the endpoints and methods that plugins add to them."""
 
-        def extended_http(protocol: "HttpProtocol") -> "HttpProtocol":
-            added = self._added("endpoints", protocol.name)
-            return _EXTENDED_HTTP.load()(protocol, added) if added else protocol
-
-        def extended_grpc(protocol: "GrpcProtocol") -> "GrpcProtocol":
-            added = self._added("methods", protocol.name)
-            return _EXTENDED_GRPC.load()(protocol, added) if added else protocol
+        def extended(protocol: ProtocolT, hook: str, extend: Ref[Any]) -> ProtocolT:
+            added = self._added(hook, protocol.name)
+            return extend.load()(protocol, added) if added else protocol
 
         found: list[Protocols] = []
         for plugin in self.loaded.values():
@@ -171,9 +168,9 @@ class Registry(LoadedPlugins):
                 self._own(plugin, _protocol_names(protocols))
                 found.append(protocols)
         return Protocols(
-            http=[extended_http(protocol) for protocols in found for protocol in protocols.http],
+            http=[extended(item, "endpoints", _WITH_ENDPOINTS) for protocols in found for item in protocols.http],
             ports=[port for protocols in found for port in protocols.ports],
-            grpc=[extended_grpc(protocol) for protocols in found for protocol in protocols.grpc],
+            grpc=[extended(item, "methods", _WITH_METHODS) for protocols in found for item in protocols.grpc],
             grpc_ports={name: port for protocols in found for name, port in protocols.grpc_ports.items()},
         )
 
