@@ -4,22 +4,12 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError
 
 _thread = threading.local()
-
-
-class AnyToken(Protocol):
-    """A token or a combination of tokens."""
-
-    @property
-    def cancellation(self) -> InferenceError | None:
-        """Return the error of a cancelled request; None while it is active."""
-        ...
 
 
 class CancellationToken(msgspec.Struct, eq=False):
@@ -72,13 +62,16 @@ class CancellationToken(msgspec.Struct, eq=False):
 class CombinedToken(msgspec.Struct, frozen=True, eq=False):
     """A token for the work of several requests, cancelled when all of them are; None cannot be cancelled."""
 
-    tokens: Sequence[AnyToken | None]
+    tokens: "Sequence[AnyToken | None]"
 
     @property
     def cancellation(self) -> InferenceError | None:
         """Return the error of the first token if all are cancelled, else None."""
         errors = [token.cancellation if token is not None else None for token in self.tokens]
         return errors[0] if errors and all(errors) else None
+
+
+AnyToken = CancellationToken | CombinedToken
 
 
 @contextmanager

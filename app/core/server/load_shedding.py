@@ -6,8 +6,10 @@ rate. Requests of a client that ignores `Retry-After` thus wait in its socket bu
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar
+
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from tasks.inference.error import ErrorKind, InferenceError
 
 _RESUMES_PER_SECOND = 125
 """Number of connections with rejected requests that are read again each second."""
@@ -21,30 +23,27 @@ _REPORT_SECONDS = 0.5
 OVERLOADED = "The server has reached its limit of requests in flight; try again later"
 """Message for clients before authentication: it must not reveal anything about models."""
 
-KeyT = TypeVar("KeyT")
 
+class RejectionCounts:
+    """Count rejections, and report them to `engine` twice a second: a report for each would cost more than it."""
 
-class RejectionCounts(Generic[KeyT]):
-    """Count rejections and report them twice a second: a report for each would cost more than the rejection.
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._counts: dict[tuple[str, str, str], tuple[str, int]] = {}
 
-    The report gets a key, the request id of its first rejection, and the number.
-    """
-
-    def __init__(self, report: Callable[[KeyT, str, int], None]) -> None:
-        self._report = report
-        self._counts: dict[KeyT, tuple[str, int]] = {}
-
-    def add(self, key: KeyT, request_id: str) -> None:
-        """Count one rejection. Clients must not be able to invent keys."""
+    def add(self, request_id: str, protocol: str, model_name: str = "", message: str = OVERLOADED) -> None:
+        """Count one rejection. Clients must not be able to invent models. The first `request_id` is reported."""
         if not self._counts:
             asyncio.get_running_loop().call_later(_REPORT_SECONDS, self._flush)
+        key = protocol, model_name, message
         first_request_id, count = self._counts.get(key, (request_id, 0))
         self._counts[key] = (first_request_id, count + 1)
 
     def _flush(self) -> None:
         counts, self._counts = self._counts, {}
-        for key, (request_id, count) in counts.items():
-            self._report(key, request_id, count)
+        for (protocol, model_name, message), (request_id, count) in counts.items():
+            context = RequestContext(protocol=protocol, request_id=request_id, model_name=model_name, count=count)
+            self._engine.report_rejected_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
 
 
 class ReadPauses:

@@ -9,7 +9,6 @@ import grpc
 
 from app.core.engine.cancellation import stopping_error
 from app.core.engine.engine import Engine
-from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import Call, GrpcProtocol, read_call_info, set_trailing_metadata
 from app.core.server.grpc.own_services import HEALTH
 from app.core.server.load_shedding import OVERLOADED, RejectionCounts
@@ -80,7 +79,7 @@ class CallShedder(grpc.aio.ServerInterceptor):
 
     def __init__(self, engine: Engine, protocols: Sequence[GrpcProtocol]) -> None:
         self._engine = engine
-        self._counts = RejectionCounts[str](self._report)
+        self._counts = RejectionCounts(engine)
         self._protocols = {
             f"/{protocol.service.full_name}/{name}": protocol
             for protocol in protocols
@@ -96,7 +95,7 @@ class CallShedder(grpc.aio.ServerInterceptor):
 
         async def reject(_: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             context = read_call_info(call, protocol.name)
-            self._counts.add(protocol.name, context.request_id)
+            self._counts.add(context.request_id, protocol.name)
             message = protocol.rejection_message(error)
             if message is not None:
                 yield message
@@ -105,7 +104,3 @@ class CallShedder(grpc.aio.ServerInterceptor):
             await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, OVERLOADED)
 
         return cast("Any", grpc).stream_stream_rpc_method_handler(reject)
-
-    def _report(self, protocol: str, request_id: str, count: int) -> None:
-        context = RequestContext(protocol=protocol, request_id=request_id, count=count)
-        self._engine.report_rejected_unread(context, InferenceError(ErrorKind.OVERLOADED, OVERLOADED))

@@ -69,7 +69,7 @@ class InferenceApp:
         self._cors = cors
         self._write_timeout = write_timeout
         self._pauses = ReadPauses()
-        self._rejections = RejectionCounts[tuple[str, str, str]](self._report_rejections)
+        self._rejections = RejectionCounts(engine)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -192,13 +192,8 @@ class InferenceApp:
         if secured:
             error = InferenceError(error.kind, OVERLOADED, retry_after=error.retry_after)
         known_name = engine.registry.known_name(model_name or "")
-        self._rejections.add((route.protocol.name, known_name, error.message), context.request_id)
+        self._rejections.add(context.request_id, route.protocol.name, known_name, error.message)
         return error
-
-    def _report_rejections(self, key: tuple[str, str, str], request_id: str, count: int) -> None:
-        protocol, model_name, message = key
-        context = RequestContext(protocol=protocol, request_id=request_id, model_name=model_name, count=count)
-        self._engine.report_rejected_unread(context, InferenceError(ErrorKind.OVERLOADED, message))
 
     async def _shed(self, answer: HttpResponse, headers: Mapping[str, str], body: Body, reply: Reply) -> None:
         """Reject a request at once, and read nothing more of its connection for a while."""
