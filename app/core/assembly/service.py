@@ -27,9 +27,10 @@ from app.core.server.grpc.interceptors import CallShedder
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
 from app.core.server.http.cross_site import allowed_hosts, parse_origins
+from app.core.server.http.transport import open_transport
 from app.core.server.process import ModelLoading, polling
 from app.core.server.process_setup import releasing_memory
-from app.core.server.serving import Listener, ShutdownHooks, open_transport
+from app.core.server.serving import Listener, ShutdownHooks
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits

@@ -11,9 +11,10 @@ from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.server.grpc.server import GrpcServer
+from app.core.server.http.transport import Transport
 from app.core.server.listen import ListenError, connectable_host, open_listen_socket
 from app.core.server.process_setup import freeze_garbage, running
-from app.core.server.serving import HttpServer, Listener, ShutdownHooks, Transport
+from app.core.server.serving import HttpServer, Listener, ShutdownHooks
 from app.core.settings.model import ModelSource
 
 _logger = logging.getLogger(__name__)

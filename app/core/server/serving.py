@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from functools import partial
 from types import FrameType
@@ -22,16 +22,13 @@ import msgspec
 import uvicorn
 import uvloop
 from litestar.types import ASGIApp, Receive, Send
-from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.core.server.auth.rate_limiter import LogSampler
-from app.core.server.http.bodies import Bodies
-from app.core.server.http.guarded_http import ConnectionLimits, GuardedHttp
-from app.core.server.listen import connection_limit, raise_file_limit, set_timeouts
+from app.core.server.http.guarded_http import GuardedHttp
+from app.core.server.http.transport import Transport
+from app.core.server.listen import set_timeouts
 from app.core.server.process_setup import running
-from app.core.server.tls import Certificates, load_certificates
-from app.core.settings.network import TransportSettings
-from app.core.settings.server import ServerSettings
+from app.core.server.tls import Certificates
 
 _ABORT_SECONDS = 4.0
 """Seconds before the end of the drain at which incomplete requests are rejected."""
@@ -58,83 +55,6 @@ class Listener(msgspec.Struct, kw_only=True, eq=False):
     app: ASGIApp
     name: str = ""
     port: int = 0
-
-
-class Transport:
-    """What the HTTP ports of a server share: limits, certificates and metrics.
-
-    Raise SettingsError if the connection limit is too high.
-
-    Args:
-        settings: the limits.
-        metrics: where they are counted.
-        max_body_bytes: limit for one body.
-        max_open_files: how many files the process can have open.
-        certificates: None without TLS.
-
-    Attributes:
-        bodies: the bodies of all requests.
-        write_timeout: seconds that a client may leave a response unread.
-        limits: limits of connections.
-        connections: the open connections.
-    """
-
-    def __init__(
-        self,
-        settings: TransportSettings,
-        metrics: CollectorRegistry,
-        max_body_bytes: int,
-        max_open_files: int,
-        certificates: Certificates | None = None,
-    ) -> None:
-        self.certificates = certificates
-        self.write_timeout = settings.write_timeout
-        self.connections: Sized = ()
-        refused = Counter("charioteer_connections_refused", "Connections refused at a limit.", registry=metrics)
-        ended = Counter(
-            "charioteer_connections_ended",
-            "Connections that the server ended, by reason.",
-            ("reason",),
-            registry=metrics,
-        )
-        for reason in ("silent", "headers", "body"):
-            # Start each series at zero: Prometheus sees no increase in a series that starts at one.
-            ended.labels(reason)
-        self.bodies = Bodies(
-            max_body_bytes,
-            settings.max_received_bytes,
-            settings.body_timeout,
-            on_timeout=lambda: ended.labels("body").inc(),
-        )
-        self.limits = ConnectionLimits(
-            max_connections=connection_limit(settings.max_connections, max_open_files),
-            max_header_bytes=settings.max_header_bytes,
-            header_timeout=settings.header_timeout,
-            body_timeout=settings.body_timeout,
-            keep_alive_timeout=settings.keep_alive_timeout,
-            count_rejected=refused.inc,
-            count_ended=lambda reason: ended.labels(reason).inc(),
-        )
-        open_gauge = Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics)
-        open_gauge.set_function(lambda: len(self.connections))
-        received_gauge = Gauge("charioteer_received_bytes", "Bytes of HTTP bodies in memory.", registry=metrics)
-        received_gauge.set_function(lambda: self.bodies.size)
-
-    @property
-    def scheme(self) -> str:
-        """Return the URL scheme of HTTP addresses."""
-        return "http" if self.certificates is None else "https"
-
-
-def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Transport:
-    """Create the transport from the settings, and raise the limit of open files.
-
-    Raise SettingsError if the certificates are not usable, or the connection limit is too high.
-    """
-    certificates = load_certificates(settings)
-    if certificates is not None:
-        certificates.export_expiry(metrics)
-    return Transport(settings, metrics, settings.max_request_bytes, raise_file_limit(), certificates)
 
 
 class ShutdownHooks(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -168,7 +88,7 @@ class HttpServer(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             cast("Any", _by_port(listeners)),
-            http=cast("Any", partial(GuardedHttp, transport.limits)),
+            http=cast("Any", partial(GuardedHttp, transport)),
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -177,7 +97,7 @@ class HttpServer(uvicorn.Server):
             server_header=False,
             # A pipelined request must not inherit the client of the request before it.
             reset_contextvars=True,
-            timeout_keep_alive=cast("int", transport.limits.keep_alive_timeout),
+            timeout_keep_alive=cast("int", transport.settings.keep_alive_timeout),
             timeout_graceful_shutdown=math.ceil(hooks.drain_timeout),
             ssl_context_factory=_context_factory(transport.certificates),
         )
@@ -197,7 +117,7 @@ class HttpServer(uvicorn.Server):
         """Serve on listening sockets, which are those of the listeners, in the running event loop."""
         _sample_log()
         for listen_socket in sockets:
-            set_timeouts(listen_socket, self._transport.write_timeout)
+            set_timeouts(listen_socket, self._transport.settings.write_timeout)
         self._transport.connections = self.server_state.connections
         certificates = self._transport.certificates
         # `serve` captures signals too, but not while the lifespan begins and ends.

@@ -16,8 +16,9 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.bodies import BodyError
 from app.core.server.http.framing import reject_bad_framing
 from app.core.server.http.inference_app import InferenceApp
+from app.core.server.http.transport import Transport
 from app.core.server.listen import open_listen_socket
-from app.core.server.serving import HttpServer, Listener, ShutdownHooks, Transport
+from app.core.server.serving import HttpServer, Listener, ShutdownHooks
 from app.core.server.tls import Certificates
 from app.core.settings.network import TransportSettings
 from tests.support.polling import wait_until_async

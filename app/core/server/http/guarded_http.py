@@ -7,12 +7,13 @@ sees such a head as it is: without the header Upgrade, the client gets its answe
 import asyncio
 import http
 import re
-from collections.abc import Callable
 from typing import Any, cast
 
 import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.core.server.http.transport import Transport
 
 _END = b"\r\n\r\n"
 _UPGRADE = re.compile(rb"\r\n(?:upgrade|http2-settings)[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.IGNORECASE)
@@ -28,34 +29,12 @@ _ARRIVAL_SECONDS, _CLOSE_SECONDS = 0.05, 1.0
 _LINGER_SECONDS, _SHORT_LINGER_SECONDS = 2.0, 0.1
 
 
-class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of connections.
-
-    Attributes:
-        max_connections: further ones get 503.
-        max_header_bytes: bytes of the request line and the headers; more get 431.
-        header_timeout: seconds from the first byte of a head to its last; then 408.
-        body_timeout: seconds in which the rest of a body must arrive whose request was already answered.
-        keep_alive_timeout: seconds that a connection may be silent before its first request.
-        count_rejected: called for each connection above `max_connections`.
-        count_ended: called with the reason for each connection that a limit ends.
-    """
-
-    max_connections: int
-    max_header_bytes: int
-    header_timeout: float
-    body_timeout: float
-    keep_alive_timeout: float
-    count_rejected: Callable[[], object] = lambda: None
-    count_ended: Callable[[str], object] = lambda _: None
-
-
 class GuardedHttp(HttpToolsProtocol):
     """Hold each head until it is complete, and refuse one that is too long, too slow, or unclear."""
 
-    def __init__(self, limits: ConnectionLimits, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, transport: Transport, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._limits = limits
+        self._shared, self._settings = transport, transport.settings
         self._head = b""
         # Whether no message has begun, or the last one is complete.
         self._is_between = True
@@ -69,11 +48,11 @@ class GuardedHttp(HttpToolsProtocol):
         if self.client is not None and self.client[0].startswith(_MAPPED):
             # A server that listens on `::` sees IPv4 addresses in this form.
             self.client = (self.client[0].removeprefix(_MAPPED), self.client[1])
-        if len(self.connections) > self._limits.max_connections:
-            self._limits.count_rejected()
+        if len(self.connections) > self._shared.max_connections:
+            self._shared.rejected.inc()
             self._reject(503, "The server has reached its connection limit", _SHORT_LINGER_SECONDS)
             return
-        self._watch("silent", self._limits.keep_alive_timeout)
+        self._watch("silent", self._settings.keep_alive_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
@@ -87,7 +66,7 @@ class GuardedHttp(HttpToolsProtocol):
                 self._framing += len(data)
                 super().data_received(data)
                 # Trailers and extensions of chunks, or the next head in the packet of a body.
-                if self._framing > self._limits.max_header_bytes and not self._is_between:
+                if self._framing > self._settings.max_header_bytes and not self._is_between:
                     self._reject(431, "The body has too many bytes that are no content")
                 return
             head, data = self._take_head(data)
@@ -101,13 +80,13 @@ class GuardedHttp(HttpToolsProtocol):
         if not data:
             return b"", b""
         end = data.find(_END) + len(_END)
-        is_complete, limit = end >= len(_END), self._limits.max_header_bytes
+        is_complete, limit = end >= len(_END), self._settings.max_header_bytes
         if (end if is_complete else len(data)) > limit:
             self._reject(431, f"The request line and the headers have more than {limit} bytes")
             return b"", b""
         if not is_complete:
             if not self._head:
-                self._watch("headers", self._limits.header_timeout)
+                self._watch("headers", self._settings.header_timeout)
             self._head = data
             return b"", b""
         self._head = b""
@@ -145,12 +124,12 @@ class GuardedHttp(HttpToolsProtocol):
         self._is_between = True
         super().on_message_complete()
         if self.cycle.response_complete:
-            self._watch("silent", self._limits.keep_alive_timeout)
+            self._watch("silent", self._settings.keep_alive_timeout)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._is_between:
-            self._watch("body", self._limits.body_timeout)
+            self._watch("body", self._settings.body_timeout)
 
     def shutdown(self) -> None:
         # A request that has already reached the kernel is still answered.
@@ -210,7 +189,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def _expire(self, reason: str) -> None:
         self._timer = None
-        self._limits.count_ended(reason)
+        self._shared.ended.labels(reason).inc()
         if reason == "headers":
             self._reject(408, "The headers of the request took too long to arrive")
         else:
