@@ -1,11 +1,11 @@
-"""Define the checks of a protocol, and their findings."""
+"""Define protocols with their checks, and findings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from app.plugins.conformance.client.exchange import Exchange, ViolationError, quote
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.client.probe import ImageFormat, Probe
 
 
 class Level(StrEnum):
@@ -81,6 +81,30 @@ def renamed(check: Check, prefix: str) -> Check:
     """Return a check that several protocols share, with the prefix of one for its ids."""
     requires = [f"{prefix}-{required}" for required in check.requires]
     return replace(check, id=f"{prefix}-{check.id}", requires=requires)
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """A protocol with its checks.
+
+    Args:
+        name: the value of `--protocol`.
+        checks: each after those that it requires.
+        images: the format of images; None if the protocol has no items.
+        rpc: whether the protocol uses gRPC.
+        check_model: raises `NotApplicableError` if the protocol's checks are not for the engine's model.
+    """
+
+    name: str
+    checks: Sequence[Check]
+    images: ImageFormat | None = None
+    rpc: bool = False
+    check_model: Callable[[Probe], object] = lambda _: None
+
+    @property
+    def needs(self) -> Sequence[Need]:
+        """Return the features that depend on at least one check."""
+        return [need for need in Need if any(need in check.needed_for for check in self.checks)]
 
 
 @dataclass(frozen=True, slots=True)

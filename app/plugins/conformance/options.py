@@ -16,9 +16,9 @@ from cyclopts.types import ExistingFile
 
 from app.plugins.client_options.credentials import CredentialsError, TlsOptions, read_headers
 from app.plugins.conformance.chariot.image_probe import FIELDS
+from app.plugins.conformance.check import Protocol
 from app.plugins.conformance.client.calls import SCHEMES, open_channel
 from app.plugins.conformance.client.probe import Probe, Target
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner
 from app.plugins.conformance.sample_images import load_image

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from app.core.plugins import registry
 from app.plugins.conformance.chariot import coordinates, envelope, inputs, items, responses, v2
 from app.plugins.conformance.chariot.applicability import expect_image_model
-from app.plugins.conformance.check import renamed
+from app.plugins.conformance.check import Protocol, renamed
 from app.plugins.conformance.open_inference import rest as open_inference
 from app.plugins.conformance.open_inference import rpc as open_inference_grpc
-from app.plugins.conformance.protocol import Protocol
 
 _CHARIOT_V2_KSERVE = (
     *responses.CHECKS,

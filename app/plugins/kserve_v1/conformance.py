@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.plugins.conformance.check import MUST, SHOULD, Check, expect, expect_same
+from app.plugins.conformance.check import MUST, SHOULD, Check, Protocol, expect, expect_same
 from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
 from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
@@ -15,7 +15,6 @@ from app.plugins.conformance.instances import (
     predict,
     predictions_of,
 )
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.tensors import ENCODED_IMAGES, expect_error_texts, expect_form, expect_statuses
 
 

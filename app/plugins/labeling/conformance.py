@@ -3,10 +3,9 @@
 from typing import Any
 from urllib.parse import quote
 
-from app.plugins.conformance.check import MUST, SHOULD, Check, expect, expect_same
+from app.plugins.conformance.check import MUST, SHOULD, Check, Protocol, expect, expect_same
 from app.plugins.conformance.client.exchange import Exchange, InconclusiveError
 from app.plugins.conformance.client.probe import Probe
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.tensors import ENCODED_IMAGES, expect_form, has_fields, is_list, is_object
 
 _IMAGES = tuple(f"data:image/png;base64,{image}" for image in ENCODED_IMAGES[:2])

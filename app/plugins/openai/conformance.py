@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same
+from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, Protocol, expect, expect_same
 from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, decode_object, quote
 from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_form, has_fields, is_list, is_object
 
 _CHAT = "/v1/chat/completions"

@@ -22,9 +22,8 @@ from app.core.engine.models.servable import Servable
 from app.core.proto import INFERENCE
 from app.core.settings.model import ModelSource
 from app.core.settings.server import DEMO_MODELS
-from app.plugins.conformance.check import Verdict
+from app.plugins.conformance.check import Protocol, Verdict
 from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner, ConformanceReport
 from app.plugins.conformance.sample_images import SampleImage, load_image

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.plugins.conformance.check import Level, Verdict
-from app.plugins.conformance.protocol import Protocol
+from app.plugins.conformance.check import Level, Protocol, Verdict
 from app.plugins.conformance.protocols import PROTOCOLS
 from tests.plugins.conformance.deliberate_faults import items
 from tests.plugins.conformance.engines import Engines, Fault, check_with_fault, failed_checks

@@ -9,12 +9,11 @@ import httpx
 import pytest
 from rich.console import Console
 
-from app.plugins.conformance.check import Check, Level, Need, NotApplicableError
+from app.plugins.conformance.check import Check, Level, Need, NotApplicableError, Protocol
 from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
 from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.output.reports import html_report, json_report, junit_report
 from app.plugins.conformance.output.table import print_report
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 from tests.plugins.conformance.engines import check_engine

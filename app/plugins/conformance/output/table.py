@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.plugins.conformance.check import Finding, Level, Need, Verdict
+from app.plugins.conformance.check import Finding, Level, Need, Protocol, Verdict
 from app.plugins.conformance.output.reports import describe_readers, feature, grouped
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 

@@ -5,10 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same, renamed
+from app.plugins.conformance.check import (
+    MUST,
+    SHOULD,
+    Check,
+    NotApplicableError,
+    Protocol,
+    expect,
+    expect_same,
+    renamed,
+)
 from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, quote
 from app.plugins.conformance.client.probe import Probe
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import is_object
 from app.plugins.grps.conformance import messages as grps

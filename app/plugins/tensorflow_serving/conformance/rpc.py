@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
+from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, Protocol, expect
 from app.plugins.conformance.client.calls import GrpcCall, call_method, expect_reasons
 from app.plugins.conformance.client.exchange import InconclusiveError, quote
 from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
-from app.plugins.conformance.protocol import Protocol
 from app.plugins.conformance.tensors import UNKNOWN, expect_statuses
 from app.plugins.tensorflow_serving.conformance import messages as tfs
 from app.plugins.tensorflow_serving.conformance import rest
