@@ -19,7 +19,7 @@ from rich.filesize import decimal
 from app.core.cli.terminal import console, counted, printable, table
 from app.core.runtimes.folder import is_hidden
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
-from app.core.settings.model import SETTINGS_FILE, ModelError, read_json_file
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.plugins.authoring.check import check
 
 _SUFFIX = ".tar.gz"
@@ -187,7 +187,6 @@ def manifest(directory: ExistingDirectory) -> None:
         directory: The model's folder; for a model with versions, the folder above them.
     """
     from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE
-    from app.plugins.authoring.manifest import write_manifest
 
     count = write_manifest(directory)
     terminal = console()
@@ -195,3 +194,24 @@ def manifest(directory: ExistingDirectory) -> None:
     if (directory / SIGNATURE_FILE).exists():
         advice = "is outdated; sign the new list"
         terminal.print(f"{directory / SIGNATURE_FILE} {advice}", markup=False, soft_wrap=True)
+
+
+def write_manifest(folder: Path) -> int:
+    """Write the manifest of the files below `folder` in one step, and return the number of files.
+
+    Raise ModelError for files that a model may not have, and for names that a manifest cannot hold. Raise OSError when
+    a file cannot be read, or the manifest cannot be written.
+    """
+    from app.core.assembly.manifest import MANIFEST_FILE, manifest_files
+
+    lines: list[str] = []
+    for model_file in manifest_files(ModelSource(name=folder.name, version="1", folder=folder)):
+        if not str(model_file.relative_path).isprintable() or "\\" in str(model_file.relative_path):
+            raise ModelError(f"{str(model_file.path)!r} has characters in its name that a list cannot hold")
+        with model_file.path.open("rb") as file:
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.relative_path}\n")
+    if not lines:
+        raise ModelError(f"{folder} holds no files to list")
+    with replacing_file(folder / MANIFEST_FILE, READABLE_BY_ALL) as file:
+        file.write("".join(lines).encode())
+    return len(lines)

@@ -16,7 +16,7 @@ from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import iterate_files
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS, ModelOptions
-from app.plugins.authoring.manifest import write_manifest
+from app.plugins.authoring.pack import write_manifest
 from tests.support.servers.apps import app_with_sources
 
 GRAPH = DEMO_MODELS / "half_plus_two" / "model.onnx"

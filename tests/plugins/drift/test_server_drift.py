@@ -16,7 +16,7 @@ from app.core.assembly.service import Service
 from app.core.plugins import registry
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings, SettingsError
-from app.plugins.authoring.manifest import write_manifest
+from app.plugins.authoring.pack import write_manifest
 from app.plugins.drift.baseline import Baseline, write_baseline
 from app.plugins.drift.measurement import BUNDLED, DriftInput, measure_images
 from app.plugins.drift.sample import build_sample
