@@ -16,17 +16,18 @@ from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.memory import resident_bytes
-from app.core.hooks import Parts, View
+from app.core.hooks import Host, Parts, View
 from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import HttpRequest
+from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.http.compression import UNCOMPRESSED
 from app.core.server.process_setup import running
 from app.plugins.page.admin_api import AdminApi
 from app.plugins.page.catalogue import make_catalogue
 from app.plugins.page.event_stream import EventStream
-from app.plugins.page.guide import guide_handler
+from app.plugins.page.guide import guide_folder, guide_handler
 from app.plugins.page.page_files import (
     HEADERS,
     PageFile,
@@ -40,12 +41,34 @@ from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.reference import REFERENCE_OPERATION, reference_handler
 from app.plugins.page.request_history import Readings
 from app.plugins.page.series import read_series
+from app.plugins.page.settings import PageSettings
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tasks.vision.image import decode_image, small_jpeg
 from tasks.vision.request import PixelBudget
 
 EVENTS_PATH = "/page/events"
+
+
+def start(host: Host) -> Parts:
+    """Return the routes of the page, and the observer of its metrics."""
+    settings, is_local = host.settings.of(PageSettings), is_loopback_host(host.settings.host)
+    page = WebPage(
+        host.engine,
+        Trends(host.engine.registry.has_model),
+        # On other addresses, a client that is not a browser can forge any Host and Origin header.
+        admin=False if settings.page_admin is None and not is_local else settings.page_admin,
+        proxy=ProtocolProxy(
+            host.port_names, host.port, (lambda: host.grpc) if host.settings.grpc is not False else None
+        ),
+        chariot_protocol=host.settings.chariot_protocol,
+        # On other addresses, only the metrics of GRPS are shown by default.
+        full=is_local if settings.page is None else settings.page,
+        guide=guide_folder(),
+        views=host.views,
+        access=host.access,
+    )
+    return page.parts
 
 
 @dataclass(eq=False)
