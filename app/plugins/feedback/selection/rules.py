@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -12,6 +12,7 @@ from app.core.engine.scheduling.token_bucket import Rate
 from app.core.settings.server import SettingsError
 from app.plugins.recording.inference_query import ANY_ERROR, ANY_REASON, NO_TRIAL, RANDOM_SAMPLE, TRIAL
 from app.plugins.recording.query.filters import COMPARISONS, CONDITION, unquote
+from app.plugins.recording.stores.rows import field_of
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import BEST_ONLY
 
@@ -100,25 +101,19 @@ def _match_records(conditions: Sequence[Condition], records: Sequence[object], *
     """Return whether one answer meets conditions; of classes, only the best has `label` and `score`."""
     for condition in conditions:
         if condition.key == "margin":
-            scores = [_field(record, "score") for record in records[:2]] if best_only else []
+            scores = [field_of(record, "score") for record in records[:2]] if best_only else []
             if len(scores) < 2 or not condition.holds(cast("float", scores[0]) - cast("float", scores[1])):
                 return False
     of_one = [condition for condition in conditions if condition.key in ("label", "score")]
     found = [
         record
         for record in (records[:1] if best_only else records)
-        if all(condition.holds(_field(record, condition.key)) for condition in of_one)
+        if all(condition.holds(field_of(record, condition.key)) for condition in of_one)
     ]
     counts = [condition for condition in conditions if condition.key == "count"]
     if counts:
         return all(condition.holds(len(found)) for condition in counts)
     return bool(found) or not of_one
-
-
-def _field(record: object, name: str) -> Any:
-    if isinstance(record, dict):
-        return cast("dict[str, object]", record).get(name)
-    return getattr(record, name, None)
 
 
 def parse_rules(text: str) -> Sequence[Rule]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy import Connection, func, select
 
+from app.core.server.process_setup import running
 from app.plugins.recording.stores.tables import inferences, truths
 
 _MAX_TRUTHS = 1000
@@ -50,11 +51,8 @@ async def accuracy_gauges(registry: CollectorRegistry, read: Callable[[], Awaita
                 _logger.warning("the accuracy cannot be read", extra={"reason": str(error)})
             await asyncio.sleep(_SECONDS)
 
-    task = asyncio.create_task(update())
-    try:
+    async with running(update()):
         yield
-    finally:
-        task.cancel()
 
 
 def count_verdicts(connection: Connection) -> Verdicts:

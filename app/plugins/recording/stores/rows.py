@@ -98,7 +98,7 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     scores: dict[str, list[float]] = {}
     counts: Counter[str] = Counter()
     for record in records:
-        label, score = _field(record, "label"), _field(record, "score")
+        label, score = field_of(record, "label"), field_of(record, "score")
         if isinstance(label, str):
             counts[label] += 1
             # Edited exports may have a whole number.
@@ -148,7 +148,8 @@ def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
     return MetadataRow(index, key, jv=document)
 
 
-def _field(record: object, name: str) -> object:
+def field_of(record: object, name: str) -> object:
+    """Return a field of a record, an object or a dict; None without it."""
     if isinstance(record, dict):
         return cast("dict[str, object]", record).get(name)
     return getattr(record, name, None)
