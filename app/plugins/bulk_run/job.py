@@ -1,12 +1,8 @@
 """How a run answers its images: by a model in this process, on a server, or on a Ray cluster."""
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import msgspec
@@ -17,11 +13,10 @@ from app.plugins.bulk_run.parts import to_batches
 from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, ServedPredictor
 from app.plugins.bulk_run.source import SourceImage
 from app.plugins.evaluation.model import EvaluatedModel, model_identity
+from app.plugins.evaluation.runner import map_in_threads
 from app.plugins.recording.inference import RecordedInference
 from tasks.inference.limits import Limits
 
-_AHEAD = 4
-"""Calls for each thread that run, wait or have results, so that one slow call does not stop the other threads."""
 _Rows = Sequence[RecordedInference]
 Answer = Callable[[Iterable[SourceImage]], Iterator[Any]]
 """Returns the rows of images as record batches of the recording's schema."""
@@ -77,36 +72,7 @@ def predict_all(images: Iterable[SourceImage], predict: Predictor, threads: int,
 
     Raise ServerUnavailableError as `predict`; all rows before it have been yielded.
     """
-    jobs = SimpleQueue[tuple[Future[_Rows], Sequence[SourceImage]] | None]()
-
-    def work() -> None:
-        while (job := jobs.get()) is not None:
-            future, chunk = job
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(predict(chunk))
-                except BaseException as error:  # noqa: BLE001  the main thread raises it
-                    future.set_exception(error)
-
-    # Daemon threads, so that a hung model or server does not prevent the exit.
-    workers = [Thread(target=work, daemon=True) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    pending: deque[Future[_Rows]] = deque()
-    try:
-        for chunk in batched(images, batch):
-            future = Future[_Rows]()
-            pending.append(future)
-            jobs.put((future, chunk))
-            if len(pending) >= _AHEAD * threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()
-        for _ in workers:
-            jobs.put(None)
+    return map_in_threads(predict, batched(images, batch), threads)
 
 
 def batched(images: Iterable[SourceImage], size: int) -> Iterator[Sequence[SourceImage]]:

@@ -3,14 +3,16 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
-from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +27,11 @@ InferenceClient = Callable[[Item, bytes], Records]
 Several threads call it.
 """
 
-_Outcome = tuple[Item, Records | BaseException]
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+_AHEAD = 4
+"""Calls for each thread that run, wait or have results, so that one slow call does not stop the other threads."""
 _GRACE_SECONDS = 2.0
 """Seconds to wait for requests in flight after an interruption."""
 _MAX_FAILURES = 10
@@ -122,43 +128,63 @@ def collect_answers(
     EvaluationError when the first requests or all requests fail. Other errors of `client` propagate.
     """
     collected = CollectedAnswers()
-    pending, outcomes, stopping = SimpleQueue[Item | None](), SimpleQueue[_Outcome](), Event()
-    remaining = iter(items)
-    for item in islice(remaining, 2 * concurrency):
-        pending.put(item)
 
-    def work() -> None:
-        while (item := pending.get()) is not None and not stopping.is_set():
-            try:
-                outcomes.put((item, _answer_item(item, client, checkpoint)))
-            except InferenceClientError as error:
-                outcomes.put((item, error))
-            except BaseException as error:  # noqa: BLE001  the main thread raises it
-                stopping.set()
-                outcomes.put((item, error))
+    def answer(item: Item) -> Records | InferenceClientError:
+        try:
+            return _answer_item(item, client, checkpoint)
+        except InferenceClientError as error:
+            return error
 
-    # Daemon threads, so that a hung server does not prevent the exit.
-    threads = [Thread(target=work, daemon=True) for _ in range(min(concurrency, len(items)))]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in items:
-            _record_outcome(*outcomes.get(), collected)
+    threads = min(concurrency, len(items))
+    with closing(map_in_threads(answer, items, threads, grace_seconds=_GRACE_SECONDS)) as outcomes:
+        for item, outcome in zip(items, outcomes, strict=True):
+            _record_outcome(item, outcome, collected)
             progress(len(collected.records) + len(collected.failures))
-            pending.put(next(remaining, None))
-    finally:
-        stopping.set()
-        for _ in threads:
-            pending.put(None)
-        deadline = time.monotonic() + _GRACE_SECONDS
-        for thread in threads:
-            # An interruption may come before all threads have started.
-            if thread.is_alive():
-                thread.join(max(0.0, deadline - time.monotonic()))
     if not collected.records and collected.failures:
         name, reason = next(iter(collected.failures.items()))
         raise EvaluationError(f"Not one of {len(items)} images was answered; {name}: {reason}")
     return collected
+
+
+def map_in_threads(
+    work: Callable[[_T], _R], values: Iterable[_T], threads: int, *, grace_seconds: float = 0.0
+) -> Generator[_R]:
+    """Yield what `work` returns for each value, in their order, and take values only as far ahead as needed.
+
+    Raise what `work` raises, after the results before it. At the end, wait for calls that run, at most `grace_seconds`.
+    """
+    jobs, stopping = SimpleQueue[tuple[Future[_R], _T] | None](), Event()
+
+    def run() -> None:
+        while (job := jobs.get()) is not None and not stopping.is_set():
+            future, value = job
+            try:
+                future.set_result(work(value))
+            except BaseException as error:  # noqa: BLE001  the main thread raises it
+                future.set_exception(error)
+
+    # Daemon threads, so that a hung model or server does not prevent the exit.
+    pool = [Thread(target=run, daemon=True) for _ in range(threads)]
+    pending: deque[Future[_R]] = deque()
+    try:
+        for thread in pool:
+            thread.start()
+        for value in values:
+            pending.append(Future[_R]())
+            jobs.put((pending[-1], value))
+            if len(pending) >= _AHEAD * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        stopping.set()
+        deadline = time.monotonic() + grace_seconds
+        for _ in pool:
+            jobs.put(None)
+        for thread in pool:
+            # An interruption may come before all threads have started.
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _answer_item(item: Item, client: InferenceClient, checkpoint: Checkpoint) -> Records:
@@ -175,13 +201,11 @@ def _answer_item(item: Item, client: InferenceClient, checkpoint: Checkpoint) ->
     return records
 
 
-def _record_outcome(item: Item, outcome: Records | BaseException, collected: CollectedAnswers) -> None:
+def _record_outcome(item: Item, outcome: Records | InferenceClientError, collected: CollectedAnswers) -> None:
     if isinstance(outcome, InferenceClientError):
         collected.failures[item.id] = str(outcome)
         if not collected.records and len(collected.failures) >= _MAX_FAILURES:
             raise EvaluationError(f"The first {_MAX_FAILURES} images all failed; the last one: {outcome}") from None
-    elif isinstance(outcome, BaseException):
-        raise outcome
     else:
         collected.records[item.id] = outcome
 
