@@ -10,11 +10,15 @@ from app import __version__
 from app.core.engine.models.registry import Registration, Registry
 from app.core.engine.models.servable import Servable
 from app.plugins.drawing.palette import VIVID, Colour, colours_of
-from app.plugins.page.page_files import PageSample, samples
+from app.plugins.page.page_files import PageSample
 from app.plugins.page.request_history import HistoryWindow, Resolution, quantiles
 from app.plugins.page.trends import Trends
 from metadata.model import Fact
 from tasks.inference.tensor import TensorSpec
+
+
+def _hex(colour: Colour) -> str:
+    return "#" + bytes(colour).hex()
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,37 +81,15 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         models: every version of every model, by name, latest version first.
     """
 
-    version: str
+    version: str = __version__
     requires_credentials: bool
-    palette: Sequence[str]
+    palette: Sequence[str] = tuple(map(_hex, VIVID))
     chariot_protocol: str
     ports: Mapping[str, int]
     samples: Sequence[PageSample]
     memory: float
     usage: Mapping[str, ModelUsage]
     models: Sequence[ModelEntry]
-
-
-def make_catalogue(
-    registry: Registry,
-    trends: Trends,
-    chariot_protocol: str,
-    ports: Mapping[str, int],
-    *,
-    requires_credentials: bool = False,
-) -> Catalogue:
-    """Return the current catalogue."""
-    return Catalogue(
-        version=__version__,
-        requires_credentials=requires_credentials,
-        palette=[_hex(colour) for colour in VIVID],
-        chariot_protocol=chariot_protocol,
-        ports=ports,
-        samples=samples(),
-        memory=trends.readings.memory,
-        usage={name: model_usage(trends, name) for name in {model.source.name for model in registry.registrations}},
-        models=describe_models(registry),
-    )
 
 
 def describe_models(registry: Registry) -> Sequence[ModelEntry]:
@@ -147,10 +129,6 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         memory=servable.resident_bytes,
         parameters=_parameters(servable),
     )
-
-
-def _hex(colour: Colour) -> str:
-    return "#" + bytes(colour).hex()
 
 
 def _parameters(servable: Servable) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.http.compression import UNCOMPRESSED
 from app.core.server.process_setup import running
 from app.plugins.page.admin_api import AdminApi
-from app.plugins.page.catalogue import make_catalogue
+from app.plugins.page.catalogue import Catalogue, describe_models, model_usage
 from app.plugins.page.event_stream import EventStream
 from app.plugins.page.guide import guide_folder, guide_handler
 from app.plugins.page.page_files import (
@@ -35,6 +35,7 @@ from app.plugins.page.page_files import (
     read_files,
     read_sample,
     render_shell,
+    samples,
     wants_html,
 )
 from app.plugins.page.protocol_proxy import ProtocolProxy
@@ -186,12 +187,15 @@ class WebPage:
         @get("/page/models.json", sync_to_thread=True, opt=requires("read"))
         def show_catalogue() -> Response[bytes]:
             self.engine.batched_observers.flush()
-            catalogue = make_catalogue(
-                self.engine.registry,
-                self.trends,
-                self.chariot_protocol,
-                self.proxy.ports,
+            models = describe_models(self.engine.registry)
+            catalogue = Catalogue(
                 requires_credentials=self.access.requires_credentials,
+                chariot_protocol=self.chariot_protocol,
+                ports=self.proxy.ports,
+                samples=samples(),
+                memory=self.trends.readings.memory,
+                usage={name: model_usage(self.trends, name) for name in {model.name for model in models}},
+                models=models,
             )
             return Response(msgspec.json.encode(catalogue), media_type="application/json", headers=HEADERS)
 
