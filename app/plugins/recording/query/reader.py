@@ -97,7 +97,7 @@ class RecordingReader:
         """
         filters = query_filters(query)
         numbers = self.run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
-        matches = self._fetch(inferences.c.number.in_(numbers[:limit]))
+        matches = self.find(inferences.c.number.in_(numbers[:limit]))
         return ResultPage(matches, numbers[limit - 1] if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
@@ -116,14 +116,10 @@ class RecordingReader:
         """
         yield from self._batches(inferences.c.id, ids)
 
-    def find(self, condition: ColumnElement[bool], limit: int) -> Sequence[RecordedInference]:
-        """Return the newest `limit` inferences that meet a condition on the columns of `tables.inferences`."""
-        return self._fetch(condition, limit)
-
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""
         is_id = inferences.c.id == inference_id[:INDEXED_CHARACTERS]
-        found = self._fetch(is_id) if inference_id.isprintable() else ()
+        found = self.find(is_id) if inference_id.isprintable() else ()
         return found[0] if found else None
 
     def image(self, inference: RecordedInference) -> bytes | None:
@@ -142,9 +138,10 @@ class RecordingReader:
 
     def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
         for start in range(0, len(values), _BATCH_SIZE):
-            yield self._fetch(column.in_(values[start : start + _BATCH_SIZE]))
+            yield self.find(column.in_(values[start : start + _BATCH_SIZE]))
 
-    def _fetch(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
+    def find(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
+        """Return the inferences, or the newest `limit`, that meet a condition on the columns of `tables.inferences`."""
         statement = select(inferences).where(condition).order_by(inferences.c.number.desc()).limit(limit)
 
         def fetch(connection: Connection) -> Sequence[RecordedInference]:
