@@ -131,14 +131,28 @@ def collect_answers(
 
     def answer(item: Item) -> Records | InferenceClientError:
         try:
-            return _answer_item(item, client, checkpoint)
+            data = item.image.read_bytes()
+        except OSError as error:
+            return InferenceClientError(f"{item.image} cannot be read: {error.strerror}")
+        digest, entry = hashlib.sha256(data).hexdigest(), checkpoint.entries.get(item.id)
+        if entry is not None and entry.digest == digest:
+            return entry.records
+        try:
+            records = client(item, data)
         except InferenceClientError as error:
             return error
+        checkpoint.add(CheckpointEntry(id=item.id, digest=digest, records=records))
+        return records
 
     threads = min(concurrency, len(items))
     with closing(map_in_threads(answer, items, threads, grace_seconds=_GRACE_SECONDS)) as outcomes:
         for item, outcome in zip(items, outcomes, strict=True):
-            _record_outcome(item, outcome, collected)
+            if not isinstance(outcome, InferenceClientError):
+                collected.records[item.id] = outcome
+            else:
+                collected.failures[item.id] = str(outcome)
+                if not collected.records and len(collected.failures) >= _MAX_FAILURES:
+                    raise EvaluationError(f"The first {_MAX_FAILURES} images all failed; the last one: {outcome}")
             progress(len(collected.records) + len(collected.failures))
     if not collected.records and collected.failures:
         name, reason = next(iter(collected.failures.items()))
@@ -185,29 +199,6 @@ def map_in_threads(
             # An interruption may come before all threads have started.
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _answer_item(item: Item, client: InferenceClient, checkpoint: Checkpoint) -> Records:
-    try:
-        data = item.image.read_bytes()
-    except OSError as error:
-        raise InferenceClientError(f"{item.image} cannot be read: {error.strerror}") from None
-    digest = hashlib.sha256(data).hexdigest()
-    entry = checkpoint.entries.get(item.id)
-    if entry is not None and entry.digest == digest:
-        return entry.records
-    records = client(item, data)
-    checkpoint.add(CheckpointEntry(id=item.id, digest=digest, records=records))
-    return records
-
-
-def _record_outcome(item: Item, outcome: Records | InferenceClientError, collected: CollectedAnswers) -> None:
-    if isinstance(outcome, InferenceClientError):
-        collected.failures[item.id] = str(outcome)
-        if not collected.records and len(collected.failures) >= _MAX_FAILURES:
-            raise EvaluationError(f"The first {_MAX_FAILURES} images all failed; the last one: {outcome}") from None
-    else:
-        collected.records[item.id] = outcome
 
 
 def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:
