@@ -204,7 +204,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
 
     api: int  # the version of this file that the plugin was written for
     name: str  # of its package
-    summary: str  # what it adds, in one sentence
+    summary: str = ""  # what it adds, in one sentence; by default the docstring of its package
     requires: Sequence[str] = ()  # names of the plugins that it imports; it is skipped without them
     extra: str = ""  # of the distribution, which its imports need
     settings: Sequence[type[Any]] = ()  # options of `serve`, as frozen dataclasses for cyclopts, for `Host.settings.of`

@@ -3,12 +3,13 @@
 import importlib
 import os
 import pkgutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from app.core.hooks import API, Plugin
 
@@ -157,7 +158,7 @@ def find(names: Sequence[str] = ()) -> Sequence[Plugin]:
     Raise PluginError naming a plugin that is not installed, raises, or has a name that exists already.
     """
     packages = ((f"{_ROOT}.core", "core"), *_built_in())
-    plugins = [_checked(importlib.import_module(module), name) for module, name in packages]
+    plugins = [_checked(module := importlib.import_module(path), name, module.__doc__) for path, name in packages]
     if names:
         entries = installed()
         for name in dict.fromkeys(names):
@@ -187,17 +188,17 @@ def _built_in() -> Sequence[tuple[str, str]]:
 
 def _load_entry(entry: "EntryPoint") -> Plugin:
     try:
-        module = entry.load()
+        loaded = entry.load()
     except Exception as error:
         raise PluginError(f"plugin {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
-    return _checked(module, entry.name)
+    return _checked(loaded, entry.name, sys.modules[entry.module].__doc__)
 
 
-def _checked(module: Any, name: str) -> Plugin:
-    plugin = getattr(module, "plugin", module)
+def _checked(loaded: Any, name: str, doc: str | None) -> Plugin:
+    plugin = getattr(loaded, "plugin", loaded)
     if not isinstance(plugin, Plugin) or plugin.name != name:
         raise PluginError(f"plugin {name}: expected an object `plugin` of the class Plugin with this name")
-    return plugin
+    return plugin if plugin.summary else structs.replace(plugin, summary=(doc or "").strip())
 
 
 def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:

@@ -5,7 +5,6 @@ from app.core.hooks import Command, Plugin
 plugin = Plugin(
     api=1,
     name="authoring",
-    summary="Starter models, checks, archives and manifests of models, and one image through a model without a server.",
     requires=("drawing",),
     commands=(
         Command(

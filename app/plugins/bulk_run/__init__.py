@@ -5,7 +5,6 @@ from app.core.hooks import Command, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="bulk_run",
-    summary="A model on many images, in one command that can be resumed.",
     requires=("client_options", "evaluation", "recording"),
     extra="parquet",
     commands=(

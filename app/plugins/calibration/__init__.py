@@ -6,7 +6,6 @@ from app.plugins.calibration.settings import CalibrationOptions
 plugin = Plugin(
     api=1,
     name="calibration",
-    summary="Scores that are probabilities: fitted on labelled data, and served.",
     model_settings=(ModelSection(type=Ref("app.plugins.calibration.settings:CalibrationSettings")),),
     command_options={"evaluate": CalibrationOptions},
     loaders=Ref("app.plugins.calibration.calibration:LOADERS"),

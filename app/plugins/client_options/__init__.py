@@ -5,5 +5,4 @@ from app.core.hooks import Plugin
 plugin = Plugin(
     api=1,
     name="client_options",
-    summary="Headers and TLS files of commands that send requests.",
 )

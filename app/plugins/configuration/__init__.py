@@ -5,7 +5,6 @@ from app.core.hooks import Command, Plugin
 plugin = Plugin(
     api=1,
     name="configuration",
-    summary="The options of a server, their values, and a JSON Schema of their environment variables.",
     commands=(
         Command(
             name="config",

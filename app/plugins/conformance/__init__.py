@@ -5,7 +5,6 @@ from app.core.hooks import Command, Plugin
 plugin = Plugin(
     api=1,
     name="conformance",
-    summary="A checker of any inference server against a protocol.",
     requires=("client_options",),
     commands=(
         Command(

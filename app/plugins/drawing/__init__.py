@@ -5,5 +5,4 @@ from app.core.hooks import Plugin
 plugin = Plugin(
     api=1,
     name="drawing",
-    summary="Records and heat maps drawn on images, and the colours of labels.",
 )

@@ -8,7 +8,6 @@ from app.plugins.drift.settings import DriftSettings
 plugin = Plugin(
     api=1,
     name="drift",
-    summary="Detection of drift in inputs and outputs, in recordings and in a running server.",
     requires=("recording",),
     extra="drift",
     settings=(DriftSettings,),

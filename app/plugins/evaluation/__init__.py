@@ -5,7 +5,6 @@ from app.core.hooks import Command, Plugin
 plugin = Plugin(
     api=1,
     name="evaluation",
-    summary="Metrics of a model on labelled data.",
     requires=("client_options", "drawing", "recording"),
     commands=(
         Command(

@@ -8,7 +8,6 @@ from app.plugins.explanations.settings import ExplanationSettings
 plugin = Plugin(
     api=1,
     name="explanations",
-    summary="Which parts of an image or text led to a prediction.",
     requires=("drawing", "kserve_v1"),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},

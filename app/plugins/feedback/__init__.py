@@ -6,7 +6,6 @@ from app.plugins.feedback.settings import FeedbackSettings, PickOptions, TruthOp
 plugin = Plugin(
     api=1,
     name="feedback",
-    summary="The truth of recorded inferences, and which of them to label.",
     requires=("recording", "evaluation"),
     settings=(FeedbackSettings,),
     command_options={"evaluate": TruthOptions, "inferences": PickOptions},

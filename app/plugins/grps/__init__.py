@@ -7,7 +7,6 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="grps",
-    summary="The GRPS protocol over HTTP and gRPC.",
     protocols=Ref("app.plugins.grps.routes:protocols"),
     extends={
         "conformance.protocols": Ref("app.plugins.grps.conformance.checks:PROTOCOLS"),

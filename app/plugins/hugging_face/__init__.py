@@ -5,6 +5,5 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="hugging_face",
-    summary="Labels, tasks and preprocessing in the Hugging Face files beside ONNX graphs.",
     extends={"onnx.files": Ref("app.plugins.hugging_face.beside_graph:READERS")},
 )

@@ -5,6 +5,5 @@ from app.core.hooks import Plugin
 plugin = Plugin(
     api=1,
     name="in_process",
-    summary="A model in the calling process, without a server: for tests, notebooks and evaluations.",
     public={"InProcessModel": "app.plugins.in_process.model"},
 )

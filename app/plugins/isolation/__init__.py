@@ -6,7 +6,6 @@ from app.plugins.isolation.settings import IsolationOptions
 plugin = Plugin(
     api=1,
     name="isolation",
-    summary="Models in processes of their own.",
     model_options=(IsolationOptions,),
     model_settings=(ModelSection(type=Ref("app.plugins.isolation.settings:IsolationSettings")),),
     loaders=Ref("app.plugins.isolation.loader:LOADERS"),

@@ -1,11 +1,10 @@
-"""JATIC_ONNX: classifiers and detectors of MAITE's tools, served as these tools run them."""
+"""ONNX models with the metadata file JATIC_ONNX of MAITE's tools."""
 
 from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="jatic",
-    summary="ONNX models with the metadata file JATIC_ONNX of MAITE's tools.",
     requires=("in_process",),
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
     extends={"torch.export_formats": Ref("app.plugins.jatic.export:EXPORT_FORMATS")},

@@ -6,7 +6,6 @@ from app.plugins.jwt.settings import JwtSettings
 plugin = Plugin(
     api=1,
     name="jwt",
-    summary="JSON Web Tokens as credentials.",
     extra="jwt",
     settings=(JwtSettings,),
     start=Ref("app.plugins.jwt.start:start"),

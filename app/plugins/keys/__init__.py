@@ -5,6 +5,5 @@ from app.core.hooks import Command, Plugin
 plugin = Plugin(
     api=1,
     name="keys",
-    summary="Create, list and remove API keys.",
     commands=(Command(name="keys", run="app.plugins.keys.command:keys", help="Create, list and remove API keys."),),
 )

@@ -1,4 +1,4 @@
-"""KServe's V1 protocol."""
+"""KServe's V1 protocol, with CloudEvents."""
 
 from pathlib import Path
 
@@ -7,7 +7,6 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="kserve_v1",
-    summary="KServe's V1 protocol, with CloudEvents.",
     protocols=Ref("app.plugins.kserve_v1.routes:protocols"),
     extends={
         "conformance.protocols": Ref("app.plugins.kserve_v1.conformance:PROTOCOLS"),

@@ -1,4 +1,4 @@
-"""Pre-label where people label: the ML backend of Label Studio, and a function for CVAT."""
+"""The ML backend of Label Studio, and a function for CVAT."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ from app.plugins.labeling.settings import LabelStudioSettings
 plugin = Plugin(
     api=1,
     name="labeling",
-    summary="The ML backend of Label Studio, and a function for CVAT.",
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},

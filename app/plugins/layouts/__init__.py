@@ -5,7 +5,6 @@ from app.core.hooks import ModelSection, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="layouts",
-    summary="Output layouts of DETR, older YOLOs, ranked boxes, faces, pixel maps and PaddleOCR.",
     model_settings=(ModelSection(type=Ref("app.plugins.layouts.settings:CtcSettings"), name="ctc"),),
     layouts=Ref("app.plugins.layouts.families:LAYOUTS"),
     extends={"onnx.refusals": Ref("app.plugins.layouts.refusal:EXPLANATIONS")},

@@ -1,11 +1,10 @@
-"""Classifiers and detectors as models of MAITE."""
+"""Classifiers and detectors as models of MAITE, and its models as Python classes."""
 
 from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="maite",
-    summary="Classifiers and detectors as models of MAITE, and its models as Python classes.",
     requires=("in_process",),
     public={"as_maite": "app.plugins.maite.models"},
     extends={

@@ -7,7 +7,6 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="openai",
-    summary="OpenAI's chat completions and embeddings.",
     requires=("kserve_v1",),
     protocols=Ref("app.plugins.openai.routes:protocols"),
     extends={

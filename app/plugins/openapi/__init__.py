@@ -5,7 +5,6 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="openapi",
-    summary="A description of the server in OpenAPI 3.1, at `/schema`.",
     extends={
         "server.handlers": Ref("app.plugins.openapi.routes:HANDLERS"),
         "server.operations": Ref("app.plugins.openapi.routes:OPERATIONS"),

@@ -6,7 +6,6 @@ from app.plugins.openvino.settings import OpenVinoOptions
 plugin = Plugin(
     api=1,
     name="openvino",
-    summary="ONNX models on OpenVINO.",
     extra="openvino",
     model_options=(OpenVinoOptions,),
     model_settings=(ModelSection(type=Ref("app.plugins.openvino.settings:OpenVinoSettings"), name="openvino"),),

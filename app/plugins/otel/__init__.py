@@ -6,7 +6,6 @@ from app.plugins.otel.settings import TracingSettings
 plugin = Plugin(
     api=1,
     name="otel",
-    summary="Traces for an OpenTelemetry collector.",
     extra="otel",
     settings=(TracingSettings,),
     start=Ref("app.plugins.otel.start:start"),

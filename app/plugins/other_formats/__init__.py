@@ -5,7 +5,6 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="other_formats",
-    summary="Model folders of Triton and MLflow, and advice for files that no runtime reads.",
     loaders=Ref("app.plugins.other_formats.loader:LOADERS"),
     formats=Ref("app.plugins.other_formats.formats:FORMATS"),
 )

@@ -8,7 +8,6 @@ from app.plugins.page.settings import PageSettings
 plugin = Plugin(
     api=1,
     name="page",
-    summary="A web page to try models and watch the server.",
     requires=("openapi", "drawing"),
     settings=(PageSettings,),
     start=Ref("app.plugins.page.page:start"),

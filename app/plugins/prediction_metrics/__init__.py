@@ -5,6 +5,5 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="prediction_metrics",
-    summary="Metrics of labels, scores, image sizes and batch sizes.",
     start=Ref("app.plugins.prediction_metrics.metrics:start"),
 )

@@ -5,7 +5,6 @@ from app.core.hooks import Plugin
 plugin = Plugin(
     api=1,
     name="ray",
-    summary="The service on Ray Serve.",
     requires=("isolation",),
     extra="ray",
     public={"ray_application": "app.plugins.ray.application", "ray_proxy_middlewares": "app.plugins.ray.proxy"},

@@ -8,7 +8,6 @@ from app.plugins.recording.settings import RecordingSettings
 plugin = Plugin(
     api=1,
     name="recording",
-    summary="Inferences in a database, with queries and exports.",
     settings=(RecordingSettings,),
     start=Ref("app.plugins.recording.service:start"),
     commands=(

@@ -7,7 +7,6 @@ from app.core.hooks import Command, ModelSection, Page, Plugin, Ref, View
 plugin = Plugin(
     api=1,
     name="shadow",
-    summary="Shadow versions: a second version of a model answers a share of the requests, unseen by clients.",
     requires=("recording", "evaluation"),
     model_settings=(ModelSection(type=Ref("app.plugins.shadow.settings:ShadowSettings"), name="shadow"),),
     commands=(

@@ -5,6 +5,5 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="supervision",
-    summary="Objects of the library supervision as answers of Python classes.",
     extends={"python.answers": Ref("app.plugins.supervision.answers:CONVERTERS")},
 )

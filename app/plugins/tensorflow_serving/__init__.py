@@ -8,7 +8,6 @@ from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 plugin = Plugin(
     api=1,
     name="tensorflow_serving",
-    summary="TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own.",
     requires=("kserve_v1",),
     settings=(TensorFlowServingSettings,),
     model_settings=(ModelSection(type=Ref("app.plugins.tensorflow_serving.settings:LabelSettings")),),

@@ -5,7 +5,6 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="text",
-    summary="Vision-language models in ONNX, text generation and tokenizers.",
     requires=("hugging_face",),
     runtimes=Ref("app.plugins.text.image_text_to_text.files:RUNTIMES"),
 )

@@ -1,4 +1,4 @@
-"""Large images in tiles, for models that find objects."""
+"""Large images in tiles, so that detectors, oriented detectors and segmenters find small objects."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ from app.plugins.tiling.settings import TileOptions
 plugin = Plugin(
     api=1,
     name="tiling",
-    summary="Large images in tiles, so that detectors, oriented detectors and segmenters find small objects.",
     model_settings=(ModelSection(type=Ref("app.plugins.tiling.parameters:TilingSection")),),
     command_options={"predict": TileOptions},
     parameters=(ModelSection(type=Ref("app.plugins.tiling.parameters:TileParameters")),),

@@ -5,7 +5,6 @@ from app.core.hooks import Command, ModelSection, Plugin, Ref
 plugin = Plugin(
     api=1,
     name="torch",
-    summary="Hugging Face and timm models on torch, and their export to ONNX.",
     requires=("hugging_face", "text"),
     commands=(
         Command(

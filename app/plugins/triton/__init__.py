@@ -5,7 +5,6 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=1,
     name="triton",
-    summary="Triton's extensions of KServe V2: generate, repository, statistics and configuration.",
     endpoints={"kserve-v2": Ref("app.plugins.triton.extensions:endpoints")},
     methods={"kserve-v2-grpc": Ref("app.plugins.triton.methods:METHODS")},
     start=Ref("app.plugins.triton.statistics:start"),

@@ -5,7 +5,6 @@ from app.core.hooks import Command, Plugin
 plugin = Plugin(
     api=1,
     name="tuning",
-    summary="The fastest settings of a model on this machine, and quantised models.",
     requires=("evaluation",),
     commands=(
         Command(
