@@ -203,7 +203,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     """All hooks."""
 
     api: int  # the version of this file that the plugin was written for
-    name: str  # of its package
+    name: str = ""  # by default that of its package or entry point
     summary: str = ""  # what it adds, in one sentence; by default the docstring of its package
     requires: Sequence[str] = ()  # names of the plugins that it imports; it is skipped without them
     extra: str = ""  # of the distribution, which its imports need

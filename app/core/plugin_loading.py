@@ -196,9 +196,9 @@ def _load_entry(entry: "EntryPoint") -> Plugin:
 
 def _checked(loaded: Any, name: str, doc: str | None) -> Plugin:
     plugin = getattr(loaded, "plugin", loaded)
-    if not isinstance(plugin, Plugin) or plugin.name != name:
+    if not isinstance(plugin, Plugin) or plugin.name not in ("", name):
         raise PluginError(f"plugin {name}: expected an object `plugin` of the class Plugin with this name")
-    return plugin if plugin.summary else structs.replace(plugin, summary=(doc or "").strip())
+    return structs.replace(plugin, name=name, summary=plugin.summary or (doc or "").strip())
 
 
 def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:

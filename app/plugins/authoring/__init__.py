@@ -4,7 +4,6 @@ from app.core.hooks import Command, Plugin
 
 plugin = Plugin(
     api=1,
-    name="authoring",
     requires=("drawing",),
     commands=(
         Command(

@@ -4,7 +4,6 @@ from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="bulk_run",
     requires=("client_options", "evaluation", "recording"),
     extra="parquet",
     commands=(

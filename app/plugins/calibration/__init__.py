@@ -5,7 +5,6 @@ from app.plugins.calibration.settings import CalibrationOptions
 
 plugin = Plugin(
     api=1,
-    name="calibration",
     model_settings=(ModelSection(type=Ref("app.plugins.calibration.settings:CalibrationSettings")),),
     command_options={"evaluate": CalibrationOptions},
     loaders=Ref("app.plugins.calibration.calibration:LOADERS"),

@@ -4,5 +4,4 @@ from app.core.hooks import Plugin
 
 plugin = Plugin(
     api=1,
-    name="client_options",
 )

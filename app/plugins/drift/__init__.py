@@ -7,7 +7,6 @@ from app.plugins.drift.settings import DriftSettings
 
 plugin = Plugin(
     api=1,
-    name="drift",
     requires=("recording",),
     extra="drift",
     settings=(DriftSettings,),

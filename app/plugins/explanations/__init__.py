@@ -7,7 +7,6 @@ from app.plugins.explanations.settings import ExplanationSettings
 
 plugin = Plugin(
     api=1,
-    name="explanations",
     requires=("drawing", "kserve_v1"),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},

@@ -5,7 +5,6 @@ from app.plugins.feedback.settings import FeedbackSettings, PickOptions, TruthOp
 
 plugin = Plugin(
     api=1,
-    name="feedback",
     requires=("recording", "evaluation"),
     settings=(FeedbackSettings,),
     command_options={"evaluate": TruthOptions, "inferences": PickOptions},

@@ -4,7 +4,6 @@ from app.core.hooks import Plugin
 
 plugin = Plugin(
     api=1,
-    name="graph_model",
     requires=("layouts",),
     public={"GraphModel": "app.plugins.graph_model.model"},
 )

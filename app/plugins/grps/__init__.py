@@ -6,7 +6,6 @@ from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="grps",
     protocols=Ref("app.plugins.grps.routes:protocols"),
     extends={
         "conformance.protocols": Ref("app.plugins.grps.conformance.checks:PROTOCOLS"),

@@ -4,6 +4,5 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="hugging_face",
     extends={"onnx.files": Ref("app.plugins.hugging_face.beside_graph:READERS")},
 )

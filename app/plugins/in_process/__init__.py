@@ -4,6 +4,5 @@ from app.core.hooks import Plugin
 
 plugin = Plugin(
     api=1,
-    name="in_process",
     public={"InProcessModel": "app.plugins.in_process.model"},
 )

@@ -5,7 +5,6 @@ from app.plugins.isolation.settings import IsolationOptions
 
 plugin = Plugin(
     api=1,
-    name="isolation",
     model_options=(IsolationOptions,),
     model_settings=(ModelSection(type=Ref("app.plugins.isolation.settings:IsolationSettings")),),
     loaders=Ref("app.plugins.isolation.loader:LOADERS"),

@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="jatic",
     requires=("in_process",),
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
     extends={"torch.export_formats": Ref("app.plugins.jatic.export:EXPORT_FORMATS")},

@@ -5,7 +5,6 @@ from app.plugins.jwt.settings import JwtSettings
 
 plugin = Plugin(
     api=1,
-    name="jwt",
     extra="jwt",
     settings=(JwtSettings,),
     start=Ref("app.plugins.jwt.start:start"),

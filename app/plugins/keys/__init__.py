@@ -4,6 +4,5 @@ from app.core.hooks import Command, Plugin
 
 plugin = Plugin(
     api=1,
-    name="keys",
     commands=(Command(name="keys", run="app.plugins.keys.command:keys", help="Create, list and remove API keys."),),
 )

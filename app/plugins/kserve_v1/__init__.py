@@ -6,7 +6,6 @@ from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="kserve_v1",
     protocols=Ref("app.plugins.kserve_v1.routes:protocols"),
     extends={
         "conformance.protocols": Ref("app.plugins.kserve_v1.conformance:PROTOCOLS"),

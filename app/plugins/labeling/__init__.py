@@ -7,7 +7,6 @@ from app.plugins.labeling.settings import LabelStudioSettings
 
 plugin = Plugin(
     api=1,
-    name="labeling",
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},

@@ -4,7 +4,6 @@ from app.core.hooks import ModelSection, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="layouts",
     model_settings=(ModelSection(type=Ref("app.plugins.layouts.settings:CtcSettings"), name="ctc"),),
     layouts=Ref("app.plugins.layouts.families:LAYOUTS"),
     extends={"onnx.refusals": Ref("app.plugins.layouts.refusal:EXPLANATIONS")},

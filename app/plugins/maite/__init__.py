@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="maite",
     requires=("in_process",),
     public={"as_maite": "app.plugins.maite.models"},
     extends={

@@ -6,7 +6,6 @@ from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="openai",
     requires=("kserve_v1",),
     protocols=Ref("app.plugins.openai.routes:protocols"),
     extends={

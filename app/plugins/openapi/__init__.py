@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="openapi",
     extends={
         "server.handlers": Ref("app.plugins.openapi.routes:HANDLERS"),
         "server.operations": Ref("app.plugins.openapi.routes:OPERATIONS"),

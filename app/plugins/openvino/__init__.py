@@ -5,7 +5,6 @@ from app.plugins.openvino.settings import OpenVinoOptions
 
 plugin = Plugin(
     api=1,
-    name="openvino",
     extra="openvino",
     model_options=(OpenVinoOptions,),
     model_settings=(ModelSection(type=Ref("app.plugins.openvino.settings:OpenVinoSettings"), name="openvino"),),

@@ -5,7 +5,6 @@ from app.plugins.otel.settings import TracingSettings
 
 plugin = Plugin(
     api=1,
-    name="otel",
     extra="otel",
     settings=(TracingSettings,),
     start=Ref("app.plugins.otel.start:start"),

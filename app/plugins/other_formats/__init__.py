@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="other_formats",
     loaders=Ref("app.plugins.other_formats.loader:LOADERS"),
     formats=Ref("app.plugins.other_formats.formats:FORMATS"),
 )

@@ -7,7 +7,6 @@ from app.plugins.page.settings import PageSettings
 
 plugin = Plugin(
     api=1,
-    name="page",
     requires=("openapi", "drawing"),
     settings=(PageSettings,),
     start=Ref("app.plugins.page.page:start"),

@@ -4,6 +4,5 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="prediction_metrics",
     start=Ref("app.plugins.prediction_metrics.metrics:start"),
 )

@@ -7,7 +7,6 @@ from app.plugins.recording.settings import RecordingSettings
 
 plugin = Plugin(
     api=1,
-    name="recording",
     settings=(RecordingSettings,),
     start=Ref("app.plugins.recording.service:start"),
     commands=(

@@ -6,7 +6,6 @@ from app.core.hooks import Command, ModelSection, Page, Plugin, Ref, View
 
 plugin = Plugin(
     api=1,
-    name="shadow",
     requires=("recording", "evaluation"),
     model_settings=(ModelSection(type=Ref("app.plugins.shadow.settings:ShadowSettings"), name="shadow"),),
     commands=(

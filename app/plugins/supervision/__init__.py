@@ -4,6 +4,5 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="supervision",
     extends={"python.answers": Ref("app.plugins.supervision.answers:CONVERTERS")},
 )

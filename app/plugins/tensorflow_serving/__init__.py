@@ -7,7 +7,6 @@ from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
 plugin = Plugin(
     api=1,
-    name="tensorflow_serving",
     requires=("kserve_v1",),
     settings=(TensorFlowServingSettings,),
     model_settings=(ModelSection(type=Ref("app.plugins.tensorflow_serving.settings:LabelSettings")),),

@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="text",
     requires=("hugging_face",),
     runtimes=Ref("app.plugins.text.image_text_to_text.files:RUNTIMES"),
 )

@@ -7,7 +7,6 @@ from app.plugins.tiling.settings import TileOptions
 
 plugin = Plugin(
     api=1,
-    name="tiling",
     model_settings=(ModelSection(type=Ref("app.plugins.tiling.parameters:TilingSection")),),
     command_options={"predict": TileOptions},
     parameters=(ModelSection(type=Ref("app.plugins.tiling.parameters:TileParameters")),),

@@ -4,7 +4,6 @@ from app.core.hooks import Command, ModelSection, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="torch",
     requires=("hugging_face", "text"),
     commands=(
         Command(

@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    name="triton",
     endpoints={"kserve-v2": Ref("app.plugins.triton.extensions:endpoints")},
     methods={"kserve-v2-grpc": Ref("app.plugins.triton.methods:METHODS")},
     start=Ref("app.plugins.triton.statistics:start"),
