@@ -193,7 +193,7 @@ class View(Struct, frozen=True, kw_only=True):
 class Page(Struct, frozen=True, kw_only=True):
     """Files and views of the page. The files of all plugins lie in one folder for the browser, so names exist once."""
 
-    folder: Path
+    folder: Path = Path("static")  # a relative one is in the package of the plugin
     views: Sequence[View] = ()
     parts: Mapping[str, str] = {}  # by the id of a view, the file whose function `extend` adds elements to it
     requests: Mapping[str, str] = {}  # by the id of a protocol, the file whose functions write its requests

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -158,7 +160,7 @@ def find(names: Sequence[str] = ()) -> Sequence[Plugin]:
     Raise PluginError naming a plugin that is not installed, raises, or has a name that exists already.
     """
     packages = ((f"{_ROOT}.core", "core"), *_built_in())
-    plugins = [_checked(module := importlib.import_module(path), name, module.__doc__) for path, name in packages]
+    plugins = [_checked(module := importlib.import_module(path), name, module) for path, name in packages]
     if names:
         entries = installed()
         for name in dict.fromkeys(names):
@@ -191,14 +193,16 @@ def _load_entry(entry: "EntryPoint") -> Plugin:
         loaded = entry.load()
     except Exception as error:
         raise PluginError(f"plugin {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
-    return _checked(loaded, entry.name, sys.modules[entry.module].__doc__)
+    return _checked(loaded, entry.name, sys.modules[entry.module])
 
 
-def _checked(loaded: Any, name: str, doc: str | None) -> Plugin:
+def _checked(loaded: Any, name: str, module: ModuleType) -> Plugin:
     plugin = getattr(loaded, "plugin", loaded)
     if not isinstance(plugin, Plugin) or plugin.name not in ("", name):
         raise PluginError(f"plugin {name}: expected an object `plugin` of the class Plugin with this name")
-    return structs.replace(plugin, name=name, summary=plugin.summary or (doc or "").strip())
+    page, package = plugin.page, Path(module.__file__ or "").parent
+    page = page and structs.replace(page, folder=package / page.folder)
+    return structs.replace(plugin, name=name, summary=plugin.summary or (module.__doc__ or "").strip(), page=page)
 
 
 def enabled(environment: Mapping[str, str] = os.environ) -> Sequence[str]:

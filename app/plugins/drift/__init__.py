@@ -1,7 +1,5 @@
 """Detection of drift in inputs and outputs, in recordings and in a running server."""
 
-from pathlib import Path
-
 from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.drift.settings import DriftSettings
 
@@ -18,7 +16,6 @@ plugin = Plugin(
         ),
     ),
     page=Page(
-        folder=Path(__file__).parent / "static",
         views=(View(id="drift", title="Drift", order=10, within="recorded", observes=True),),
     ),
 )

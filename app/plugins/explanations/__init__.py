@@ -1,7 +1,5 @@
 """Which parts of an image or text led to a prediction."""
 
-from pathlib import Path
-
 from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.explanations.settings import ExplanationSettings
 
@@ -18,7 +16,5 @@ plugin = Plugin(
             help="Show which parts of an image led to a model's prediction.",
         ),
     ),
-    page=Page(
-        folder=Path(__file__).parent / "static", views=(View(id="explain", title="Explain", order=10, within="try"),)
-    ),
+    page=Page(views=(View(id="explain", title="Explain", order=10, within="try"),)),
 )

@@ -1,7 +1,5 @@
 """The GRPS protocol over HTTP and gRPC."""
 
-from pathlib import Path
-
 from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
@@ -11,5 +9,5 @@ plugin = Plugin(
         "conformance.protocols": Ref("app.plugins.grps.conformance.checks:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.grps.evaluation:CLIENTS"),
     },
-    page=Page(folder=Path(__file__).parent / "static", requests={"grps": "request_grps.js"}),
+    page=Page(requests={"grps": "request_grps.js"}),
 )

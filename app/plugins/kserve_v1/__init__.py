@@ -1,7 +1,5 @@
 """KServe's V1 protocol, with CloudEvents."""
 
-from pathlib import Path
-
 from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
@@ -11,5 +9,5 @@ plugin = Plugin(
         "conformance.protocols": Ref("app.plugins.kserve_v1.conformance:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.kserve_v1.evaluation:CLIENTS"),
     },
-    page=Page(folder=Path(__file__).parent / "static", requests={"v1": "request_v1.js"}),
+    page=Page(requests={"v1": "request_v1.js"}),
 )

@@ -1,7 +1,5 @@
 """The ML backend of Label Studio, and a function for CVAT."""
 
-from pathlib import Path
-
 from app.core.hooks import Page, Plugin, Ref
 from app.plugins.labeling.settings import LabelStudioSettings
 
@@ -10,6 +8,6 @@ plugin = Plugin(
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
     extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},
-    page=Page(folder=Path(__file__).parent / "static", parts={"request": "labeling.js"}),
+    page=Page(parts={"request": "labeling.js"}),
     public={"cvat_function": "app.plugins.labeling.cvat"},
 )

@@ -1,7 +1,5 @@
 """OpenAI's chat completions and embeddings."""
 
-from pathlib import Path
-
 from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
@@ -12,5 +10,5 @@ plugin = Plugin(
         "kserve-v1.models": Ref("app.plugins.openai.model_list:LISTS"),
         "conformance.protocols": Ref("app.plugins.openai.conformance:PROTOCOLS"),
     },
-    page=Page(folder=Path(__file__).parent / "static", requests={"openai": "request_openai.js"}),
+    page=Page(requests={"openai": "request_openai.js"}),
 )

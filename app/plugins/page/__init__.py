@@ -1,7 +1,5 @@
 """A web page to try models and watch the server."""
 
-from pathlib import Path
-
 from app.core.hooks import Page, Plugin, Ref, View
 from app.plugins.page.settings import PageSettings
 
@@ -11,7 +9,6 @@ plugin = Plugin(
     settings=(PageSettings,),
     start=Ref("app.plugins.page.page:start"),
     page=Page(
-        folder=Path(__file__).parent / "static",
         views=(
             View(id="try", title="Try", order=10),
             View(id="request", title="Use in code", order=20),

@@ -1,7 +1,5 @@
 """Inferences in a database, with queries and exports."""
 
-from pathlib import Path
-
 from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.recording.settings import RecordingSettings
 
@@ -17,7 +15,6 @@ plugin = Plugin(
         ),
     ),
     page=Page(
-        folder=Path(__file__).parent / "static",
         views=(
             View(id="recorded", title="Recorded", order=100),
             View(id="inferences", title="Inferences", order=30, within="recorded", observes=True),

@@ -1,7 +1,5 @@
 """Shadow versions: a second version of a model answers a share of the requests, unseen by clients."""
 
-from pathlib import Path
-
 from app.core.hooks import Command, ModelSection, Page, Plugin, Ref, View
 
 plugin = Plugin(
@@ -15,7 +13,6 @@ plugin = Plugin(
     ),
     start=Ref("app.plugins.shadow.start:start"),
     page=Page(
-        folder=Path(__file__).parent / "static",
         views=(View(id="shadow", title="Disagreements", order=20, within="recorded", observes=True),),
     ),
 )

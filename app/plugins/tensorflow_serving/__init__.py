@@ -1,7 +1,5 @@
 """TensorFlow Serving's protocol over HTTP and gRPC, on ports of its own."""
 
-from pathlib import Path
-
 from app.core.hooks import ModelSection, Page, Plugin, Ref
 from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
@@ -16,5 +14,5 @@ plugin = Plugin(
         "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.rpc:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.tensorflow_serving.evaluation:CLIENTS"),
     },
-    page=Page(folder=Path(__file__).parent / "static", requests={"tfs": "request_tensorflow_serving.js"}),
+    page=Page(requests={"tfs": "request_tensorflow_serving.js"}),
 )

@@ -1,7 +1,5 @@
 """Large images in tiles, so that detectors, oriented detectors and segmenters find small objects."""
 
-from pathlib import Path
-
 from app.core.hooks import ModelSection, Page, Plugin, Ref
 from app.plugins.tiling.settings import TileOptions
 
@@ -11,6 +9,6 @@ plugin = Plugin(
     command_options={"predict": TileOptions},
     parameters=(ModelSection(type=Ref("app.plugins.tiling.parameters:TileParameters")),),
     loaders=Ref("app.plugins.tiling.loader:LOADERS"),
-    page=Page(folder=Path(__file__).parent / "static", parts={"try": "tiles.js"}),
+    page=Page(parts={"try": "tiles.js"}),
     start=Ref("app.plugins.tiling.metrics:start"),
 )
