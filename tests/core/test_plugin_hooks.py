@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,8 @@ from msgspec import Struct
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.hooks import ModelSection, Plugin, Protocols, Ref
-from app.core.plugin_loading import PluginError
+from app.core.hooks import ModelSection, Page, Plugin, Protocols, Ref
+from app.core.plugin_loading import GROUP, PluginError, find
 from app.core.plugins import Registry, registry
 from app.core.protocols.grpc_protocol import GrpcMethods, unary_handler
 from app.core.protocols.protocol import Endpoint, HttpProtocol
@@ -139,3 +141,17 @@ def test_plugin_that_fails_is_named() -> None:
         Registry([plugin("a", extends={"point": Ref[Any]("tasks.no_such:NAMES")})]).extensions("point")
     with pytest.raises(PluginError, match=r"plugin a: layouts: AttributeError: .*MISSING"):
         assert Registry([plugin("a", layouts=ref("MISSING"))]).layouts
+
+
+MINIMAL = Plugin(api=1, page=Page())
+
+
+def test_name_summary_and_page_are_by_default_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("minimal", f"{__name__}:MINIMAL", GROUP)
+    monkeypatch.setattr("app.core.plugin_loading.installed", lambda: {"minimal": entry})
+    found = find(["minimal"])[-1]
+    assert (found.name, found.summary, found.page) == (
+        "minimal",
+        __doc__,
+        Page(folder=Path(__file__).with_name("static")),
+    )
