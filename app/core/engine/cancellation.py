@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import msgspec
 
@@ -59,19 +60,25 @@ class CancellationToken(msgspec.Struct, eq=False):
         return deadline_error() if self.deadline is not None and time.monotonic() >= self.deadline else None
 
 
+class AnyToken(Protocol):
+    """What a worker thread checks; an isolated model has a token of its own."""
+
+    @property
+    def cancellation(self) -> InferenceError | None:
+        """Return the error of a cancelled request, None if it is active."""
+        ...
+
+
 class CombinedToken(msgspec.Struct, frozen=True, eq=False):
     """A token for the work of several requests, cancelled when all of them are; None cannot be cancelled."""
 
-    tokens: "Sequence[AnyToken | None]"
+    tokens: Sequence[AnyToken | None]
 
     @property
     def cancellation(self) -> InferenceError | None:
         """Return the error of the first token if all are cancelled, else None."""
         errors = [token.cancellation if token is not None else None for token in self.tokens]
         return errors[0] if errors and all(errors) else None
-
-
-AnyToken = CancellationToken | CombinedToken
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.predict import predict
-from tests.core.runtimes.onnxruntime.test_image_tensors import IMAGES, assert_close, expected, folder_of
+from tests.core.runtimes.onnxruntime.test_image_tensors import IMAGES, PILLOW, assert_close, embedder, expected
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,10 @@ def test_image_is_not_shown_in_a_pipe() -> None:
 def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = tmp_path / "image.png"
     image.write_bytes(IMAGES[0])
-    options = ModelOptions(model=folder_of(tmp_path))
+    embedder(tmp_path / "model", 1)
+    settings = json.dumps({"task_type": "TENSOR", "preprocessing": PILLOW})
+    (tmp_path / "model" / "model-settings.json").write_text(settings)
+    options = ModelOptions(model=tmp_path / "model")
     predict(image, json=True, options=options)
     records = json.loads(capsys.readouterr().out)
     for record in records:
