@@ -5,6 +5,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import assert_fits, open_page
+from tests.browser.try_view import expect_drawn
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -61,6 +62,7 @@ def test_two_images_and_their_controls_fit_a_laptop(browser: Browser, server: st
         page.get_by_role("button", name="Add a second model").click()
         stages = page.locator(".stage")
         expect(stages).to_have_count(2)
+        expect_drawn(page)
         assert all(bottom <= LAPTOP[1] for bottom in stages.evaluate_all(BOTTOMS))
 
 
@@ -95,6 +97,7 @@ def test_phone_has_a_compact_header(browser: Browser, server: str) -> None:
         expect(views.get_by_role("button", name="Try")).to_have_attribute("aria-expanded", "false")
         page.get_by_role("button", name="Add a second model").click()
         expect(page.get_by_text("only first").first).to_be_visible()
+        expect_drawn(page)
         first, second = (stage.bounding_box() for stage in page.locator(".stage").all())
         assert first is not None
         assert second is not None

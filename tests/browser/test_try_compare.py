@@ -7,11 +7,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
-from tests.browser.try_view import IMAGES, expect_findings, infer
+from tests.browser.try_view import IMAGES, expect_drawn, expect_findings, infer
 from tests.browser.zero_shot import open_zero_shot, sent_labels
 
 # Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
-DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
+IS_DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
   const canvas = document.querySelectorAll("canvas.shapes")[side];
   const scale = Math.min(canvas.width / width, canvas.height / height);
   const [x, y] = [(canvas.width - width * scale) / 2, (canvas.height - height * scale) / 2];
@@ -53,10 +53,11 @@ def test_each_side_draws_objects_above_its_threshold(browser: Browser, server: s
         expect(page).to_have_url(re.compile("second=detector&second_score=0.97"))
         page.reload()
         expect(page.get_by_text("2 in both, 3 only first, 0 only second")).to_be_visible()
+        expect_drawn(page)
         for record in detections:
             box = [record[key] for key in ("xmin", "ymin", "xmax", "ymax")]
-            assert page.evaluate(DRAWN, [0, box, [640, 480]]) == [True] * 3
-            assert all(page.evaluate(DRAWN, [1, box, [640, 480]])) is (record["score"] >= threshold)
+            assert page.evaluate(IS_DRAWN, [0, box, [640, 480]]) == [True] * 3
+            assert all(page.evaluate(IS_DRAWN, [1, box, [640, 480]])) is (record["score"] >= threshold)
         assert rows(page) == [
             [
                 record["label"],
@@ -84,6 +85,7 @@ def test_classes_are_compared_by_name_and_never_with_boxes(browser: Browser, ser
 def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/{TWICE}") as page:
         expect(page.get_by_text("5 in both")).to_be_visible()
+        expect_drawn(page)
         canvases = "[...document.querySelectorAll('canvas.highlight')]"
         plain = page.evaluate(f"{canvases}.map((canvas) => canvas.toDataURL())")
         page.get_by_role("region", name="Differences").get_by_role("button", name="yellow circle").focus()

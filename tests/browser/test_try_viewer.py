@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tasks.vision.contours import mask_of_contours
 from tests.browser.looking import open_page
-from tests.browser.try_view import IMAGES, PIXEL, download, expect_findings, infer, pixel, rows
+from tests.browser.try_view import IMAGES, PIXEL, download, expect_drawn, expect_findings, infer, pixel, rows
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +31,7 @@ def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect_findings(page, 5)
         page.get_by_role("button", name="1:1, actual size").click()
+        expect_drawn(page)
         stage = page.locator(".stage").bounding_box()
         assert stage is not None
         # Inside the border of one pixel.
@@ -62,6 +63,7 @@ def test_image_is_zoomed_and_moved_by_keyboard(browser: Browser, server: str) ->
         expect(zoom).to_have_text("125 %")
         page.keyboard.press("-")
         expect(zoom).to_have_text("100 %")
+        expect_drawn(page)
         before = page.evaluate("document.querySelector('canvas.image').toDataURL()")
         page.keyboard.press("ArrowRight")
         page.wait_for_function("before => document.querySelector('canvas.image').toDataURL() !== before", arg=before)

@@ -29,9 +29,28 @@ def rows(page: Page) -> Locator:
     return page.get_by_role("region", name="Results").locator("ol.records li")
 
 
+# Layers get their size after the stage has one, and are drawn in the next frame.
+DRAWN = """async () => {
+  const layers = [...document.querySelectorAll(".stage canvas")].filter((layer) => layer.offsetParent !== null);
+  if (layers.some((layer) => !layer.width || !layer.height)) return false;
+  const frame = () => new Promise(requestAnimationFrame);
+  const size = () => layers.map((layer) => [layer.width, layer.height]).join();
+  const before = size();
+  await frame();
+  await frame();
+  return size() === before;
+}"""
+
+
+def expect_drawn(page: Page) -> None:
+    """Wait until the layers of all images have their size and are drawn."""
+    page.wait_for_function(DRAWN)
+
+
 def expect_findings(page: Page, number: int) -> None:
-    """Wait until this number of findings is listed."""
+    """Wait until this number of findings is listed and drawn."""
     expect(rows(page)).to_have_count(number)
+    expect_drawn(page)
 
 
 def download(page: Page, name: str) -> bytes:
@@ -82,4 +101,5 @@ PIXEL = """([name, x, y]) => {
 
 def pixel(page: Page, canvas: str, x: float, y: float) -> list[int]:
     """Return red, green, blue and opacity at a point of the layer "image", "shapes" or "highlight"."""
+    expect_drawn(page)
     return page.evaluate(PIXEL, [canvas, round(x), round(y)])
