@@ -119,6 +119,15 @@ def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None
         assert outcomes(server) == ["model_not_ready"] * 2, "every request is logged"
 
 
+@pytest.fixture
+def hangup_ends() -> Generator[None]:
+    """Let servers get SIGHUP, which is ignored if the tests run under nohup."""
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, inherited)
+
+
+@pytest.mark.usefixtures("hangup_ends")
 def test_hangup_drains_and_user_signals_are_ignored(gated: Gated) -> None:
     with run_server(*gated.arguments, "--workers", "1") as server, open_request(server.address) as first:
         gated.wait_for_call()
