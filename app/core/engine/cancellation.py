@@ -13,6 +13,15 @@ from tasks.inference.error import ErrorKind, InferenceError
 _thread = threading.local()
 
 
+class AnyToken(Protocol):
+    """A token or a combination of tokens."""
+
+    @property
+    def cancellation(self) -> InferenceError | None:
+        """Return the error of a cancelled request; None while it is active."""
+        ...
+
+
 class CancellationToken(msgspec.Struct, eq=False):
     """The cancellation state of one request: client disconnected, deadline passed, or server stopping.
 
@@ -58,15 +67,6 @@ class CancellationToken(msgspec.Struct, eq=False):
         if self._create_error is not None:
             return self._create_error()
         return deadline_error() if self.deadline is not None and time.monotonic() >= self.deadline else None
-
-
-class AnyToken(Protocol):
-    """What a worker thread checks; an isolated model has a token of its own."""
-
-    @property
-    def cancellation(self) -> InferenceError | None:
-        """Return the error of a cancelled request, None if it is active."""
-        ...
 
 
 class CombinedToken(msgspec.Struct, frozen=True, eq=False):
