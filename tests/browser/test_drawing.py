@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from app.plugins.drawing.palette import colour_of
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
+from tests.browser.try_view import expect_drawn
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import run_server
 
@@ -42,35 +43,27 @@ def test_labels_have_the_colours_of_commands_and_readable_ink(browser: Browser, 
 
 INK = """(() => {
   const canvas = document.querySelector("canvas.shapes");
-  // It has no size until the image is shown.
-  if (!canvas?.width || !canvas.height) return -1;
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
   copy.drawImage(canvas, 0, 0);
   return copy.getImageData(0, 0, canvas.width, canvas.height).data.reduce((sum, value) => sum + value, 0);
 })()"""
 
-# The image is fitted after it is shown, and its shapes are drawn again.
-STEADY = f"""below => {{
-  const ink = {INK};
-  const isSteady = ink === window.lastInk;
-  window.lastInk = ink;
-  return isSteady && 0 < ink && ink < below ? ink : 0;
-}}"""
 
-
-def expect_ink(page: Page, below: float) -> int:
-    """Wait until two frames show the same, and less than `below`; return how much is drawn over the image."""
-    return page.wait_for_function(STEADY, arg=below).json_value()
+def expect_less_ink(page: Page, before: int) -> int:
+    """Wait until less is drawn over the image than before, and return how much is left."""
+    page.wait_for_function(f"before => {INK} < 0.98 * before", arg=before)
+    return page.evaluate(INK)
 
 
 def test_boxes_names_scores_and_masks_can_be_switched_off(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg") as page:
         expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(5)
         drawn = page.get_by_role("group", name="Drawn")
-        left = expect_ink(page, 2**53)
+        expect_drawn(page)
+        left = page.evaluate(INK)
         for name in ("Scores", "Names", "Outlines"):
             drawn.get_by_role("checkbox", name=name).uncheck()
-            left = expect_ink(page, 0.98 * left)
+            left = expect_less_ink(page, left)
         drawn.get_by_role("slider", name="Mask opacity").fill("0")
         page.wait_for_function(f"() => {INK} === 0")
         assert violations(page) == []
@@ -111,6 +104,7 @@ def test_keypoints_of_a_pose_are_drawn_and_can_be_switched_off(browser: Browser,
         page.locator("input[type=file]").first.set_input_files(tmp_path / "image.png")
         expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(1)
         page.get_by_role("button", name="1:1, actual size").click()
+        expect_drawn(page)
         page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '255,0'", arg=points)
         page.get_by_role("checkbox", name="Keypoints").uncheck()
         page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '0,0'", arg=points)
