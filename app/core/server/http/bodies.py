@@ -118,7 +118,7 @@ class Body:
     async def read(self, length: int | None) -> bytes:
         """Return all of the body. `length` is its Content-Length, None without one.
 
-        Raise BodyError with as `receive`, and at once if `length` is too large. Raise DisconnectedError if the client
+        Raise BodyError as `receive` does, and at once if `length` is too large. Raise DisconnectedError if the client
         leaves.
         """
         if length is not None and length > self._bodies.max_body_bytes:

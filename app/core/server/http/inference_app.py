@@ -136,7 +136,7 @@ class InferenceApp:
     async def _start(self, route: Route, head: RequestHead, body: Body, context: RequestContext) -> StartedCall:
         """Read the body, and create the call.
 
-        Raise BodyError with for a body that does not arrive within its limits. Raise InferenceError for other refusals,
+        Raise BodyError for a body that does not arrive within its limits. Raise InferenceError for other refusals,
         which observers know.
         """
         engine, endpoint, model_name = self._engine, route.endpoint, head.target

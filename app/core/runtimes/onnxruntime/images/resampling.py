@@ -98,9 +98,9 @@ def _convolve(pixels: NDArray[Any], size: tuple[int, int], interpolation: Interp
 
 
 def _as_pillow(pixels: NDArray[Any]) -> Any:
-    """Return an image of Pillow for cykooz-resizer, which resizes it where it is.
+    """Return pixels as an image of Pillow, which cykooz-resizer reads without a copy; it would copy an array two times.
 
-    It copies arrays two times. Pillow has four bytes for each pixel, and this mode treats the fourth as the others.
+    Colours get a fourth byte, as Pillow's images have, and a mode that has no alpha.
     """
     import PIL.Image
 
