@@ -46,9 +46,8 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
-        command = [str(self._bin_folder / "postgres"), "-D", str(self._data), "-p", str(self.port), "-k", ""]
-        user = _system_user()
-        self._process = subprocess.Popen([*command, *_NO_DURABILITY], stderr=subprocess.DEVNULL, user=user, group=user)
+        command = self._command("postgres", "-D", str(self._data), "-p", str(self.port), "-k", "", *_NO_DURABILITY)
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
 
     def stop(self, number: int = signal.SIGINT) -> None:
@@ -82,8 +81,15 @@ class PostgresServer:
         return self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", *options, database)
 
     def _run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-        command, user = [str(self._bin_folder / program), *arguments], _system_user()
-        return subprocess.run(command, capture_output=True, user=user, group=user)
+        return subprocess.run(self._command(program, *arguments), capture_output=True)
+
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        """Return a command of another user than root, which PostgreSQL refuses.
+
+        The argument `user` of `subprocess` would fork, and a thread of gRPC can abort a forked child.
+        """
+        change_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        return [*change_user, str(self._bin_folder / program), *arguments]
 
 
 @contextmanager
@@ -120,8 +126,3 @@ def _find_bin_folder() -> Path | None:
         return folders[-1]
     program = shutil.which("postgres")
     return Path(program).parent if program else None
-
-
-def _system_user() -> str | None:
-    """PostgreSQL refuses to run as root."""
-    return "postgres" if os.geteuid() == 0 else None
