@@ -205,6 +205,7 @@ def test_cancelled_call_keeps_its_slot_until_reply_arrives() -> None:
         channel._wait()  # pyright: ignore[reportPrivateUsage]
         pool.close_abandoned(channel)
         assert not pool.abandoned
+        pool._seconds = SECONDS  # pyright: ignore[reportPrivateUsage]
         assert predict(pool)
 
 

@@ -53,6 +53,11 @@ def make_instances(
     return InstancePool(threads, seconds, close), threads
 
 
+def allow_time(instances: InstancePool) -> None:
+    """Give later calls more time than SHORT, which a busy machine may need to change threads."""
+    instances._seconds = LONG  # pyright: ignore[reportPrivateUsage]
+
+
 def error_of_job(instances: InstancePool, job: Job = identity) -> InferenceError:
     with pytest.raises(InferenceError) as caught, instances.lease() as lease:
         lease.run(job)
@@ -151,6 +156,7 @@ def test_late_call_times_out_and_next_calls_fail_until_it_returns(gate: Gate) ->
     # This runs after the late call, and after its instance is returned.
     assert instance.run(lambda: "there", LONG) == "there"
     assert instances.unavailable_reason == ""
+    allow_time(instances)
     assert run_job(instances) == 0
 
 
@@ -182,12 +188,14 @@ def test_late_coroutine_is_cancelled() -> None:
     assert error_of_job(instances, never).kind is ErrorKind.DEADLINE_EXCEEDED
     assert cancelled.wait(LONG)
     assert instance.run(lambda: "there", LONG) == "there"
+    allow_time(instances)
     assert run_job(instances) == 0
 
 
 def test_other_instances_answer_while_one_hangs(gate: Gate) -> None:
     instances, _ = make_instances(count=2, seconds=SHORT)
     error_of_job(instances, gate.wait)
+    allow_time(instances)
     assert run_job(instances) == run_job(instances)
 
 
@@ -203,6 +211,7 @@ def test_call_waits_for_free_instance(gate: Gate) -> None:
 
 def test_wait_for_leased_instance_has_timeout() -> None:
     instances, _ = make_instances(seconds=SHORT)
+    allow_time(instances)
     with instances.lease() as lease:
         lease.run(lambda target: target)
         assert error_of_job(instances).kind is ErrorKind.OVERLOADED
