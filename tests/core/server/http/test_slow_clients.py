@@ -31,10 +31,11 @@ def drip(connection: socket.socket, first: bytes, drop: bytes) -> bytes:
     received = b""
     while True:
         try:
-            chunk = connection.recv(65536)
-        except TimeoutError:
-            connection.send(drop)
-            continue
+            try:
+                chunk = connection.recv(65536)
+            except TimeoutError:
+                connection.send(drop)
+                continue
         except ConnectionError:
             return received
         if not chunk:
@@ -67,9 +68,11 @@ def test_client_that_stops_sending_is_disconnected(server: HttpTestServer) -> No
         b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc": [200],
     }
     with ExitStack() as stack:
-        connections = [stack.enter_context(closing(server.connect())) for _ in statuses_by_request]
-        for connection, request in zip(connections, statuses_by_request, strict=True):
-            connection.sendall(request)
+        connections: list[socket.socket] = []
+        for request in statuses_by_request:
+            # Send at once: the timeouts begin with the connection.
+            connections.append(stack.enter_context(closing(server.connect())))
+            connections[-1].sendall(request)
         statuses = [
             [status for status, _ in parse_responses(read_until_closed(connection))] for connection in connections
         ]
