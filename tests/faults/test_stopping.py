@@ -42,12 +42,12 @@ def tfs_address(server: ServerProcess) -> str:
     return server.tensorflow_serving_address
 
 
-def readiness(server: ServerProcess, channel: grpc.Channel) -> dict[str, bool]:
+def readiness(server: ServerProcess, client: httpx.Client, channel: grpc.Channel) -> dict[str, bool]:
     """Return what each readiness endpoint reports for the server or its one model."""
     address, tfs = server.address, tfs_address(server)
     paths = ("/ready", "/v2/health/ready", "/v2/models/gated/ready", "/v1/models/gated", "/grps/v1/health/ready")
-    ready = {path: httpx.get(f"{address}{path}", timeout=60).status_code == 200 for path in paths}
-    status: Any = httpx.get(f"{tfs}/v1/models/gated", timeout=60).json()
+    ready = {path: client.get(f"{address}{path}").status_code == 200 for path in paths}
+    status: Any = client.get(f"{tfs}/v1/models/gated").json()
     ready["tensorflow-serving"] = status.get("model_version_status", [{}])[0].get("state") == "AVAILABLE"
     check = unary_method(channel, "/grpc.health.v1.Health/Check")
     health = HealthCheckResponse.FromString(check(HealthCheckRequest().SerializeToString(), timeout=60))
@@ -74,6 +74,8 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
         address = server.address
         httpx.get(f"{address}/health", timeout=60)
         with (
+            # Each request opens a connection, but only the client reads the certificates of authorities, which is slow.
+            httpx.Client(timeout=60, headers={"Connection": "close"}) as client,
             grpc.insecure_channel(server.grpc_address) as channel,
             open_request(address) as chariot,
             open_request(tfs_address(server), "/v1/models/gated:predict", TFS_BODY) as tfs,
@@ -81,12 +83,12 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
         ):
             call = unary_method(channel, GRPC_METHOD).future(GRPC_REQUEST, timeout=60)
             gated.wait_for_call()
-            assert all(readiness(server, channel).values())
+            assert all(readiness(server, client, channel).values())
             server.process.terminate()
-            wait_until(lambda: httpx.get(f"{address}/ready", timeout=60).status_code == 503)
-            assert "stopping" in httpx.get(f"{address}/ready", timeout=60).json()["error"]
-            assert not any(readiness(server, channel).values())
-            assert httpx.get(f"{address}/health", timeout=60).status_code == 200, "still alive"
+            wait_until(lambda: client.get(f"{address}/ready").status_code == 503)
+            assert "stopping" in client.get(f"{address}/ready").json()["error"]
+            assert not any(readiness(server, client, channel).values())
+            assert client.get(f"{address}/health").status_code == 200, "still alive"
             with open_request(address) as late:
                 assert not call.done()
                 gated.release(5)

@@ -39,7 +39,8 @@ def server(authority: CertificateAuthority, small_models: Path) -> Iterator[Serv
     cert, key = authority.issue("server")
     models = ("--model-repository", str(small_models))
     options = ("--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(authority.file))
-    with run_server(*models, *options, "--handshake-timeout", "2", "--max-grpc-streams", "4") as running:
+    # Long enough for the handshakes of a busy machine, because a test waits for its end.
+    with run_server(*models, *options, "--handshake-timeout", "6", "--max-grpc-streams", "4") as running:
         yield running
         assert running.stop() == 0
 
