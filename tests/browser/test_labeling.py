@@ -26,8 +26,8 @@ def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path
             page.get_by_role("group", name=name).inner_text()
             for name in ("Address for Label Studio", "Labelling configuration", "Command for CVAT")
         )
-        assert httpx.get(f"{address}/health").json()["status"] == "UP"
-        answer = httpx.post(f"{address}/setup", json={"project": "1.1", "schema": config})
+        assert httpx.get(f"{address}/health", timeout=60).json()["status"] == "UP"
+        answer = httpx.post(f"{address}/setup", json={"project": "1.1", "schema": config}, timeout=60)
         assert answer.status_code == 200, answer.text
         assert "labels=str:circle,square,triangle,star" in command
         assert_fits(page, PHONE)

@@ -167,7 +167,8 @@ CONTENTS: dict[str, list[object]] = {
 
 
 def test_records_without_labels_are_listed_by_their_content(browser: Browser, server: str) -> None:
-    (inference,) = httpx.get(f"{server}/inferences", params={"limit": 1, "model": "classifier"}).json()["inferences"]
+    query = {"limit": 1, "model": "classifier"}
+    (inference,) = httpx.get(f"{server}/inferences", params=query, timeout=60).json()["inferences"]
     inferences = [
         inference | {"records": records, "task_type": "TOKEN_CLASSIFICATION", "id": str(index)}
         for index, records in enumerate(CONTENTS.values())

@@ -104,7 +104,7 @@ def test_server_has_the_route_the_option_and_the_metric_of_a_plugin() -> None:
     image = base64.b64encode((IMAGES / "scene.jpg").read_bytes()).decode()
     with (
         run_server("--model", str(DETECTOR), *options, environment=ENVIRONMENT) as server,
-        httpx.Client(base_url=server.address) as client,
+        httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         assert client.get("/acme").json() == {"greeting": "Ahoy", "models": ["detector"]}
         client.post("/v1/models/detector:predict", json={"instances": [{"b64": image}]}).raise_for_status()

@@ -76,7 +76,7 @@ def test_round_of_labelling_works_as_written(tmp_path: Path) -> None:
                 store = RecordingReader(parse_dsn(str(tmp_path / "recorded.db")))
                 wait_until(lambda store=store: len(read_rows(store)) == 2)
             run_block(block.replace(ADDRESS, server.address), tmp_path, environment)
-        served = httpx.get(f"{server.address}/v2/models/detector").json()
+        served = httpx.get(f"{server.address}/v2/models/detector", timeout=60).json()
     assert served["versions"] == ["2"]
     labels = json.loads((tmp_path / "labels.json").read_text())
     labelled = open_recordings(str(tmp_path / "recorded.db")).page(InferenceQuery(truth="yes"), 10).inferences
