@@ -105,6 +105,41 @@ def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser,
         expect(page.get_by_role("alert")).to_contain_text("lost cannot be used here. Choose a ready model for")
 
 
+HELD = """(() => {
+  const decode = window.createImageBitmap;
+  const released = new Promise((resolve) => (window.release = resolve));
+  window.createImageBitmap = async (...all) => {
+    await released;
+    return decode(...all);
+  };
+})()"""
+# Whether both images are drawn: their centres are opaque.
+ARE_OPAQUE = """() => {
+  const canvases = [...document.querySelectorAll("canvas.image")];
+  return canvases.length === 2 && canvases.every((canvas) => {
+    if (!canvas.width || !canvas.height) return false;
+    const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, -canvas.width / 2, -canvas.height / 2);
+    return copy.getImageData(0, 0, 1, 1).data[3] === 255;
+  });
+}"""
+
+
+def test_both_images_are_shown_if_the_answers_arrive_before_the_image_is_decoded(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models") as page:
+        page.add_init_script(HELD)
+        page.goto("about:blank")
+        answers: list[str] = []
+        page.on("response", lambda response: answers.append(response.url) if "/infer" in response.url else None)
+        page.goto(f"{server}/{TWICE}")
+        while len(answers) < 2:
+            page.wait_for_event("response")
+        page.evaluate("window.release()")
+        expect(page.get_by_text("5 in both")).to_be_visible()
+        page.wait_for_function(ARE_OPAQUE)
+        expect(page.get_by_role("alert")).to_be_hidden()
+
+
 def test_second_model_gets_the_next_image_and_the_labels_it_takes(browser: Browser, server: str) -> None:
     with open_zero_shot(browser, f"{server}/#try?model=detector&sample=scene.jpg&second=segmenter", "detector") as page:
         expect(page.get_by_role("alert")).to_be_hidden()

@@ -45,7 +45,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
   );
   const element = make("div", { hidden: "" });
   const addButton = button("Add a second model", () => set(otherModel().name));
-  let [view, image, request, records, pending] = [null, null, "", null, new AbortController()];
+  let [view, image, bitmap, request, records, pending] = [null, null, null, "", null, new AbortController()];
   // The one of the last request, where it asks for what is shown.
   let threshold = 0;
 
@@ -92,7 +92,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
   function close() {
     pending.abort();
     view?.close();
-    [view, image, request] = [null, null, ""];
+    [view, image, bitmap, request] = [null, null, null, ""];
   }
 
   // Send a request if the image, the model or a parameter has changed.
@@ -103,13 +103,16 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     const parameters = Object.fromEntries(known);
     const next = JSON.stringify([model.name, parameters]);
     setText(view.name, model.name);
+    // The first answer may arrive before the image is decoded.
+    const decoded = shown?.bitmap ?? null;
+    if (shown !== image || decoded !== bitmap) view.show(shown);
+    bitmap = decoded;
     if (shown === image && next === request) {
       show();
       return;
     }
     pending.abort();
     const { signal } = (pending = new AbortController());
-    if (shown !== image) view.show(shown);
     [image, request, records] = [shown, next, null];
     show();
     if (shown === null) return;
@@ -125,16 +128,18 @@ export function comparison({ tools, catalogue, model: first, images, message, on
 
   function show() {
     const model = find(select.value);
-    const own = records === null ? [] : filterResults(resultsOf(model, records, image), { score: score.value() });
-    view.shapes(hasShapes && image?.width ? own : []);
-    const pairs = records === null ? [] : matchResults(images.results(), own, hasShapes);
+    // Shapes have no place until the image is decoded.
+    const isReady = records !== null && (!hasShapes || image.width > 0);
+    const own = isReady ? filterResults(resultsOf(model, records, image), { score: score.value() }) : [];
+    view.shapes(hasShapes ? own : []);
+    const pairs = isReady ? matchResults(images.results(), own, hasShapes) : [];
     table.hidden = !pairs.length;
     table.classList.toggle("no-boxes", !hasShapes);
     body.replaceChildren(...pairs.map(createRow));
     const number = (test) => count(pairs.filter(test).length);
     const [both, one, other] = [number(([a, b]) => a && b), number(([, b]) => !b), number(([a]) => !a)];
     const counts = `${both} in both, ${one} only first, ${other} only second`;
-    setText(status, records === null ? "" : pairs.length ? counts : NONE);
+    setText(status, !isReady ? "" : pairs.length ? counts : NONE);
   }
 
   function createRow([one, other, iou]) {
