@@ -1,7 +1,6 @@
 """Every view reports a lost connection in the same banner, and recovers alone."""
 
 import re
-import socket
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -9,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
 from tests.browser.try_view import IMAGES, expect_findings
+from tests.support.servers.ports import reserve_ports
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
@@ -16,9 +16,8 @@ pytestmark = pytest.mark.slow
 
 def arguments_with_port() -> tuple[str, ...]:
     """Return the arguments of a server that can be started again at the same address."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    return ("--model", str(ROOT / "fixtures" / "models" / "detector"), "--port", port)
+    (port,) = reserve_ports(1)
+    return ("--model", str(ROOT / "fixtures" / "models" / "detector"), "--port", str(port))
 
 
 def lose_server(page: Page, server: ServerProcess) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.looking import DESKTOP, Scheme, Size, open_page
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
+from tests.support.servers.ports import reserve_ports
 from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
@@ -70,14 +70,15 @@ def test_figures_match_the_sent_requests(browser: Browser, used_server: str) -> 
         expect(page.locator("[data-tile=rate]")).to_contain_text("10 in 60 min")
         assert "3 of 10" in tile(page, "errors")
         assert "30.0 %" in tile(page, "errors")
-        assert re.search(r"p50\n\d+(\.\d+)? ms\nmean \d+(\.\d+)? ms", tile(page, "median"))
+        assert re.search(r"p50\n\d+(\.\d+)? m?s\nmean \d+(\.\d+)? m?s", tile(page, "median"))
         assert re.search(r"\d+ MiB", tile(page, "memory"))
         assert "In flight\n0" in tile(page, "flight")
         all_models, detector, html_named = (cells(page, name) for name in ("All models", "detector", HTML_NAME))
         assert (all_models["Requests"], all_models["Errors"]) == ("10", "30.0 %")
         assert (detector["Requests"], detector["Errors"], detector["Batch"]) == ("8", "37.5 %", "1")
         assert (html_named["Requests"], html_named["Errors"], html_named["Batch"]) == ("2", "0.0 %", "2")
-        assert all(row["p99.9"].endswith(" ms") for row in (all_models, detector, html_named))
+        # In seconds on a busy machine.
+        assert all(re.fullmatch(r"\d+(\.\d+)? m?s", row["p99.9"]) for row in (all_models, detector, html_named))
 
 
 def test_page_shows_that_the_server_is_offline(browser: Browser, used_server: str) -> None:
@@ -193,9 +194,8 @@ def test_hidden_page_closes_its_event_stream(browser: Browser, used_server: str)
 
 
 def test_page_reconnects_after_a_restart(browser: Browser) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    arguments = ("--model", str(MODELS / "classifier"), "--port", port)
+    (port,) = reserve_ports(1)
+    arguments = ("--model", str(MODELS / "classifier"), "--port", str(port))
     with (
         run_server(*arguments) as first,
         open_live_page(browser, f"{first.address}/#metrics", expect_errors=True) as page,
