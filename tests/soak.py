@@ -122,7 +122,7 @@ class Soak:
         addends: what `REPLACED` may add to half of its input now.
     """
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, recovery_seconds: float) -> None:
         self.models, self.store = root / "models", root / "inferences.db"
         for name in (STEADY, "detector"):
             shutil.copytree(MODELS / name, self.models / name)
@@ -139,7 +139,7 @@ class Soak:
         self.logs: list[Sequence[str]] = []
         self.addends = frozenset({2.0})
         self.over = threading.Event()
-        self._seed = seed
+        self._seed, self._recovery_seconds = seed, recovery_seconds
         self._image = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
         self._channel: Any = grpc.insecure_channel(
             f"127.0.0.1:{self.grpc}",
@@ -157,7 +157,7 @@ class Soak:
             "--record", str(self.store), "--drain-timeout", "20",
         )  # fmt: skip
         self.logs.append(self.server.log)
-        wait_until(lambda: self.server.process.poll() is not None or self._is_ready())
+        wait_until(lambda: self.server.process.poll() is not None or self._is_ready(), 180)
         if self.server.process.poll() is not None:
             raise RuntimeError("".join(self.server.log[-5:]))
 
@@ -198,7 +198,7 @@ class Soak:
         try:
             FAULTS[kind].inject(self, chance)
             reverted = time.monotonic()
-            wait_until(self._has_recovered, 20)
+            wait_until(self._has_recovered, self._recovery_seconds)
             window.recovery = time.monotonic() - reverted
         except Exception as error:  # noqa: BLE001  the run continues
             self.findings.append(f"{kind}: {type(error).__name__}: {error}")
@@ -407,11 +407,16 @@ def senders(soak: Soak, count: int, until: Callable[[], bool]) -> Generator[None
             thread.join()
 
 
-def run(seconds: float, seed: int, kinds: Sequence[str] = ()) -> tuple[Soak, Sequence[str]]:
-    """Run faults in random order until the time is over and each has occurred; return the run and its failures."""
+def run(
+    seconds: float, seed: int, kinds: Sequence[str] = (), recovery_seconds: float = 20
+) -> tuple[Soak, Sequence[str]]:
+    """Run faults in random order until the time is over and each has occurred; return the run and its failures.
+
+    A server that has not recovered `recovery_seconds` after a fault is a failure.
+    """
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), seed)
+        soak = Soak(Path(folder), seed, recovery_seconds)
         started = time.monotonic()
         try:
             soak.start()
