@@ -209,7 +209,8 @@ def test_time_spent_elsewhere_does_not_count_as_job_time(gate: Gate) -> None:
     for _ in range(5):
         submit_for(workers, "m", gate.block)
     gate.wait_started(1)
-    assert workers.expected_wait("m") < 0.4
+    # Five jobs of 0.2 s would be expected to take a second.
+    assert workers.expected_wait("m") < 0.9
 
 
 def test_callback_of_a_job_dropped_at_close_may_call_expected_wait(gate: Gate) -> None:
