@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from app.core.engine.cancellation import stopping_error
@@ -39,7 +40,7 @@ class DeadlineTimer:
 
     def _on_shortened(self) -> None:
         # The loop is closed if the server has stopped meanwhile.
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._schedule)
 
     def _schedule(self) -> None:
@@ -154,7 +155,7 @@ class RequestJob(Generic[WireT]):
 
     def _notify(self) -> None:
         # The loop is closed if the server has stopped meanwhile.
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._finish)
 
     def _finish(self) -> None:

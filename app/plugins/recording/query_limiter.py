@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter
@@ -44,8 +45,14 @@ class QueryLimiter:
         future = self._threads.submit(query)
         self._in_flight += 1
         loop = asyncio.get_running_loop()
+
+        def release(_: object) -> None:
+            # The loop is closed if the server has stopped meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._release)
+
         # A query of a client that has disconnected counts until its thread is free again.
-        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._release))
+        future.add_done_callback(release)
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
