@@ -1,5 +1,6 @@
 """Inputs of the page's view Try: samples, files, dropped images, the camera, and files that are no images."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -29,6 +30,19 @@ def test_sample_can_be_chosen_again(browser: Browser, server: str) -> None:
         page.get_by_role("button", name="Sample shape.jpg").click()
         expect_findings(page, 1)
         page.go_back()
+        expect_findings(page, 5)
+
+
+def test_address_names_a_sample_that_is_still_loading(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector&sample=shape.jpg") as page:
+        expect_findings(page, 1)
+        held_routes: list[Route] = []
+        page.route("**/samples/scene.jpg", lambda route: held_routes.append(route))
+        page.get_by_role("button", name="Sample scene.jpg").click()
+        page.get_by_role("slider", name="Confidence threshold").fill("0.6")
+        expect(page).to_have_url(re.compile("sample=scene.jpg&score=0.6$"))
+        for route in held_routes:
+            route.continue_()
         expect_findings(page, 5)
 
 

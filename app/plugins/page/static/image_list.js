@@ -44,10 +44,13 @@ export function imageList({ root, area, catalogue, model, onshow, onnew, onsampl
   const element = make("div.image-list.empty", sources, steps, dialog);
   let shown = null;
   let latestRequest = 0;
+  // The name of the sample that is being loaded.
+  let loading = null;
 
   function add(all) {
     if (!all.length) return;
     latestRequest += 1;
+    loading = null;
     message.clear();
     // A single file may be an image without a type or a known ending.
     const chosen = all.length === 1 ? all : all.filter(isImage);
@@ -121,9 +124,12 @@ export function imageList({ root, area, catalogue, model, onshow, onnew, onsampl
     replace,
     choose,
     shown: () => shown,
+    // The sample that is shown, or will be.
+    sampleName: () => loading ?? shown?.sample,
     async sample(name) {
       const thisRequest = (latestRequest += 1);
       message.clear();
+      loading = name;
       try {
         const image = await loadSample(root, name);
         // The user may have added images meanwhile.
@@ -131,6 +137,7 @@ export function imageList({ root, area, catalogue, model, onshow, onnew, onsampl
       } catch (error) {
         message.showError(error);
       }
+      if (thisRequest === latestRequest) loading = null;
     },
     close() {
       latestRequest += 1;

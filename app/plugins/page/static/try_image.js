@@ -118,7 +118,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
 
   // The address has no place for the user's own images.
   function address() {
-    const [score, sample] = [form.score(), imageInputs.shown()?.sample];
+    const [score, sample] = [form.score(), imageInputs.sampleName()];
     return {
       model: model.name,
       ...(sample ? { sample } : {}),
