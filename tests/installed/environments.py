@@ -1,7 +1,7 @@
 """Create environments as users have them: the base dependencies of Charioteer, or those and one extra.
 
 `linked_environment` is fast: it creates hard links to installed files, and resolves the requirements of pyproject.toml
-as pip does. `wheel_environment` adds a wheel, and `layered_environment` what pip downloads. The Makefile completes the
+as pip does. `wheel_environment` adds a wheel, and `layered_environment` what is downloaded. The Makefile completes the
 one that all must equal. They are cached in ``.venv-installed`` until pyproject.toml changes.
 """
 
@@ -26,6 +26,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.installed import uv
 from tests.support.servers.server_process import ROOT
 
 FOLDER = ROOT / ".venv-installed"
@@ -147,26 +148,34 @@ def wheel_environment(wheel_file: Path) -> Environment:
 def layered_environment(base: Environment, name: str, *texts: str) -> Environment:
     """Return an environment with the packages that requirements add to `base`; all others are imported from `base`."""
 
+    def install(environment: Environment) -> None:
+        if not uv.install(environment.python, base.site_packages, *texts):
+            _pip(environment.folder, *texts)
+
+    return _layered(base, name, texts, install)
+
+
+def environment_with_extra(base: Environment, extra: str) -> Environment:
+    """Return an environment with the packages that an extra adds to `base`, made by pip."""
+    texts = EXTRAS[extra]
+    return _layered(base, f"{base.folder.name}-{extra}", texts, lambda environment: _pip(environment.folder, *texts))
+
+
+def ray_environment() -> Environment:
+    """Return the environment of all tests that run on Ray, because it is large."""
+    return layered_environment(linked_environment("drift", "parquet"), "ray", *EXTRAS["ray"])
+
+
+def _layered(base: Environment, name: str, texts: Iterable[str], install: Callable[[Environment], None]) -> Environment:
     def make(folder: Path) -> None:
         environment = _create(folder)
         # `addsitedir` also follows the .pth file of an editable install, which a plain path in a .pth file does not.
         follow = f"import site; site.addsitedir({str(base.site_packages)!r})\n"
         (environment.site_packages / "base.pth").write_text(follow)
-        _pip(folder, *texts)
+        install(environment)
         _write_script(environment)
 
     return _cached(name, "\n".join([str(base.site_packages), *texts]), make)
-
-
-def environment_with_extras(base: Environment, *extras: str) -> Environment:
-    """Return an environment with the packages that extras add to `base`, made by pip."""
-    texts = (text for extra in extras for text in EXTRAS[extra])
-    return layered_environment(base, "-".join((base.folder.name, *extras)), *texts)
-
-
-def ray_environment() -> Environment:
-    """Return the environment of all tests that run on Ray, because pip takes long to install it."""
-    return environment_with_extras(linked_environment("drift", "parquet"), "ray")
 
 
 _QUIET_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input")

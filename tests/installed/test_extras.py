@@ -16,7 +16,7 @@ from tests.installed.environments import (
     DEVELOPER_EXTRAS,
     EXTRAS,
     Environment,
-    environment_with_extras,
+    environment_with_extra,
     linked_environment,
 )
 from tests.installed.workspace import Workspace, request
@@ -176,7 +176,7 @@ def test_command_works_with_its_extra_alone(extra: str, command: str, tmp_path: 
 @pytest.mark.slow
 def test_models_implement_maite_protocols(tmp_path: Path) -> None:
     # pip installs this one extra, and must install what the linked environments have.
-    environment = environment_with_extras(linked_environment(), "maite")
+    environment = environment_with_extra(linked_environment(), "maite")
     assert environment.packages() == linked_environment("maite").packages() - linked_environment().packages()
     workspace = Workspace(tmp_path, environment)
     (tmp_path / "program.py").write_text(_MAITE)
