@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,13 @@ LONGEST = tuple(
 """Files that take longest, and the folder whose files share a browser and a server: at the end no worker waits long."""
 
 
+# Thousands of tests are in hundreds of files.
+@cache
 def _order(path: Path) -> int:
     return next((index for index, longest in enumerate(LONGEST) if path.is_relative_to(longest)), len(LONGEST))
 
 
+@cache
 def _is_slow(path: Path) -> bool:
     return any(path.is_relative_to(slow) for slow in SLOW)
 
