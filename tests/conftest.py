@@ -1,7 +1,8 @@
 """Fixtures for every test, the profile of Hypothesis, and the folders whose tests are slow."""
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,17 @@ def _order(path: Path) -> int:
 @cache
 def _is_slow(path: Path) -> bool:
     return any(path.is_relative_to(slow) for slow in SLOW)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the modules and tests, which live to the end, out of every garbage collection: it would visit millions."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
