@@ -103,11 +103,11 @@ bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million re
 bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
 	@$(BIN)/python -m tests.benchmarks.drift_power
 
-bench-feedback: $(VENV)/.fixtures ## [measure] measure calibration and shadow versions, and kill servers while truths arrive (minutes)
+bench-feedback: $(VENV)/.fixtures ## [measure] measure calibration and shadow versions, and kill processes while truths arrive (minutes)
 	@$(BIN)/python -m tests.benchmarks.calibration
 	@$(BIN)/python -m tests.benchmarks.shadow
 	@rm -rf build/truths && mkdir -p build/truths
-	@$(BIN)/python -m tests.plugins.feedback.truths.killed build/truths/store.db 30
+	@$(BIN)/python -m tests.plugins.feedback.truths.test_kill build/truths/store.db 30
 
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines

@@ -98,10 +98,9 @@ def _tensorflow(model: str, images: Sequence[str], parameters: Mapping[str, Any]
 
 def _openai(model: str, images: Sequence[str], parameters: Mapping[str, Any]) -> Built:
     urls = [f"data:image/png;base64,{image}" for image in images]
-    parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
-    content = [*parts, {"type": "text", "text": "What?"}]
-    messages = [{"role": "user", "content": content}]
-    return "/openai/v1/chat/completions", {"model": model, "messages": messages, **parameters}
+    content = [*({"type": "image_url", "image_url": {"url": url}} for url in urls), {"type": "text", "text": "What?"}]
+    body = {"model": model, "messages": [{"role": "user", "content": content}], **parameters}
+    return "/openai/v1/chat/completions", body
 
 
 def _read_openai_error(status: int, reply: Mapping[str, Any]) -> str:
@@ -114,6 +113,11 @@ def _read_openai_error(status: int, reply: Mapping[str, Any]) -> str:
 
 
 _TARGET, _VERSION = "/v2/models/{target:str}", "/v2/models/{target:str}/versions/{version:str}"
+_VERBS = ("infer", "generate", "generate_stream")
+_SETTINGS = ("/v2/logging", "/v2/trace/setting", f"{_TARGET}/trace/setting")
+_OPENAI = ("chat/completions", "completions", "embeddings")
+_MEMORY = ("/v2/systemsharedmemory", "/v2/cudasharedmemory")
+_REGION = tuple(f"{path}/region/{{region:str}}" for path in _MEMORY)
 _GRPS = "/grps/v1"
 
 PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
@@ -135,28 +139,12 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
             "GET /v2/models/stats": "read",
             **{f"GET {path}": "infer" for path in (_TARGET, f"{_TARGET}/ready", _VERSION, f"{_VERSION}/ready")},
             **{f"GET {path}/stats": "read" for path in (_TARGET, _VERSION)},
-            **{
-                f"POST {path}/{verb}": "infer"
-                for path in (_TARGET, _VERSION)
-                for verb in ("infer", "generate", "generate_stream")
-            },
             **{f"GET {path}/config": "infer" for path in (_TARGET, _VERSION)},
-            **{
-                f"{method} {path}": "infer"
-                for path in ("/v2/logging", "/v2/trace/setting", f"{_TARGET}/trace/setting")
-                for method in ("GET", "POST")
-            },
-            **{
-                f"{method} /v2/{kind}sharedmemory/{path}": "infer"
-                for kind in ("system", "cuda")
-                for method, path in (
-                    ("GET", "status"),
-                    ("POST", "unregister"),
-                    ("GET", "region/{region:str}/status"),
-                    ("POST", "region/{region:str}/register"),
-                    ("POST", "region/{region:str}/unregister"),
-                )
-            },
+            **{f"POST {path}/{verb}": "infer" for path in (_TARGET, _VERSION) for verb in _VERBS},
+            **{f"{method} {path}": "infer" for path in _SETTINGS for method in ("GET", "POST")},
+            **{f"GET {path}/status": "infer" for path in (*_MEMORY, *_REGION)},
+            **{f"POST {path}/unregister": "infer" for path in (*_MEMORY, *_REGION)},
+            **{f"POST {path}/register": "infer" for path in _REGION},
             "POST /v2/repository/index": "read",
             "POST /v2/repository/models/{target:str}/load": "admin",
             "POST /v2/repository/models/{target:str}/unload": "admin",
@@ -166,11 +154,9 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
         infer=_kserve_v1,
         tensors=_instances,
         observed=("/v1/models/detector:predict", "/v1/models/detector:explain"),
-        permissions={
-            "GET /v1/models": "infer",
-            "GET /v1/models/{target:str}": "infer",
-            "POST /v1/models/{target:str}": "infer",
-        },
+        permissions=dict.fromkeys(
+            ("GET /v1/models", "GET /v1/models/{target:str}", "POST /v1/models/{target:str}"), "infer"
+        ),
     ),
     "grps": ProtocolCase(
         infer=_grps,
@@ -178,15 +164,9 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
         observed=("/grps/v1/infer/predict?model=detector",),
         permissions={
             **{f"{method} {_GRPS}/health/{name}": "open" for method in ("GET", "POST") for name in ("live", "ready")},
-            **{
-                f"{method} {_GRPS}/health/{name}": "admin"
-                for method in ("GET", "POST")
-                for name in ("online", "offline")
-            },
+            **{f"{method} {_GRPS}/health/{name}line": "admin" for method in ("GET", "POST") for name in ("on", "off")},
             f"GET {_GRPS}/metadata/server": "infer",
-            f"POST {_GRPS}/metadata/server": "infer",
-            f"POST {_GRPS}/metadata/model": "infer",
-            f"POST {_GRPS}/infer/predict": "infer",
+            **{f"POST {_GRPS}/{path}": "infer" for path in ("metadata/server", "metadata/model", "infer/predict")},
         },
         read_error=_read_grps_error,
     ),
@@ -194,11 +174,7 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
         infer=_openai,
         observed=(),
         permissions={
-            **{
-                f"POST {prefix}/{path}": "infer"
-                for prefix in ("/openai/v1", "/v1")
-                for path in ("chat/completions", "completions", "embeddings")
-            },
+            **{f"POST {prefix}/{path}": "infer" for prefix in ("/openai/v1", "/v1") for path in _OPENAI},
             "GET /openai/v1/models": "infer",
             "GET /openai/v1/models/{target:str}": "infer",
         },

@@ -1,6 +1,7 @@
 """Recording of events: which ones wait, are rejected or are dropped."""
 
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import ImageFolder
 from app.plugins.recording.recorder import Recorder, is_sampled, random_sample
-from app.plugins.recording.recording_metrics import RecordingMetrics
+from app.plugins.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE, RecordingMetrics
 from app.plugins.recording.retention import Retention
 from app.plugins.recording.row_converter import Redaction, RowConverter
 from app.plugins.recording.stores.store import StoreError, StoreFault
@@ -27,22 +28,14 @@ class Recording:
     """A recorder over a store in memory, and its metrics."""
 
     def __init__(
-        self,
-        *,
-        acknowledging: bool = True,
-        queue: int = 100,
-        fraction: float = 1,
-        images: Path | None = None,
-        longest_write: float = 10,
-        keep_seconds: float | None = None,
+        self, *, fraction: float = 1, images: Path | None = None, keep_seconds: float | None = None, **limits: Any
     ) -> None:
-        self.store = MemoryStore()
-        self.metrics = CollectorRegistry()
+        self.store, self.metrics = MemoryStore(), CollectorRegistry()
         folder = None if images is None else ImageFolder(images, durable=True)
         report = RecordingMetrics(self.metrics, "a store")
         retention = Retention(self.store, folder, keep_seconds, None)
-        bounds: Any = {"acknowledge": acknowledging, "max_queued": queue, "write_timeout": longest_write}
-        writer = Writer(self.store, folder, retention, report, **bounds)
+        limits = {"acknowledge": True, "max_queued": 100, "write_timeout": 10, **limits}
+        writer = Writer(self.store, folder, retention, report, **limits)
         conversion = RowConverter(Redaction(()), keep_images=images is not None)
         self.recorder = Recorder(conversion, writer, report, random_sample(fraction))
 
@@ -65,10 +58,13 @@ def start() -> Iterator[Callable[..., Recording]]:
     """Start recordings, and close their recorders at the end."""
     started: list[Recording] = []
 
-    def start_recording(fault: StoreFault | None = None, **options: Any) -> Recording:
+    def start_recording(fault: StoreFault | None = None, hanging: str = "", **options: Any) -> Recording:
         recording = Recording(**options)
         recording.store.fault = fault
         started.append(recording)
+        for operation, gate in (("write", recording.store.write_gate), ("delete", recording.store.delete_gate)):
+            if operation == hanging:
+                gate.clear()
         recording.recorder.writer.start()
         return recording
 
@@ -97,25 +93,17 @@ def wait_recorded(*futures: "Future[None] | None") -> None:
         assert recorded.result(60) is None
 
 
-def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
-    recorded = recording.hold()
-    assert recorded is not None
-    assert not recorded.done()
-    recording.store.write_gate.set()
-    wait_recorded(recorded)
-    assert len(recording.store.rows) == 1
-    assert recording.metric("recorded_total") == 1
-    assert recording.metric("up") == 1
-    assert recording.metric("commit_seconds_count") == 1
-
-
-def test_waiting_events_are_written_in_one_batch(recording: Recording) -> None:
+def test_answers_wait_until_they_are_recorded_in_one_batch(recording: Recording) -> None:
     first = recording.hold()
     others = [recording.record() for _ in range(20)]
+    assert first is not None
+    assert not first.done()
     assert recording.metric("queue") == 20
     recording.store.write_gate.set()
     wait_recorded(first, *others)
     assert recording.store.batches == [1, 20]
+    metrics = {name: recording.metric(name) for name in ("recorded_total", "up", "commit_seconds_count")}
+    assert metrics == {"recorded_total": 21, "up": 1, "commit_seconds_count": 2}
 
 
 def test_failing_store_rejects_immediately_and_recovers(recording: Recording, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,8 +122,7 @@ def test_failing_store_rejects_immediately_and_recovers(recording: Recording, ca
             recorded.exception(10)
     wait_recorded(recording.record())
     assert recording.recorder.unavailable_reason == ""
-    messages = [record.message for record in caplog.records]
-    assert messages == ["the store of recordings failed", "the store of recordings works again"]
+    assert caplog.messages == ["the store of recordings failed", "the store of recordings works again"]
 
 
 def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
@@ -151,7 +138,7 @@ def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
 
 
 def test_events_above_queue_limit_are_rejected(start: Callable[..., Recording]) -> None:
-    recording = start(queue=3)
+    recording = start(max_queued=3)
     recording.hold()
     waiting = [recording.record() for _ in range(3)]
     assert failure(recording.record()) == "its store does not keep up"
@@ -160,22 +147,22 @@ def test_events_above_queue_limit_are_rejected(start: Callable[..., Recording]) 
     wait_recorded(*waiting)
 
 
-def test_hanging_write_fails_waiting_events(start: Callable[..., Recording]) -> None:
-    recording = start(longest_write=0.2)
-    first = recording.hold()
-    second = recording.record()
-    for future in (first, second, recording.record()):
-        assert failure(future) == "its store failed"
+@pytest.mark.parametrize("operation", ["write", "delete"])
+def test_hanging_store_fails_waiting_events_and_recovers(start: Callable[..., Recording], operation: str) -> None:
+    recording = start(hanging=operation, write_timeout=0.2, keep_seconds=100)
+    assert operation == "write" or recording.store.delete_started.wait(60)
+    futures = [recording.record() for _ in range(2)]
+    assert [failure(future) for future in (*futures, recording.record())] == ["its store failed"] * 3
     assert recording.metric("up") == 0
-    recording.store.write_gate.set()
-    while recording.metric("up") == 0:
-        recording.record()
-    recording.recorder.close(10)
-    assert len(recording.store.rows) >= 1
+    for gate in (recording.store.write_gate, recording.store.delete_gate):
+        gate.set()
+    while (recorded := recording.record()) is None or recorded.exception(10) is not None:
+        pass
+    assert recording.metric("up") == 1
 
 
 def test_best_effort_recording_keeps_events_while_store_is_unreachable(start: Callable[..., Recording]) -> None:
-    recording = start(StoreFault.UNREACHABLE, acknowledging=False)
+    recording = start(StoreFault.UNREACHABLE, acknowledge=False)
     assert [recording.record() for _ in range(5)] == [None] * 5
     assert all(recording.store.failed.acquire(timeout=60) for _ in range(2))
     assert recording.metric("up") == 0
@@ -189,7 +176,7 @@ def test_best_effort_recording_keeps_events_while_store_is_unreachable(start: Ca
 def test_best_effort_recording_drops_and_counts_events_above_queue_limit(
     start: Callable[..., Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
-    recording = start(acknowledging=False, queue=3)
+    recording = start(acknowledge=False, max_queued=3)
     recording.hold()
     with caplog.at_level(logging.ERROR):
         assert [recording.record() for _ in range(8)] == [None] * 8
@@ -213,13 +200,13 @@ def test_close_writes_waiting_events(recording: Recording) -> None:
 def test_close_waits_for_unreachable_store_only_until_timeout(
     start: Callable[..., Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
-    recording = start(StoreFault.UNREACHABLE, acknowledging=False)
+    recording = start(StoreFault.UNREACHABLE, acknowledge=False)
     for _ in range(5):
         recording.record()
     with caplog.at_level(logging.ERROR):
         recording.recorder.close(0.1)
     assert recording.metric("dropped_total", reason="stopping") == 5
-    assert "requests were not recorded before the end" in [record.message for record in caplog.records]
+    assert "requests were not recorded before the end" in caplog.messages
 
 
 def test_start_fails_when_store_is_unreachable(start: Callable[..., Recording]) -> None:
@@ -236,19 +223,6 @@ def test_unwritable_image_folder_fails_recording(start: Callable[..., Recording]
     assert recording.store.rows == []
 
 
-def test_hanging_delete_fails_waiting_events() -> None:
-    recording = Recording(longest_write=0.2, keep_seconds=100)
-    recording.store.delete_gate.clear()
-    recording.recorder.writer.start()
-    assert recording.store.delete_started.wait(60)
-    assert failure(recording.record()) == "its store failed"
-    recording.store.delete_gate.set()
-    while (recorded := recording.record()) is None or recorded.exception(10) is not None:
-        pass
-    assert recording.metric("up") == 1
-    recording.recorder.close(10)
-
-
 def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureFixture) -> None:
     recording = Recording(keep_seconds=100)
     recording.store.delete_error = RuntimeError("unexpected")
@@ -257,7 +231,7 @@ def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureF
         for _ in range(3):
             wait_recorded(recording.record())
         recording.recorder.close(10)
-    assert "recording failed unexpectedly" in [record.message for record in caplog.records]
+    assert "recording failed unexpectedly" in caplog.messages
     assert len(recording.store.rows) == 3
 
 
@@ -284,7 +258,7 @@ def test_unconvertible_event_is_rejected_alone(recording: Recording) -> None:
 
 
 def test_larger_sample_contains_smaller_sample() -> None:
-    ids = [detection_event().id for _ in range(2000)]
+    ids = [uuid.uuid4().hex for _ in range(2000)]
     tenth = {event_id for event_id in ids if is_sampled(event_id, 0.1)}
     half = {event_id for event_id in ids if is_sampled(event_id, 0.5)}
     assert tenth < half
@@ -297,3 +271,25 @@ def test_events_outside_sample_are_not_recorded(start: Callable[..., Recording])
     recording = start(fraction=0.5)
     assert recording.record(id="f" * 32) is None
     wait_recorded(recording.record(id="0" * 32))
+
+
+def test_drop_counter_of_each_reason_starts_at_zero() -> None:
+    metrics = CollectorRegistry()
+    RecordingMetrics(metrics, "a store")
+    for reason in (BEHIND, STOPPING, UNWRITABLE, *StoreFault):
+        assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
+
+
+def test_store_that_is_behind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    report = RecordingMetrics(CollectorRegistry(), "a store", lambda: now)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(100):
+            report.dropped(BEHIND)
+            report.committed(0.01)
+            now += 1
+        assert len(caplog.messages) == 1
+        now += 10
+        report.committed(0.01)
+        report.committed(0.01)
+    assert caplog.messages[1:] == ["the store of recordings keeps up again"]

@@ -109,12 +109,8 @@ def _random_box(rng: np.random.Generator) -> NDArray[np.float64]:
 def _fields(image: int, label: str, box: Any) -> dict[str, Any]:
     left, top, right, bottom = (float(value) for value in box)
     width, height = right - left, bottom - top
-    return {
-        "image_id": image,
-        "category_id": LABELS.index(label),
-        "bbox": [left, top, width, height],
-        "area": width * height,
-    }
+    place = {"bbox": [left, top, width, height], "area": width * height}
+    return {"image_id": image, "category_id": LABELS.index(label), **place}
 
 
 def _labelled(

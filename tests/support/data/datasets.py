@@ -22,15 +22,12 @@ def write_coco_dataset(folder: Path, annotations: Sequence[Mapping[str, Any]], *
     """Write two images of 64 x 48 pixels, the classes cat (1) and dog (2), and `annotations`."""
     for name in ("a.jpg", "b.jpg"):
         write_image(folder / "images" / name)
-    content = {
-        "images": [
-            {"id": 1, "file_name": "a.jpg", "width": 64, "height": 48, "camera": "north", "license": 3},
-            {"id": 2, "file_name": "b.jpg", "width": 64, "height": 48, "camera": "south", "frame": 7},
-        ],
-        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
-        "annotations": annotations,
-        **changes,
-    }
+    images = [
+        {"id": 1, "file_name": "a.jpg", "width": 64, "height": 48, "camera": "north", "license": 3},
+        {"id": 2, "file_name": "b.jpg", "width": 64, "height": 48, "camera": "south", "frame": 7},
+    ]
+    categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
+    content = {"images": images, "categories": categories, "annotations": annotations, **changes}
     path = folder / "annotations" / "instances.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))

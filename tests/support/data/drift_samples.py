@@ -1,5 +1,7 @@
 """Generate samples of random numbers."""
 
+from typing import Any
+
 import numpy as np
 
 from app.plugins.drift.sample import IMAGE_FEATURES, PREDICTION_FEATURES, Observation, Sample, build_sample
@@ -31,16 +33,7 @@ def observations(
     ]
 
 
-def sample(
-    count: int,
-    seed: int = 0,
-    *,
-    shift: float = 0.0,
-    with_predictions: bool = False,
-    with_embeddings: bool = True,
-    task: str = "",
-) -> Sample:
-    task = task or ("OBJECT_DETECTION" if with_predictions else "")
-    return build_sample(
-        observations(count, seed, shift=shift, with_predictions=with_predictions, with_embeddings=with_embeddings), task
-    )
+def sample(count: int, seed: int = 0, *, task: str = "", **options: Any) -> Sample:
+    """Return a sample of `observations` with these options."""
+    task = task or ("OBJECT_DETECTION" if options.get("with_predictions") else "")
+    return build_sample(observations(count, seed, **options), task)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,26 +14,9 @@ Box = tuple[float, float, float, float]
 
 
 def item(
-    name: str = "a.jpg",
-    objects: Sequence[LabelledObject] = (),
-    *,
-    size: tuple[int, int] = (640, 480),
-    label: str = "",
-    metadata: Mapping[str, str] | None = None,
-    question: str = "",
-    answers: Sequence[str] = (),
+    name: str = "a.jpg", objects: Sequence[LabelledObject] = (), *, size: tuple[int, int] = (640, 480), **fields: Any
 ) -> Item:
-    return Item(
-        id=name,
-        image=Path(name),
-        width=size[0],
-        height=size[1],
-        objects=tuple(objects),
-        label=label,
-        metadata=metadata or {},
-        question=question,
-        answers=tuple(answers),
-    )
+    return Item(id=name, image=Path(name), width=size[0], height=size[1], objects=tuple(objects), **fields)
 
 
 def detection_sample(
@@ -44,14 +28,14 @@ def detection_sample(
     """Return ground truth boxes and detected boxes, axis-aligned."""
     objects = [LabelledObject(label=label, box=box) for label, box in ground_truth]
     predictions = tuple(PredictedObject(label=label, score=score, box=box) for label, score, box in detections)
-    return EvaluatedItem(item=item(name, objects, metadata=metadata), predictions=predictions)
+    return EvaluatedItem(item=item(name, objects, metadata=metadata or {}), predictions=predictions)
 
 
 def classification_sample(
     true_label: str, scores: Mapping[str, float], name: str, metadata: Mapping[str, str] | None = None
 ) -> EvaluatedItem:
     predictions = tuple(PredictedObject(label=label, score=score) for label, score in scores.items())
-    return EvaluatedItem(item=item(name, label=true_label, metadata=metadata), predictions=predictions)
+    return EvaluatedItem(item=item(name, label=true_label, metadata=metadata or {}), predictions=predictions)
 
 
 def write_image(path: Path, width: int = 64, height: int = 48, colour: tuple[int, int, int] = (40, 90, 160)) -> Path:

@@ -1,8 +1,8 @@
 """Create inference events as the engine reports them, for tests of recorders."""
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,19 +26,14 @@ def detection_event(
     metadata: object = None,
     parameters: Mapping[str, object] | None = None,
     labels: Sequence[str] = LABELS,
-    base_id: str | None = None,
     sample_count: int = 1,
     pixels: Image | None = None,
     **changes: object,
 ) -> RequestContext:
     """Return the event of a detector: `sample_count` images, one for each input, with `labels` of falling scores."""
-    image = pixels or Image(np.zeros((320, 640, 3), np.uint8))
-    count = len(labels)
-    detections = Detections(
-        labels=labels,
-        scores=np.linspace(0.9, 0.5, count, dtype=np.float32),
-        boxes=np.arange(4 * count, dtype=np.float32).reshape(count, 4),
-    )
+    image, count = pixels or Image(np.zeros((320, 640, 3), np.uint8)), len(labels)
+    scores, boxes = np.linspace(0.9, 0.5, count), np.arange(4 * count).reshape(count, 4)
+    detections = Detections(labels=labels, scores=scores.astype(np.float32), boxes=boxes.astype(np.float32))
     all_parameters: dict[str, object] = dict(parameters or {})
     if metadata is not None:
         all_parameters[METADATA_PARAMETER] = msgspec.json.encode(metadata).decode()
@@ -49,25 +44,13 @@ def detection_event(
     item = DetectionInput(image, DetectionParameters())
     samples = [SampleResult(input=place, index=0, item=item, prediction=detections) for place in range(sample_count)]
     result = InferenceResult(outputs=(), batch_size=sample_count, samples=samples)
-    event = RequestContext(
-        protocol="kserve-v2",
-        request_id=str(uuid.uuid4()),
-        base_id=base_id,
-        model_name="detector",
-        model_version="1",
-        outcome=None,
-        error="",
-        batch_size=sample_count,
-        queue=0,
-        total=5_000_000,
-        metadata=[read_metadata(all_parameters[METADATA_PARAMETER])] if METADATA_PARAMETER in all_parameters else [],
-        id=uuid.uuid4().hex,
-        timestamp=time.time_ns(),
-        task_type="OBJECT_DETECTION",
-        request=InferenceRequest(id="", model_name="detector", inputs=inputs),
-        result=result,
-    )
-    return msgspec.structs.replace(event, **changes)
+    values: dict[str, Any] = {
+        "protocol": "kserve-v2", "request_id": str(uuid.uuid4()), "id": uuid.uuid4().hex, "model_name": "detector",
+        "model_version": "1", "task_type": "OBJECT_DETECTION", "batch_size": sample_count, "total": 5_000_000,
+        "request": InferenceRequest(id="", model_name="detector", inputs=inputs), "result": result,
+        "metadata": [] if metadata is None else [read_metadata(all_parameters[METADATA_PARAMETER])],
+    }  # fmt: skip
+    return RequestContext(**values | changes)
 
 
 def rejected_event(

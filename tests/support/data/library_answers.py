@@ -52,13 +52,9 @@ class LibraryModel:
                 return {"pixel_values": pixels}
             task = f"<s_docvqa><s_question>{prompt}</s_question><s_answer>"
             ids = self.tokenizer(task, add_special_tokens=False, return_tensors="pt").input_ids
-            return {
-                "pixel_values": pixels,
-                "decoder_input_ids": ids,
-                "pad_token_id": self.tokenizer.pad_token_id,
-                "eos_token_id": self.tokenizer.eos_token_id,
-                "bad_words_ids": [[self.tokenizer.unk_token_id]],
-            }
+            tokens = {f"{name}_token_id": getattr(self.tokenizer, f"{name}_token_id") for name in ("pad", "eos")}
+            bad_words = [[self.tokenizer.unk_token_id]]
+            return {"pixel_values": pixels, "decoder_input_ids": ids, **tokens, "bad_words_ids": bad_words}
         text = f"<image>{prompt}" if self.type == "paligemma" else prompt
         inputs = dict(self.processor(images=files, text=text, return_tensors="pt"))
         if self.type in ("blip", "git"):

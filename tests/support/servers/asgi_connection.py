@@ -32,25 +32,14 @@ class Connection:
             self.disconnected.set()
 
     async def run(self) -> None:
+        length = b"%d" % len(self._body)
+        headers = {b"host": b"127.0.0.1", b"content-type": b"application/json", b"content-length": length}
         scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": self._path,
-            "raw_path": self._path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": [
-                (b"host", b"127.0.0.1"),
-                (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(self._body)),
-            ],
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 80),
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST",
+            "scheme": "http", "path": self._path, "raw_path": self._path.encode(), "query_string": b"",
+            "root_path": "", "headers": [*headers.items()], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
             "state": {},
-        }
+        }  # fmt: skip
         await self._app(cast("HTTPScope", scope), self.receive, self.send)
 
     async def event(self) -> dict[str, Any]:

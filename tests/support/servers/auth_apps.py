@@ -1,7 +1,7 @@
 """Create applications and servers with authentication, and keys for them."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,16 @@ from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS
 from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
 from tests.support.servers.plugin_apps import app_with_parts
 
-_OWNERS = ("camera", "screen", "annotator", "operator", "owner")
+_OWNERS: Mapping[str, Sequence[Any]] = {
+    "camera": ["infer"], "screen": ["read"], "annotator": ["label"], "operator": ["admin"],
+    "owner": ["infer", "read", "admin"],
+}  # fmt: skip
 INFER_KEY, READ_KEY, LABEL_KEY, ADMIN_KEY, OWNER_KEY = (f"key-of-the-{owner}" for owner in _OWNERS)
 """Real keys are random; fixed keys let a test find them in logs and responses."""
 
 KEYS = {
-    INFER_KEY: ApiKey(name="camera", sha256="0" * 64, permissions=("infer",)),
-    READ_KEY: ApiKey(name="screen", sha256="0" * 64, permissions=("read",)),
-    LABEL_KEY: ApiKey(name="annotator", sha256="0" * 64, permissions=("label",)),
-    ADMIN_KEY: ApiKey(name="operator", sha256="0" * 64, permissions=("admin",)),
-    OWNER_KEY: ApiKey(name="owner", sha256="0" * 64, permissions=("infer", "read", "admin")),
+    f"key-of-the-{owner}": ApiKey(name=owner, sha256="0" * 64, permissions=tuple(permissions))
+    for owner, permissions in _OWNERS.items()
 }
 
 

@@ -47,18 +47,9 @@ def message(name: str, /, **fields: Any) -> Any:
     return message_class(f"inference.{name}")(**fields)
 
 
-def build_engine(
-    names: Iterable[str],
-    *,
-    loaded: bool = True,
-    observers: Sequence[InferenceObserver] = (),
-    limits: Limits | None = None,
-    bounds: QueueLimits | None = None,
-) -> Engine:
-    sources = [model_source(name) for name in names]
-    return build_engine_from_sources(
-        sources, load_test_model, loaded=loaded, observers=observers, limits=limits, bounds=bounds
-    )
+def build_engine(names: Iterable[str], **options: Any) -> Engine:
+    """Return an engine of models called `names`, with the options of `build_engine_from_sources`."""
+    return build_engine_from_sources([model_source(name) for name in names], load_test_model, **options)
 
 
 def build_engine_from_sources(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sqlalchemy.pool import NullPool
 from app.core.settings.server import SettingsError
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.migrations import MIGRATIONS, Migration, upgrade
-from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.recording.stores.store import Store, parse_dsn
 from app.plugins.recording.stores.tables import SCHEMA
 from tests.plugins.recording.conftest import open_store
 from tests.plugins.recording.contents import execute, select
@@ -87,16 +88,14 @@ def test_failed_migration_changes_nothing(postgres_url: str) -> None:
     assert select(postgres_url, "SELECT site FROM inferences") == []
 
 
-def test_store_of_later_version_is_not_opened(url: str) -> None:
-    store = open_store(url)
-    store.open()
+def test_store_of_later_version_is_not_opened(store: Store, url: str) -> None:
     execute(url, "UPDATE inference_schema SET version = 99")
-    later = open_store(url)
-    with pytest.raises(SettingsError, match="written by a later Charioteer: its tables have version 99, this one"):
+    with (
+        closing(open_store(url)) as later,
+        pytest.raises(SettingsError, match="written by a later Charioteer: its tables have version 99, this one"),
+    ):
         later.open()
     assert select(url, "SELECT version FROM inference_schema") == [{"version": 99}]
-    later.close()
-    store.close()
 
 
 def schema(connection: Connection) -> dict[str, object]:
@@ -111,10 +110,6 @@ def schema(connection: Connection) -> dict[str, object]:
     }
 
 
-def schema_at(url: str) -> dict[str, object]:
-    return RecordingReader(parse_dsn(url)).run(schema)
-
-
 def test_store_of_version_1_gets_truths_and_keeps_its_inferences(
     url: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -125,15 +120,11 @@ def test_store_of_version_1_gets_truths_and_keeps_its_inferences(
     new_file = str(tmp_path / "fresh.db")
     fresh_url = request.getfixturevalue("postgres").create_database() if dialect == "postgresql" else new_file
     for address in (url, fresh_url):
-        store = open_store(address)
-        store.open()
-        store.close()
-    assert schema_at(url) == schema_at(fresh_url)
-    inference = RecordingReader(parse_dsn(url)).get("0193-0-0")
+        with closing(open_store(address)) as store:
+            store.open()
+    reader, fresh = (RecordingReader(parse_dsn(address)) for address in (url, fresh_url))
+    assert reader.run(schema) == fresh.run(schema)
+    inference = reader.get("0193-0-0")
     assert inference is not None
-    assert (inference.records, inference.reason, inference.probability, inference.truth) == (
-        [{"label": "car", "score": 0.75, "xmin": 1.0, "ymin": 2.0, "xmax": 30.0, "ymax": 40.0}],
-        None,
-        None,
-        None,
-    )
+    assert inference.records == [{"label": "car", "score": 0.75, "xmin": 1.0, "ymin": 2.0, "xmax": 30.0, "ymax": 40.0}]
+    assert (inference.reason, inference.probability, inference.truth) == (None, None, None)
