@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.core.cli import command_line
 from app.core.settings.server import SettingsError
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference_query import InferenceQuery
 from tasks.inference.error import InferenceError
+from tests.support.command_line import charioteer
 from tests.support.data.recorded_rows import recorded_rows, write_store
 from tests.support.servers.server_process import ROOT
 
@@ -61,13 +61,10 @@ def test_output_names_the_option_for_the_next_page(store: str, capsys: pytest.Ca
     assert capsys.readouterr().out == "No inference matches\n"
 
 
-def test_options_are_parsed_into_a_query(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_are_parsed_into_a_query(store: str) -> None:
     options = ["--where", 'camera = "north"', "--where", "longitude < 12", "--box", "-49,-11,49,12"]
-    options += ["--min-score", "0.9"]
-    with pytest.raises(SystemExit) as exited:
-        command_line()(["inferences", store, *options, "--model-version", "1", "--json"])
-    assert exited.value.code == 0
-    page = json.loads(capsys.readouterr().out)
+    done = charioteer("inferences", store, *options, "--min-score", "0.9", "--model-version", "1", "--json")
+    page = json.loads(done.stdout)
     assert ([row["id"] for row in page["inferences"]], page["next"]) == (["first"], None)
 
 

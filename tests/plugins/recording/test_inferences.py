@@ -85,7 +85,6 @@ def test_image_that_is_not_stored_is_404(client: TestClient[Litestar], name: str
 @pytest.mark.parametrize(
     ("query", "error_text"),
     [
-        ("where=camera", "where: Expected conditions such as"),
         ("min-score=high", "min-score: Expected a score within 0..1, got 'high'"),
         ("min_score=2", "min-score: Expected a score within 0..1, got 2"),
         ("limit=501", "limit: Expected a whole number from 1 to 500"),
@@ -93,7 +92,6 @@ def test_image_that_is_not_stored_is_404(client: TestClient[Litestar], name: str
         ("after=x", "after: Expected the value of next from the previous page"),
         ("sql=SELECT+1", "'sql': Expected one of after, base-id"),
         ("model=a&model=b", "model: Expected it once"),
-        ("label=%00", "label: Expected text without zero characters"),
     ],
 )
 def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], query: str, error_text: str) -> None:
@@ -102,24 +100,26 @@ def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], 
     assert response.json()["error"].startswith(error_text)
 
 
+ABSENT, DISABLED = (503, "there is no such file"), (404, "--serve-inferences enables it")
+
+
 @pytest.mark.parametrize(
-    ("settings", "error_text"),
+    ("settings", "expected"),
     [
-        ({}, "This server records nothing; set --record to a store"),
-        ({"record": "x.db", "host": "0.0.0.0"}, "--serve-inferences enables it"),
-        ({"record": "x.db", "host": "engine.example"}, "--serve-inferences enables it"),
-        ({"record": "x.db", "serve_inferences": False}, "--serve-inferences enables it"),
-        ({"record": "x.db"}, None),
-        ({"record": "x.db", "host": "::1"}, None),
-        ({"record": "x.db", "host": "localhost"}, None),
-        ({"record": "x.db", "host": "0.0.0.0", "serve_inferences": True}, None),
+        ({"record": None}, (404, "This server records nothing; set --record to a store")),
+        ({"host": "0.0.0.0"}, DISABLED),
+        ({"host": "engine.example"}, DISABLED),
+        ({"serve_inferences": False}, DISABLED),
+        ({"host": "127.0.0.1"}, ABSENT),
+        ({"host": "localhost"}, ABSENT),
+        ({"host": "0.0.0.0", "serve_inferences": True}, ABSENT),
     ],
 )
 def test_recordings_are_404_unless_recorded_and_on_loopback_or_enabled(
-    settings: dict[str, Any], error_text: str | None
+    settings: dict[str, Any], expected: tuple[int, str]
 ) -> None:
-    with client_of(recording_routes(registry().settings(**settings))) as client:
+    with client_of(recording_routes(registry().settings(**{"record": "x.db", **settings}))) as client:
         for path in ("/inferences", "/inferences/a", "/inferences/a/image"):
             response = client.get(path)
-            assert response.status_code == (503 if error_text is None else 404)
-            assert (error_text or "there is no such file") in response.json()["error"]
+            assert response.status_code == expected[0]
+            assert expected[1] in response.json()["error"]

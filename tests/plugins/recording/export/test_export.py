@@ -20,7 +20,7 @@ from app.plugins.recording.inference import Exported, RecordedImage, RecordedInf
 from metadata.request import MetadataEntry
 from tasks.task import TaskType
 from tasks.vision.contours import contours_of_mask
-from tests.support.data.recorded_rows import recorded_inference
+from tests.support.data.recorded_rows import Value, metadata_entry, recorded_inference
 
 # Its type stubs omit fields that it reads, such as scores.
 COCO: Any = import_module("pycocotools.coco").COCO
@@ -64,25 +64,16 @@ def test_format_follows_file_extension() -> None:
 
 
 def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
-    exported = inference(
-        model='=HYPERLINK("http://x")',
-        request_id="+1",
-        message="@x, y\nz",
-        records=[{"label": "a", "score": 0.2}, {"label": "-b", "score": 0.9}],
-        metadata=[
-            MetadataEntry("latitude", "str", "-1.5"),
-            MetadataEntry("longitude", "int", 7),
-            MetadataEntry("s", "str", "ü"),
-        ],
-        image=IMAGE,
-    )
+    records = [{"label": "a", "score": 0.2}, {"label": "-b", "score": 0.9}]
+    metadata = [MetadataEntry("latitude", "str", "-1.5"), metadata_entry("longitude", 7), metadata_entry("s", "ü")]
+    texts = {"model": '=HYPERLINK("http://x")', "request_id": "+1", "message": "@x, y\nz"}
+    exported = inference(**texts, records=records, metadata=metadata, image=IMAGE)
     # Other programs may count time in nanoseconds.
     later = inference("b", records=None, started=1_793_881_800_123_457_000)
     write(tmp_path / "a.csv", [exported, later])
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
-    assert first["model"] == '\'=HYPERLINK("http://x")'
-    assert (first["request_id"], first["message"]) == ("'+1", "'@x, y\nz")
+    assert {name: first[name] for name in texts} == {name: f"'{text}" for name, text in texts.items()}
     assert (first["started"], first["duration_ms"]) == ("1970-01-01T00:00:01.500000Z", "2.5")
     assert (first["found"], first["label"], first["score"]) == ("2", "'-b", "0.9")
     assert (first["latitude"], first["longitude"], first["image_width"]) == ("-1.5", "7.0", "200")
@@ -92,17 +83,9 @@ def test_csv_is_safe_for_spreadsheets(tmp_path: Path) -> None:
 
 
 def test_parquet_has_typed_columns(tmp_path: Path) -> None:
-    exported = inference(
-        records=[{"label": "a", "score": 1}, {"prompt": "p"}],
-        metadata=[
-            MetadataEntry("i", "int", -3),
-            MetadataEntry("big", "int", 2**70),
-            MetadataEntry("f", "float", 3.0),
-            MetadataEntry("s", "str", "3"),
-            MetadataEntry("d", "dict", {"a": 1}),
-        ],
-        image=IMAGE,
-    )
+    values: dict[str, Value] = {"i": -3, "big": 2**70, "f": 3.0, "s": "3", "d": {"a": 1}}
+    metadata = [metadata_entry(*pair) for pair in values.items()]
+    exported = inference(records=[{"label": "a", "score": 1}, {"prompt": "p"}], metadata=metadata, image=IMAGE)
     failed = inference("b", records=None, error="internal")
     assert write(tmp_path / "a.parquet", [exported], [failed], []) == Exported(written=2)
     parquet: Any = import_module("pyarrow.parquet")
@@ -131,14 +114,12 @@ def test_coco_export_has_boxes(tmp_path: Path) -> None:
     assert write(tmp_path / "a.json", inferences) == Exported(written=2, left_out=2)
     coco = COCO(str(tmp_path / "a.json"))
     assert [image["file_name"] for image in coco.loadImgs([1, 2])] == ["street.jpg", f"ab/{'ab' * 32}"]
-    assert {category["name"] for category in coco.loadCats(coco.getCatIds())} == {"car", "dog"}
     first, second = coco.loadAnns([1, 2])
+    categories = coco.loadCats([first["category_id"], second["category_id"]])
+    assert [category["name"] for category in categories] == ["car", "dog"]
     assert first["bbox"] == [10.5, 20.0, 20.0, 40.0]
     assert (first["area"], first["score"], first["image_id"]) == (800.0, 0.5, 1)
-    assert second["category_id"] != first["category_id"]
-    assert coco.annToMask(first).sum() == 800
-    results = coco.loadRes(list(coco.anns.values()))
-    assert len(results.anns) == 2
+    assert len(coco.loadRes(list(coco.anns.values())).anns) == 2
 
 
 @pytest.mark.parametrize("angle", [math.pi / 2, math.pi / 4])
@@ -202,20 +183,7 @@ def test_outline_that_leaves_the_image_keeps_its_edges(tmp_path: Path, far: int)
     assert math.isclose(annotation["area"], 26 * 26, rel_tol=0.05)
 
 
-def test_polygon_covers_its_object(tmp_path: Path) -> None:
-    mask = np.zeros((100, 200), np.uint8)
-    mask[20:60, 50:120] = 1
-    record = segment(*(contour.tolist() for contour in contours_of_mask(mask)))
-    coco, (annotation,) = coco_of(tmp_path, detected(TaskType.IMAGE_SEGMENTATION, record))
-    drawn = coco.annToMask(annotation)
-    assert isinstance(annotation["segmentation"], list)
-    assert (drawn & mask).sum() / (drawn | mask).sum() > 0.95
-
-
-FILE_FORMATS: Sequence[Format] = ["parquet", "coco", "jsonl", "csv"]
-
-
-@pytest.mark.parametrize("file_format", FILE_FORMATS)
+@pytest.mark.parametrize("file_format", ["parquet", "coco", "jsonl", "csv"])
 def test_empty_export_writes_a_file_and_failed_export_keeps_the_old_one(tmp_path: Path, file_format: Format) -> None:
     path = tmp_path / "a"
     assert write(path, file_format=file_format) == Exported(written=0)
@@ -240,9 +208,6 @@ def test_export_has_default_permissions_and_reports_progress(tmp_path: Path) -> 
 
 
 def test_path_that_is_not_a_file_is_rejected(tmp_path: Path) -> None:
-    for path, message in (
-        (tmp_path / "no" / "a.csv", "There is no folder"),
-        (tmp_path, "Expected a file, got the folder"),
-    ):
+    for path, message in ((tmp_path / "no" / "a.csv", "There is no folder"), (tmp_path, "Expected a file, got")):
         with pytest.raises(SettingsError, match=message):
             write(path, file_format="csv")

@@ -19,9 +19,8 @@ from app.plugins.recording.images import ImageFile, ImageFolder, image_path
 from app.plugins.recording.inference import Exported, RecordedImage, RecordedInference, Truth
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
-from metadata.request import MetadataEntry
 from tasks.task import TaskType
-from tests.support.data.recorded_rows import inference_ids, recorded_inference
+from tests.support.data.recorded_rows import Value, matching_ids, metadata_entry, recorded_inference
 
 WIDTH, HEIGHT = 200, 100
 WRONG = Truth(verdict="wrong", records=[{"label": "cat"}], source="coco", author="ann", comment="clear", revision=3)
@@ -51,12 +50,11 @@ def inference(number: int, task_type: TaskType, *records: dict[str, object], **f
 
 def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:
     """Return label and rounded corners of the objects, by the digest of their image."""
-    return {
-        hashlib.sha256(item.image.read_bytes()).hexdigest(): [
-            (label.label, np.round(label.box or label.outlines[0], 2).tolist()) for label in item.objects
-        ]
-        for item in items
-    }
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for item in items:
+        corners = [(label.label, np.round(label.box or label.outlines[0], 2).tolist()) for label in item.objects]
+        found[hashlib.sha256(item.image.read_bytes()).hexdigest()] = corners
+    return found
 
 
 @pytest.mark.parametrize("file_format", ["coco", "yolo"])
@@ -132,17 +130,10 @@ def test_objects_that_are_left_out_are_counted_by_reason(tmp_path: Path, images:
 
     segment: dict[str, object] = {"label": "a", "score": 1.0, "contour": [outline(9)]}
     large = RecordedImage(digest=digest(1), width=1 << 15, height=1 << 14, size=1, kept=True)
+    contours = ([outline(9), outline(90)], "[redacted]", [outline(900)], [outline(9)[:2]])
+    records = [segment, segment | {"score": "[redacted]"}, *(segment | {"contour": contour} for contour in contours)]
     inferences = [
-        inference(
-            0,
-            TaskType.IMAGE_SEGMENTATION,
-            segment,
-            segment | {"contour": [outline(9), outline(90)]},
-            segment | {"score": "[redacted]"},
-            segment | {"contour": "[redacted]"},
-            segment | {"contour": [outline(900)]},
-            segment | {"contour": [outline(9)[:2]]},
-        ),
+        inference(0, TaskType.IMAGE_SEGMENTATION, *records),
         inference(1, TaskType.IMAGE_SEGMENTATION, segment, image=large),
     ]
     exported = export([inferences], tmp_path / "found", file_format, images=images)
@@ -170,12 +161,8 @@ def test_damaged_file_is_left_out_of_yolo_and_photo_with_several_images_is_read_
 
 @pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
 def test_complete_export_is_read_back_as_a_store(tmp_path: Path, images: Path, file_format: Format) -> None:
-    entries = [
-        MetadataEntry("camera", "str", "north"),
-        MetadataEntry("height", "float", 12.5),
-        MetadataEntry("count", "int", 2**70),
-        MetadataEntry("lens", "dict", {"mm": 35}),
-    ]
+    values: dict[str, Value] = {"camera": "north", "height": 12.5, "count": 2**70, "lens": {"mm": 35}}
+    entries = [metadata_entry(*pair) for pair in values.items()]
     inferences = [
         inference(2, TaskType.OBJECT_DETECTION, BOX, metadata=entries),
         inference(1, TaskType.OBJECT_DETECTION, parameters={"top_k": 3}, image=None, reason="unsure", truth=WRONG),
@@ -185,9 +172,7 @@ def test_complete_export_is_read_back_as_a_store(tmp_path: Path, images: Path, f
     export([inferences], file, file_format)
     reader = open_recordings(str(file), images)
     assert reader.page(InferenceQuery(), 10).inferences == inferences
-    assert inference_ids(reader.page(InferenceQuery(where=['camera = "north"'], label="car"), 10).inferences) == [
-        "2-0-0"
-    ]
+    assert matching_ids(reader, InferenceQuery(where=['camera = "north"'], label="car")) == {"2-0-0"}
     assert reader.image(inferences[0]) == png(2)
     assert reader.sql("SELECT count(*) FROM recorded").rows[0][0] == 3
 

@@ -48,11 +48,10 @@ def test_times_are_parsed_to_microseconds(text: str, expected: int) -> None:
         (InferenceQuery(request_id="\udc80"), "request-id: Expected text without zero characters"),
         (InferenceQuery(where=["a = 1"] * 33), "where: Expected at most 32 conditions"),
         (InferenceQuery(where=[" and ".join(["a = 1"] * 2000)]), "where: Expected at most 32 conditions"),
-        (InferenceQuery(box="x"), "box: Expected south,west,north,east in degrees"),
-        (InferenceQuery(box="1,2,3"), "box: Expected south,west,north,east"),
-        (InferenceQuery(box="2,0,1,0"), "box: Expected south,west,north,east"),
-        (InferenceQuery(box="0,0,nan,1"), "box: Expected south,west,north,east"),
-        (InferenceQuery(box="0,-181,1,1"), "box: Expected south,west,north,east"),
+        *(
+            (InferenceQuery(box=box), "box: Expected south,west,north,east in degrees")
+            for box in ("x", "1,2,3", "2,0,1,0", "0,0,nan,1", "0,-181,1,1")
+        ),
     ],
 )
 def test_error_names_the_invalid_parameter(query: InferenceQuery, message: str) -> None:
@@ -68,17 +67,9 @@ def test_error_names_the_invalid_parameter(query: InferenceQuery, message: str) 
         ("", "got ''"),
         ("camera", "got 'camera'"),
         ("camera = north", "got 'camera = north'"),
-        ('camera = "nor', "Expected conditions"),
-        ("a = 3 b = 4", "Expected conditions"),
-        ("a = 3 and", "Expected conditions"),
-        ("a = 3 and ", "Expected conditions"),
         ("a = 3 and b", "got 'b'"),
-        ("a = true", "Expected conditions"),
-        ("a = \u0661", "Expected conditions"),
-        ("a = 3x", "Expected a number"),
-        ("a = 1e999", "Expected a number"),
-        ("a = 1-2", "Expected a number"),
-        ("a > " + "9" * 400, "Expected a number"),
+        *((text, "Expected conditions") for text in ('a = "n', "a = 3 b = 4", "a = 3 and", "a = 3 and ", "a = \u0661")),
+        *((f"a > {text}", "Expected a number") for text in ("3x", "1e999", "1-2", "9" * 400)),
         ('a = "\\x"', "Expected a number, or text in quotes as in JSON"),
         ('a = "\\ud800"', "Expected a number, or text in quotes as in JSON"),
         ('a = "\\u0000"', "zero characters"),
@@ -93,13 +84,9 @@ def test_error_describes_the_invalid_condition(text: str, message: str) -> None:
     assert raised.value.path == "where"
 
 
-OTHERS = (
-    'camera != "north"', 'camera in ("north", "south")', 'camera contains "nor"', "pose.yaw > 1.5", "frame:int = 3",
-    'camera = "north" or frame = 3',
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("text", OTHERS)
+@pytest.mark.parametrize(
+    "text", ['camera != "a"', 'camera in ("a", "b")', "pose.yaw > 1.5", "frame:int = 3", 'camera = "a" or frame = 3']
+)
 def test_other_conditions_are_referred_to_sql(text: str) -> None:
     with pytest.raises(InferenceError, match="use charioteer inferences --sql for others"):
         query_filters(InferenceQuery(where=[text]))

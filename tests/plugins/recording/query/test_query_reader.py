@@ -1,26 +1,26 @@
 """Reading of SQLite and PostgreSQL stores: pages, batches, images and errors."""
 
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.plugins.recording.images import ImageFile, ImageFolder
-from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import Store, parse_dsn
 from tasks.inference.error import ErrorKind, InferenceError
+from tests.plugins.recording.contents import execute
 from tests.support.data.recorded_rows import (
     ALL_IDS,
     ALL_ROWS,
     DIGEST,
-    SECOND,
+    Value,
     inference_ids,
     matching_ids,
     metadata_entry,
+    recorded_inference,
     recorded_rows,
     write_store,
 )
@@ -46,8 +46,9 @@ def test_full_last_page_has_no_next_page(reader: RecordingReader) -> None:
 
 
 def test_batches_contain_all_matches_newest_first(store: Store, url: str) -> None:
-    store.write([recorded_rows(f"many {number}", {"many": number}) for number in range(1201)])
     reader = RecordingReader(parse_dsn(url))
+    assert list(reader.batches(InferenceQuery())) == []
+    store.write([recorded_rows(f"many {number}", {"many": number}) for number in range(1201)])
     batches = [inference_ids(batch) for batch in reader.batches(InferenceQuery(where=["many >= 0"]))]
     assert [len(batch) for batch in batches] == [500, 500, 201]
     assert [name for batch in batches for name in batch] == [f"many {number}" for number in reversed(range(1201))]
@@ -56,38 +57,19 @@ def test_batches_contain_all_matches_newest_first(store: Store, url: str) -> Non
 
 
 def test_inference_is_read_back_completely(store: Store, url: str) -> None:
-    entries = [
-        metadata_entry("i", 2**70),
-        metadata_entry("f", 3.0),
-        metadata_entry("s", "ß\0" * 900),
-        metadata_entry("d", {"a": [1, {"b": None}]}),
-    ]
+    values: dict[str, Value] = {"i": 2**70, "f": 3.0, "s": "ß\0" * 900, "d": {"a": [1, {"b": None}]}}
+    entries = [metadata_entry(*pair) for pair in values.items()]
     records = [{"label": "car", "score": 0.5, "xmin": 1.0}]
     image = {"image_digest": DIGEST, "image_width": 4, "image_height": 3, "image_size": 9}
     store.write([recorded_rows("whole", entries, records, **image), recorded_rows("long", {"k" * 500: "v" * 5000})])
     reader = RecordingReader(parse_dsn(url))
-    assert reader.get("whole") == RecordedInference(
-        id="whole",
-        request_id="request whole",
-        protocol="kserve-v2",
-        model="detector",
-        version="1",
-        task_type="OBJECT_DETECTION",
-        started=SECOND,
-        duration=2500,
-        metadata=entries,
-        records=records,
-        image=RecordedImage(digest=DIGEST, width=4, height=3, size=9),
+    stored_image = RecordedImage(digest=DIGEST, width=4, height=3, size=9)
+    assert reader.get("whole") == recorded_inference(
+        "whole", request_id="request whole", metadata=entries, records=records, image=stored_image
     )
     assert [reader.get(name) for name in ("missing", "whole\0", "\ud800")] == [None] * 3
     # A long text is found by its indexed prefix.
     assert matching_ids(reader, InferenceQuery(where=[f'{"k" * 500} = "{"v" * 5000}"'])) == {"long"}
-
-
-def test_empty_store_has_no_matches(store: Store, url: str) -> None:
-    reader = RecordingReader(parse_dsn(url))
-    assert reader.page(InferenceQuery(label="car", since="1h"), 10).inferences == []
-    assert list(reader.batches(InferenceQuery())) == []
 
 
 def test_times_that_no_store_holds_find_all_or_nothing(reader: RecordingReader) -> None:
@@ -98,16 +80,9 @@ def test_times_that_no_store_holds_find_all_or_nothing(reader: RecordingReader) 
 def test_image_is_returned_only_when_it_was_stored_in_the_folder(tmp_path: Path, store: Store, url: str) -> None:
     ImageFolder(tmp_path / "images", durable=False).write([ImageFile(DIGEST, b"picture")])
     (tmp_path / "secret").write_bytes(b"secret")
-    evil: dict[str, Any] = {"image_digest": "./../secret", "image_width": 1, "image_height": 1, "image_size": 6}
-    store.write(
-        [
-            recorded_rows("kept", image_digest=DIGEST, image_kept=True),
-            recorded_rows("gone", image_digest="cd" * 32, image_kept=True),
-            recorded_rows("evil", **evil, image_kept=True),
-            recorded_rows("not kept", image_digest=DIGEST),
-            recorded_rows("none"),
-        ]
-    )
+    digests = {"kept": DIGEST, "gone": "cd" * 32, "evil": "./../secret"}
+    store.write([recorded_rows(name, image_digest=digest, image_kept=True) for name, digest in digests.items()])
+    store.write([recorded_rows("not kept", image_digest=DIGEST), recorded_rows("none")])
     reader = RecordingReader(parse_dsn(url), tmp_path / "images")
     images = {inference.id: reader.image(inference) for inference in reader.page(InferenceQuery(), 9).inferences}
     assert images == {"kept": b"picture", "gone": None, "evil": None, "not kept": None, "none": None}
@@ -135,27 +110,22 @@ def test_slow_query_exceeds_its_deadline(filled_url: str) -> None:
 
 
 def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
-    missing, text, empty = tmp_path / "missing.db", tmp_path / "text.db", tmp_path / "empty.db"
-    text.write_text("no database " * 1000)
-    sqlite3.connect(empty).execute("CREATE TABLE other (x)").connection.close()
-    for file, message in (
-        (missing, "there is no such file"),
-        (text, "file is not a database"),
-        (empty, "no such table: inference_schema"),
+    (tmp_path / "text.db").write_text("no database " * 1000)
+    execute(str(tmp_path / "empty.db"), "CREATE TABLE other (x)")
+    for name, message in (
+        ("missing.db", "there is no such file"),
+        ("text.db", "file is not a database"),
+        ("empty.db", "no such table: inference_schema"),
     ):
         with pytest.raises(InferenceError, match=message):
-            RecordingReader(parse_dsn(str(file))).page(InferenceQuery(), 1)
-    assert not missing.exists()
+            RecordingReader(parse_dsn(str(tmp_path / name))).page(InferenceQuery(), 1)
+    assert not (tmp_path / "missing.db").exists()
 
 
 def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
-    file = tmp_path / "store.db"
-    write_store(file)
-    connection = sqlite3.connect(file)
-    with connection:
-        connection.execute("UPDATE inference_schema SET version = 99")
-    connection.close()
-    reader = RecordingReader(parse_dsn(str(file)))
+    store = write_store(tmp_path / "store.db")
+    execute(store, "UPDATE inference_schema SET version = 99")
+    reader = RecordingReader(parse_dsn(store))
     with pytest.raises(InferenceError, match="version 99, this Charioteer reads 2: a later Charioteer wrote them"):
         reader.page(InferenceQuery(), 1)
 
