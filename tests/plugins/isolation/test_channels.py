@@ -5,7 +5,8 @@ import pickle
 import struct
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -186,11 +187,10 @@ def cancel_call(pool: ChannelPool, model: BlockingModel) -> None:
         assert model.reached.acquire(timeout=60)
         token.cancel()
 
-    canceller = threading.Thread(target=cancel)
-    canceller.start()
-    with cancellation_scope(token), pytest.raises(InferenceError):
-        predict(pool)
-    canceller.join()
+    with ThreadPoolExecutor(1) as canceller:
+        canceller.submit(cancel)
+        with cancellation_scope(token), pytest.raises(InferenceError):
+            predict(pool)
 
 
 def test_cancelled_call_keeps_its_slot_until_reply_arrives() -> None:
@@ -227,42 +227,27 @@ def test_call_without_cancellation_token_times_out() -> None:
 
 def test_process_exit_fails_running_and_waiting_calls() -> None:
     model = BlockingModel()
-    with open_pool(model, max_calls=1) as pool, ExitStack() as stack:
-        failures: list[type[BaseException]] = []
-
-        def ask() -> None:
-            try:
-                predict(pool)
-            except (EOFError, OSError) as error:
-                failures.append(type(error))
-
-        threads = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-            stack.callback(thread.join)
+    with open_pool(model, max_calls=1) as pool, ThreadPoolExecutor(3) as threads:
+        calls = [threads.submit(predict, pool) for _ in range(3)]
         assert model.reached.acquire(timeout=60)
         wait_until(lambda: pool.calls == 1 and pool._waiting.count == 2)  # pyright: ignore[reportPrivateUsage]
         pool.process.kill("for the test")
         model.go.set()
         pool.close()
-        for thread in threads:
-            thread.join(60)
-        assert len(failures) == 3
+        assert all(isinstance(call.exception(60), (EOFError, OSError)) for call in calls)
 
 
 def test_concurrent_calls_stay_within_limit() -> None:
     model = BlockingModel()
     with open_pool(model, max_calls=2) as pool:
-        threads = [threading.Thread(target=predict, args=(pool,)) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for _ in range(2):
-            assert model.reached.acquire(timeout=60)
-        assert not model.reached.acquire(timeout=0.1)
-        assert pool.calls == 2
-        model.go.set()
-        for thread in threads:
-            thread.join(60)
+        with ThreadPoolExecutor(6) as threads:
+            calls = [threads.submit(predict, pool) for _ in range(6)]
+            for _ in range(2):
+                assert model.reached.acquire(timeout=60)
+            assert not model.reached.acquire(timeout=0.1)
+            assert pool.calls == 2
+            model.go.set()
+            wait(calls, 60)
         assert pool.calls == 0
 
 
@@ -270,20 +255,16 @@ def test_call_runs_at_nice_value_of_its_caller() -> None:
     def nice_values(inputs: Sequence[object]) -> Sequence[object]:
         return [os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) for _ in inputs]
 
-    found: list[int] = []
-
-    def ask(increment: int) -> None:
+    def ask(increment: int) -> int:
         if increment:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), usual + increment)
-        found.append(predict(pool))
+        return predict(pool)
 
     usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     with open_pool(nice_values) as pool:
         for increment in (0, 3, 0, 3):
-            thread = threading.Thread(target=ask, args=(increment,))
-            thread.start()
-            thread.join()
-        assert found == [usual, usual + 3, usual, usual + 3]
+            with ThreadPoolExecutor(1) as caller:
+                assert caller.submit(ask, increment).result() == usual + increment
         assert len(cast("Any", pool.process).threads) == 2
 
 

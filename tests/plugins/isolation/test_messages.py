@@ -53,16 +53,16 @@ def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(so
     assert receive(sockets[1]) == ("the next", None)
 
 
+def header(length: int) -> bytes:
+    """Return the header of a message without memory."""
+    return struct.pack("<Q?", length, False)
+
+
+BAD_PICKLE = b"\x80\x05cno.such\nmodule\n." + bytes(40)
+
+
 @pytest.mark.parametrize(
-    "garbage",
-    [
-        b"",
-        b"\5\0\0",
-        (3).to_bytes(8, "little") + bytes(1) + b"abc",
-        b"\xff" * 64,
-        (2**60).to_bytes(8, "little") + bytes(1),
-        (40).to_bytes(8, "little") + bytes(1) + b"\x80\x05cno.such\nmodule\n." + bytes(40),
-    ],
+    "garbage", [b"", b"\5\0\0", header(3) + b"abc", b"\xff" * 64, header(2**60), header(40) + BAD_PICKLE]
 )
 def test_incomplete_or_invalid_message_raises_error(sockets: SocketPair, garbage: bytes) -> None:
     sockets[0].sendall(garbage)

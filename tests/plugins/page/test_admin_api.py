@@ -38,15 +38,11 @@ def states(client: TestClient[Litestar]) -> dict[str, str]:
 
 
 def test_page_loads_and_unloads_models() -> None:
+    loaded = {"name": "detector", "version": "1", "state": "READY", "reason": "", "enabled": True}
     unloaded = {"name": "classifier", "version": "1", "state": "UNAVAILABLE", "reason": "not loaded", "enabled": False}
     with page_client(None) as client:
-        assert client.get("/page/repository", headers=PAGE_HEADERS).json() == {
-            "admin": True,
-            "versions": [
-                {"name": "detector", "version": "1", "state": "READY", "reason": "", "enabled": True},
-                unloaded,
-            ],
-        }
+        repository = client.get("/page/repository", headers=PAGE_HEADERS).json()
+        assert repository == {"admin": True, "versions": [loaded, unloaded]}
         assert client.post(UNLOAD, headers=PAGE_HEADERS).status_code == 200
         assert states(client) == {"detector": "UNAVAILABLE", "classifier": "UNAVAILABLE"}
         assert client.post(LOAD, headers=PAGE_HEADERS).status_code == 200
@@ -60,26 +56,24 @@ def test_load_of_an_unknown_model_is_404(client: TestClient[Litestar]) -> None:
     assert response.json() == {"error": "Nothing in the repository is called 'lost'"}
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        pytest.param({"charioteer-page": ""}, id="a form of another site"),
-        pytest.param({"charioteer-page": "", "sec-fetch-site": ""}, id="curl or a form of an old browser"),
-        pytest.param({"sec-fetch-site": "cross-site"}, id="another site"),
-        pytest.param({"sec-fetch-site": "same-site"}, id="another port"),
-        pytest.param({"sec-fetch-site": "", "origin": "http://127.0.0.1:9999"}, id="another port, by its origin"),
-        pytest.param({"sec-fetch-site": "", "origin": "null"}, id="a sandboxed frame"),
-        pytest.param(
-            {"host": "rebound.example:8080", "charioteer-page": "http://rebound.example:8080"}, id="DNS rebinding"
-        ),
-        pytest.param({"host": "rebound.example:8080"}, id="DNS rebinding with a forged page header"),
-        pytest.param({"charioteer-page": "https://models.example"}, id="behind a public proxy"),
-        pytest.param({"charioteer-page": "http://["}, id="not an address"),
-        pytest.param({"charioteer-page": "http://x@127.0.0.1:8080"}, id="a user name"),
-        pytest.param({"host": "[::1].example"}, id="text after an address"),
-        pytest.param({"host": ""}, id="no host"),
-    ],
-)
+FOREIGN = {
+    "a form of another site": {"charioteer-page": ""},
+    "curl or a form of an old browser": {"charioteer-page": "", "sec-fetch-site": ""},
+    "another site": {"sec-fetch-site": "cross-site"},
+    "another port": {"sec-fetch-site": "same-site"},
+    "another port, by its origin": {"sec-fetch-site": "", "origin": "http://127.0.0.1:9999"},
+    "a sandboxed frame": {"sec-fetch-site": "", "origin": "null"},
+    "DNS rebinding": {"host": "rebound.example:8080", "charioteer-page": "http://rebound.example:8080"},
+    "DNS rebinding with a forged page header": {"host": "rebound.example:8080"},
+    "behind a public proxy": {"charioteer-page": "https://models.example"},
+    "not an address": {"charioteer-page": "http://["},
+    "a user name": {"charioteer-page": "http://x@127.0.0.1:8080"},
+    "text after an address": {"host": "[::1].example"},
+    "no host": {"host": ""},
+}
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
 def test_load_is_403_for_requests_that_are_not_from_the_page(
     client: TestClient[Litestar], headers: dict[str, str]
 ) -> None:

@@ -51,15 +51,10 @@ def test_quantile_is_the_smallest_latency_that_reaches_the_fraction() -> None:
     assert slow == pytest.approx(1_000_000_000, rel=RELATIVE_ERROR)
 
 
-def test_quantiles_of_no_latencies_are_nan() -> None:
-    assert np.isnan(quantiles(np.zeros(BUCKETS, np.uint64), FRACTIONS)).all()
-
-
 def test_quantiles_of_stacked_histograms() -> None:
     one, other = counts_of([1_000_000]), counts_of([5_000_000, 9_000_000])
     stacked = np.stack([one, other, np.zeros(BUCKETS, np.uint64)])
     estimated = quantiles(stacked, [0.5, 0.99])
-    assert estimated.shape == (3, 2)
-    assert estimated[0].tolist() == quantiles(one, [0.5, 0.99]).tolist()
-    assert estimated[1].tolist() == quantiles(other, [0.5, 0.99]).tolist()
+    assert estimated[:2].tolist() == [quantiles(counts, [0.5, 0.99]).tolist() for counts in (one, other)]
+    # There are no latencies.
     assert np.isnan(estimated[2]).all()

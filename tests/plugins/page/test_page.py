@@ -1,4 +1,4 @@
-"""The web page's files: who gets them, with which headers, and on which addresses."""
+"""Files of the web page and of its guide: who gets them, with which headers, and on which addresses."""
 
 import json
 import re
@@ -78,24 +78,18 @@ def test_page_files_have_their_content_types_and_are_small(client: TestClient[Li
     assert 20_000 < downloaded < 150_000
 
 
-def test_page_files_are_compressed_for_clients_that_accept_gzip(client: TestClient[Litestar]) -> None:
+def test_page_files_are_compressed_and_304_if_unchanged(client: TestClient[Litestar]) -> None:
     plain = client.get("/page/metrics.js", headers={"accept-encoding": "identity"})
     compressed = client.get("/page/metrics.js", headers={"accept-encoding": "gzip, br"})
-    assert "content-encoding" not in plain.headers
+    assert (plain.headers.get("content-encoding"), plain.headers["cache-control"]) == (None, "no-cache")
     assert compressed.headers["content-encoding"] == "gzip"
     assert compressed.num_bytes_downloaded < len(plain.content) / 2
     assert compressed.content == plain.content
-    again = client.get("/page/metrics.js", headers={"accept-encoding": "gzip", "if-none-match": plain.headers["etag"]})
-    assert again.status_code == 304
-
-
-def test_unchanged_files_are_304(client: TestClient[Litestar]) -> None:
-    first = client.get("/page/frame.js")
-    assert first.headers["cache-control"] == "no-cache"
-    again = client.get("/page/frame.js", headers={"if-none-match": first.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    other = client.get("/page/frame.js", headers={"if-none-match": '"something else"'})
-    assert other.content == first.content
+    for encoding in ("identity", "gzip"):
+        headers = {"accept-encoding": encoding, "if-none-match": plain.headers["etag"]}
+        again = client.get("/page/metrics.js", headers=headers)
+        assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/page/metrics.js", headers={"if-none-match": '"something else"'}).content == plain.content
 
 
 @pytest.mark.parametrize(
@@ -171,6 +165,30 @@ def test_metrics_only_page_serves_no_other_view(engine: Engine, trends: Trends) 
         assert [view["id"] for view in data_of(html, "views")] == ["metrics"]
         assert ' data-opens="metrics"' in html
         assert client.get("/page/metrics.js").status_code == 200
+
+
+def test_guide_is_served_from_its_folder_alone(engine: Engine, trends: Trends, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "assets").mkdir(parents=True)
+    (site / "index.html").write_text("<h1>Guide</h1>")
+    (site / "assets" / "main.css").write_text("h1 {}")
+    (tmp_path / "secret.txt").write_text("secret")
+    (site / "link.txt").symlink_to(tmp_path / "secret.txt")
+    with TestClient(app_of(engine, WebPage(engine, trends, guide=site))) as client:
+        index = client.get("/guide/index.html")
+        assert (index.text, index.headers["content-type"]) == ("<h1>Guide</h1>", "text/html; charset=utf-8")
+        assert "default-src 'self'" in index.headers["content-security-policy"]
+        assert client.get("/guide/assets/main.css").headers["content-type"].startswith("text/css")
+        for path in ("none.html", "assets", "../secret.txt", "%2e%2e/secret.txt", "link.txt"):
+            assert client.get(f"/guide/{path}").status_code == 404, path
+
+
+def test_server_without_a_guide_says_how_to_read_it(engine: Engine, trends: Trends) -> None:
+    with TestClient(app_of(engine, WebPage(engine, trends))) as client:
+        answer = client.get("/guide/index.html")
+    assert answer.status_code == 404
+    assert "folder docs/" in answer.text
+    assert "`make docs`" in answer.text
 
 
 @pytest.mark.slow

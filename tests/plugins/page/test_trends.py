@@ -1,10 +1,9 @@
 """The figures of the web page, as snapshots and as the series that GRPS tools poll."""
 
-import json
 import time
+from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -22,7 +21,6 @@ from app.plugins.page.trends import Trends
 from tasks.inference.error import ErrorKind
 from tests.plugins.page.pages import Clock, app_of
 from tests.support.data.chariot import image_input, infer
-from tests.support.servers.server_process import run_server
 
 EVENT = RequestContext(protocol="kserve-v2", request_id="1", model_name="detector", batch_size=2, total=20_000_000)
 FAILURE = msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST, batch_size=0, total=1)
@@ -103,6 +101,15 @@ def test_snapshot_is_small_and_fast(engine: Engine, clock: Clock, trends: Trends
     assert (time.thread_time() - began) / 20 < 0.02
 
 
+@pytest.mark.parametrize(("content", "limit"), [("max\n", 0), ("", 0), (f"{2**62}\n", 0), ("1048576\n", 2**20)])
+def test_machine_memory_is_the_smaller_of_cgroup_limit_and_physical_memory(
+    tmp_path: Path, content: str, limit: int
+) -> None:
+    total = machine_memory(tmp_path / "none")
+    (tmp_path / "memory.max").write_text(content)
+    assert machine_memory(tmp_path / "memory.max") == (limit or total) <= total
+
+
 def series(client: TestClient[Litestar], name: str) -> dict[str, Any]:
     response = client.get("/grps/v1/monitor/series", params={"name": name})
     assert response.status_code == 200
@@ -177,14 +184,3 @@ def test_snapshot_counts_inferences_over_http(
 def test_every_second_has_one_reading_although_timers_drift(age: float) -> None:
     for drift in (-0.4, -1e-9, 0.0, 1e-9, 0.4):
         assert int(age + seconds_until_sample(age) + drift) == int(age) + 1
-
-
-@pytest.mark.slow
-def test_snapshot_has_cpu_and_memory_of_the_process() -> None:
-    with run_server("--model", "fixtures/models/classifier") as server:
-        with httpx.stream("GET", f"{server.address}/page/events", timeout=60) as response:
-            snapshots = (json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line)
-            snapshot = next(snapshot for snapshot in snapshots if snapshot["now"]["memory"])
-        assert 2**20 < snapshot["now"]["memory"] < snapshot["machine_memory"]
-        assert 0 <= snapshot["now"]["cpu"] < 100
-        assert server.stop() == 0
