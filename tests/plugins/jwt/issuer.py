@@ -8,7 +8,6 @@ from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 ISSUER = "https://issuer.example"
@@ -32,17 +31,16 @@ def jwk(key: Any, **extra: Any) -> dict[str, Any]:
 KEY_SET = {"keys": [jwk(RSA, kid="rsa", alg="RS256", use="sig"), jwk(EC, kid="ec"), jwk(ED, kid="ed")]}
 
 
-def key_set_file(folder: Path, key_set: Any = None) -> Path:
-    """Write a key set to a file."""
+def key_set_file(folder: Path) -> Path:
     path = folder / "jwks.json"
-    path.write_text(json.dumps(key_set or KEY_SET))
+    path.write_text(json.dumps(KEY_SET))
     return path
 
 
-def claims(now: float | None = None, /, **extra: Any) -> dict[str, Any]:
+def claims(**extra: Any) -> dict[str, Any]:
     """Return the claims of a valid token; None omits a claim."""
-    now = time.time() if now is None else now
-    values = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": int(now) + 300, "scope": "infer read", **extra}
+    expires = int(time.time()) + 300
+    values = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": expires, "scope": "infer read", **extra}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -57,8 +55,3 @@ def forged(header: dict[str, Any] | bytes, payload: Any, signature: bytes = b"")
     """Return a token with any header, payload and signature."""
     parts = [json.dumps(part).encode() if not isinstance(part, bytes) else part for part in (header, payload)]
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*parts, signature))
-
-
-def public_pem(key: Any) -> bytes:
-    """Return the public half of `key` as PEM, which a forger may use as an HMAC secret."""
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -1,16 +1,19 @@
-"""``charioteer keys``, run in this process."""
+"""``charioteer keys``, run in this process, and changes of its file."""
 
 import json
 import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.server.auth.api_keys import ApiKeys, load_keys
+from app.core.server.auth.api_keys import ApiKey, ApiKeys, load_keys
 from app.core.settings.server import SettingsError
 from app.plugins.keys.command import add, list_keys, remove
+from app.plugins.keys.key_file import add_key, new_key, remove_key
 
 
 @pytest.fixture
@@ -74,3 +77,81 @@ def test_invalid_key_arguments_are_rejected(
     assert message in str(caught.value)
     assert capsys.readouterr().out == ""
     assert not file.exists()
+
+
+def add_named(path: Path, name: str, key: str = "") -> None:
+    add_key(path, key or f"key of {name}", ApiKey(name=name, sha256="0" * 64, permissions=("infer",)))
+
+
+def names(path: Path) -> list[str]:
+    return [key.name for key in load_keys(path)]
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_added_key_is_stored_as_a_digest_in_a_private_file(file: Path) -> None:
+    key = new_key()
+    add_named(file, "camera", key)
+    add_named(file, "screen")
+    assert key not in file.read_text()
+    assert ApiKeys(load_keys(file)).identify(key).name == "camera"
+    assert names(file) == ["camera", "screen"]
+    assert mode_of(file) == 0o600
+    assert [*file.parent.iterdir()] == [file]
+
+
+def test_key_is_removed_by_its_name(file: Path) -> None:
+    for name in ("camera", "screen"):
+        add_named(file, name)
+    remove_key(file, "camera")
+    assert names(file) == ["screen"]
+    with pytest.raises(SettingsError, match=r"has no key called camera; it has screen$"):
+        remove_key(file, "camera")
+    remove_key(file, "screen")
+    with pytest.raises(SettingsError, match=r"it has none$"):
+        remove_key(file, "screen")
+
+
+def test_added_key_keeps_read_mode_but_removes_write_mode_for_others(file: Path) -> None:
+    file.write_text("[]")
+    file.chmod(0o666)
+    add_named(file, "a")
+    assert mode_of(file) == 0o644
+
+
+def test_symlink_to_the_key_file_stays_a_symlink(file: Path) -> None:
+    file.symlink_to(target := file.with_name("real.json"))
+    add_named(file, "a")
+    assert file.is_symlink()
+    assert names(target) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '[{"name": "a", "sha256": "%s", "permissions": ["infer"]}]' % ("0" * 64),
+            "has a key called a; remove it first",
+        ),
+        ("{}", r"keys\.json: Expected a JSON list of keys"),
+    ],
+)
+def test_file_that_a_key_cannot_be_added_to_is_not_changed(file: Path, content: str, message: str) -> None:
+    file.write_text(content)
+    with pytest.raises(SettingsError, match=message):
+        add_named(file, "a")
+    assert file.read_text() == content
+    assert [*file.parent.iterdir()] == [file]
+
+
+def test_missing_folder_raises_settings_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be written: No such file"):
+        add_named(tmp_path / "none" / "keys.json", "a")
+
+
+def test_concurrent_additions_are_all_stored(file: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(add_named, [file] * 20, [f"k{number}" for number in range(20)]))
+    assert len(load_keys(file)) == 20

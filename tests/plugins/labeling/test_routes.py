@@ -12,9 +12,6 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.plugins import registry
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app
@@ -23,8 +20,8 @@ from tests.plugins.labeling.site import Site
 from tests.support.data.images import encode_base64, encode_image, rectangle, rotated_rectangle
 from tests.support.models.fake_models import LABELS
 from tests.support.models.scripted_model import EventRecorder
-from tests.support.servers.apps import load_test_model, model_source
-from tests.support.servers.auth_apps import INFER_KEY, READ_KEY, access_with_keys
+from tests.support.servers.auth_apps import INFER_KEY, READ_KEY, access_with_keys, bearer_header
+from tests.support.servers.grpc_server import build_engine
 
 NAMES = ("classifier", "detector", "oriented", "segmenter", "teller", "failing", "sorter")
 IMAGE = f"data:image/png;base64,{encode_base64(encode_image(rectangle(64, 48, (16, 12, 48, 36))))}"
@@ -48,14 +45,8 @@ class Backend:
     """A server with an observer of its inferences."""
 
     def __init__(self, access: HttpAccess | None = None, **settings: Any) -> None:
-        sources = [model_source(name) for name in NAMES]
-        models = Registry(sources)
-        for source in sources:
-            models.load(source, load_test_model)
         self.observer = EventRecorder()
-        engine = Engine(
-            Repository(models, lambda: sources, load_test_model), [self.observer], Limits(max_inputs=4), workers=2
-        )
+        engine = build_engine(NAMES, observers=[self.observer], limits=Limits(max_inputs=4))
         served = registry().protocols(registry().settings(label_studio=True, **settings)).http
         protocols = [protocol for protocol in served if protocol.name == "label-studio"]
         self.app: Litestar = create_app(engine, protocols, CollectorRegistry(), 2_000_000, access=access)
@@ -77,12 +68,8 @@ def client(backend: Backend) -> Generator[TestClient[Litestar]]:
 
 def predict(client: TestClient[Litestar], model: str, label_config: str, *images: object) -> Any:
     # As Label Studio sends it.
-    body = {
-        "tasks": tasks(*images),
-        "project": "12.1699999999",
-        "label_config": label_config,
-        "params": {"login": "user", "password": "secret", "context": None},
-    }
+    params = {"login": "user", "password": "secret", "context": None}
+    body = {"tasks": tasks(*images), "project": "12.1699999999", "label_config": label_config, "params": params}
     return client.post(f"/label-studio/{model}/predict", json=body)
 
 
@@ -93,7 +80,7 @@ def result_of(client: TestClient[Litestar], model: str, label_config: str, image
     return prediction["result"]
 
 
-CHOICES = TEXTS.replace("Label", "Choice")
+CHOICES, MULTIPLE = TEXTS.replace("Label", "Choice"), 'choice="multiple"'
 BOX = {"x": 25, "y": 25, "width": 50, "height": 50, "rotation": 0, "rectanglelabels": ["red"]}
 
 
@@ -102,12 +89,8 @@ BOX = {"x": 25, "y": 25, "width": 50, "height": 50, "rotation": 0, "rectanglelab
     [
         ("detector", config("RectangleLabels"), BOX),
         ("classifier", config("Choices", labels='<Choice value="RED" alias="r"/>'), {"choices": ["r"]}),
-        (
-            "classifier",
-            config("Choices", 'choice="multiple" model_score_threshold="0"', CHOICES),
-            {"choices": [*LABELS]},
-        ),
-        ("classifier", config("Choices", 'choice="multiple"', CHOICES), {"choices": ["red"]}),
+        ("classifier", config("Choices", f'{MULTIPLE} model_score_threshold="0"', CHOICES), {"choices": [*LABELS]}),
+        ("classifier", config("Choices", MULTIPLE, CHOICES), {"choices": ["red"]}),
         ("teller", config("TextArea", 'model_prompts=\'["a", "b"]\'', ""), {"text": ["64x48", "64x48"]}),
     ],
 )
@@ -165,9 +148,8 @@ def setup(client: TestClient[Litestar], model: str, schema: str, **members: obje
 
 def test_version_changes_with_what_changes_predictions(client: TestClient[Litestar]) -> None:
     def version(*arguments: str) -> str:
-        return setup(client, "detector", config("RectangleLabels", *arguments), extra_params="{}").json()[
-            "model_version"
-        ]
+        answer = setup(client, "detector", config("RectangleLabels", *arguments), extra_params="{}")
+        return answer.json()["model_version"]
 
     changed = [version(), version('model_score_threshold="0.2"'), version("", TEXTS.replace('"red"', '"Red"'))]
     assert len(set(changed)) == 3
@@ -234,7 +216,7 @@ def test_password_of_the_connection_is_a_key_of_the_server(tmp_path: Path) -> No
             client.headers["Authorization"] = f"Basic {base64.b64encode(f'any:{key}'.encode()).decode()}"
             statuses.append(setup(client, "detector", config("RectangleLabels")).status_code)
         assert statuses == [200, 403, 401]
-        client.headers["Authorization"] = f"Bearer {INFER_KEY}"
+        client.headers.update(bearer_header(INFER_KEY))
         # Events may change truths.
         assert client.post("/label-studio/detector/webhook", json={"action": "START_TRAINING"}).status_code == 403
 

@@ -1,15 +1,19 @@
-"""Spans of inferences."""
+"""Spans of inferences, and the option that exports them."""
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from app.core.assembly.discovery import discover
+from app.core.assembly.service import Service
 from app.core.engine.request_context import RequestContext
+from app.core.settings.server import DEMO_MODELS, SettingsError
 from app.plugins.otel.tracing import Tracing, otlp_exporter
 from tasks.inference.error import ErrorKind
 from tests.support.data.inference_events import event
 from tests.support.servers.collector import run_otlp_collector
+from tests.support.servers.settings import settings_of_main_port
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -38,15 +42,12 @@ def test_inference_span_contains_its_steps_in_order() -> None:
         "queue": 1, "decode": 2, "model": 5, "postprocess": 1, "inference": 10,
     }  # fmt: skip
     root = found["inference"]
-    assert root.context is not None
-    for name in ("queue", "decode", "model", "postprocess"):
-        parent = found[name].parent
-        assert parent is not None
-        assert parent.span_id == root.context.span_id
+    assert {span.parent and span.parent.span_id for name, span in found.items() if name != "inference"} == {
+        root.context and root.context.span_id
+    }
     assert found["queue"].end_time == found["decode"].start_time
-    assert root.attributes is not None
-    assert root.attributes["request.id"] == "r"
-    assert root.attributes["outcome"] == "ok"
+    attributes = root.attributes or {}
+    assert (attributes["request.id"], attributes["outcome"]) == ("r", "ok")
 
 
 def test_span_is_child_of_client_span() -> None:
@@ -64,10 +65,8 @@ def test_invalid_trace_context_starts_a_new_trace(traceparent: str) -> None:
 
 def test_span_of_rejected_request_has_error_status() -> None:
     root = spans(event(ErrorKind.INVALID_REQUEST))["inference"]
-    assert root.status.status_code is StatusCode.ERROR
-    assert root.status.description == "no"
-    assert root.attributes is not None
-    assert root.attributes["outcome"] == "invalid_request"
+    assert (root.status.status_code, root.status.description) == (StatusCode.ERROR, "no")
+    assert (root.attributes or {})["outcome"] == "invalid_request"
 
 
 def test_spans_are_exported_to_a_collector() -> None:
@@ -79,3 +78,17 @@ def test_spans_are_exported_to_a_collector() -> None:
     ((path, body),) = received
     assert path == "/v1/traces"
     assert b"charioteer" in body
+
+
+def service(endpoint: str) -> Service:
+    return Service(settings_of_main_port(otlp_endpoint=endpoint), lambda: discover(DEMO_MODELS / "detector"))
+
+
+@pytest.mark.parametrize("endpoint", ["collector:4318", "http://[x"])
+def test_endpoint_of_traces_that_is_no_url_is_rejected(endpoint: str) -> None:
+    with pytest.raises(SettingsError, match="--otlp-endpoint: Expected a URL that begins with http:// or https://"):
+        service(endpoint)
+
+
+def test_empty_endpoint_of_traces_is_accepted() -> None:
+    assert service("").engine

@@ -23,16 +23,11 @@ _SECONDS = 10
 
 
 def job(name: str = "a", pixels: int = 1) -> ShadowJob:
-    source = ModelSource(name="m", version="1", folder=Path("m"))
+    model = Registration(source=ModelSource(name="m", version="1", folder=Path("m")), state=ModelState.READY)
     prediction = Classification(labels=["cat"], scores=np.ones(1, np.float32))
     request = InferenceRequest(id=name, model_name="m", inputs=())
-    return ShadowJob(
-        registration=Registration(source=source, state=ModelState.READY),
-        request=request,
-        decoded=request,
-        samples=[ShadowedSample("a-0-0", prediction, pixels, 1)],
-        model_ns=1,
-    )
+    samples = [ShadowedSample("a-0-0", prediction, pixels, 1)]
+    return ShadowJob(registration=model, request=request, decoded=request, samples=samples, model_ns=1)
 
 
 @contextmanager

@@ -11,20 +11,14 @@ from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter, read_rows
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of an empty store, of each kind."""
-    if request.param == "sqlite":
-        return str(tmp_path / "store.db")
-    return request.getfixturevalue("postgres").empty_database()
-
-
 def _row(number: int, seconds: float = 0.0, version: str = "2") -> ShadowRow:
     recorded = int((time.time() - seconds) * 1e6) + number
     return ShadowRow(id=f"{number}-0-0", version=version, model="m", champion="1", time=recorded, agreed=True)
 
 
-def test_rows_are_read_newest_first_and_expire(url: str) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_rows_are_read_newest_first_and_expire(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("postgres").empty_database()
     store = store_at(parse_dsn(url))
     store.open()
     reader, writer = RecordingReader(parse_dsn(url)), ShadowWriter(store, keep=60)

@@ -4,23 +4,25 @@ import json
 import os
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
+from sqlalchemy import Connection, delete, insert, select
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
 from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.recording.inference import Truth
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.service import store_at
+from app.plugins.recording.stores.rows import truth_row
 from app.plugins.recording.stores.store import parse_dsn
-from app.plugins.recording.stores.tables import truths
+from app.plugins.recording.stores.tables import inferences, truths
 from app.plugins.shadow.rows import ShadowRow, read_rows
 from tests.support.command_line import charioteer
 from tests.support.data.chariot import image_input, infer, items
@@ -145,23 +147,16 @@ def test_rule_records_requests_whose_shadow_answer_differs(tmp_path: Path) -> No
 
 
 def _write_truths(store: Path, label: str) -> None:
-    """Write this truth for all inferences."""
-    opened = store_at(parse_dsn(str(store)))
-    opened.open()
-    values = "number, revision, current, verdict, complete, source, author, comment, time, records"
-    statement = (
-        f"INSERT INTO {truths.name} ({values}) SELECT number, :revision, TRUE, 'wrong', TRUE, '', '', '', 0, :records "
-        "FROM inferences"
-    )
-    records = json.dumps([{"label": label}])
+    """Make this the truth of all inferences."""
+    row = truth_row(Truth(verdict="wrong", records=[{"label": label}], complete=True))
 
-    def write(connection: Any) -> None:
-        connection.exec_driver_sql(f"UPDATE {truths.name} SET current = FALSE")
-        revision = connection.exec_driver_sql(f"SELECT count(DISTINCT revision) FROM {truths.name}").scalar_one() + 1
-        connection.exec_driver_sql(statement, {"revision": revision, "records": records})
+    def write(connection: Connection) -> None:
+        connection.execute(delete(truths))
+        numbers = connection.execute(select(inferences.c.number)).scalars()
+        connection.execute(insert(truths), [{"number": number, **row} for number in numbers])
 
-    opened.transaction(write)
-    opened.close()
+    with closing(store_at(parse_dsn(str(store)))) as opened:
+        opened.transaction(write)
 
 
 def test_requests_never_wait_for_a_shadow_answer(tmp_path: Path) -> None:
