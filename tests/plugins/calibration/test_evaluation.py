@@ -36,9 +36,9 @@ def _options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(VALUES, CalibrationOptions, CalibrationOptions())
 
 
-def _write_images(folder: Path, count: int = 120) -> Path:
+def _write_images(folder: Path) -> Path:
     rng = np.random.default_rng(0)
-    for index in range(count):
+    for index in range(120):
         label = ("cat", "dog")[index % 2]
         pixels = rng.integers(0, 255, (8, 8, 3), np.uint8)
         pixels[:2, :2] = 255 if (label == "cat") == (index % 8 > 1) else 0

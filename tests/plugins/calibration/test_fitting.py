@@ -14,11 +14,11 @@ _optimize: Any = scipy.optimize
 _linear: Any = sklearn.linear_model
 
 
-def _logits(seed: int, images: int = 500, classes: int = 10) -> tuple[Floats, NDArray[np.intp]]:
-    """Return logits that are 2.5 times too large for their truths."""
+def _logits(seed: int) -> tuple[Floats, NDArray[np.intp]]:
+    """Return logits of 500 images that are 2.5 times too large for their truths."""
     rng = np.random.default_rng(seed)
-    logits = rng.normal(0, 1.5, (images, classes))
-    truth = np.array([rng.choice(classes, p=row) for row in softmax(logits)])
+    logits = rng.normal(0, 1.5, (500, 10))
+    truth = np.array([rng.choice(10, p=row) for row in softmax(logits)])
     return 2.5 * logits, truth
 
 

@@ -64,10 +64,8 @@ def test_calibration_of_other_files_or_settings_is_rejected(tmp_path: Path) -> N
     _calibrated(folder, Calibration(method="platt"), chariot_id="abc", parameters={"score_threshold": 0.1})
     InProcessModel(folder, allow_code=True)
     settings = json.loads((folder / "model-settings.json").read_text())
-    for name, text in (
-        ("weights.bin", "1"),
-        ("model-settings.json", json.dumps({**settings, "arguments": {"size": 3}})),
-    ):
+    changed = json.dumps({**settings, "arguments": {"size": 3}})
+    for name, text in (("weights.bin", "1"), ("model-settings.json", changed)):
         (folder / name).write_text(text)
         with pytest.raises(ModelError, match="fitted for other files or settings of this model"):
             InProcessModel(folder, allow_code=True)

@@ -8,13 +8,7 @@ import sklearn.calibration
 import sklearn.metrics
 
 from app.plugins.calibration.calibration import Calibration
-from app.plugins.calibration.evaluation.fit import (
-    Events,
-    ScoredOutcomes,
-    class_events,
-    object_outcomes,
-    outcome_events,
-)
+from app.plugins.calibration.evaluation.fit import Events, ScoredOutcomes, class_events, object_outcomes, outcome_events
 from app.plugins.calibration.evaluation.report import BINS, measure
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import LabelledObject
@@ -26,19 +20,17 @@ _metrics: Any = sklearn.metrics
 BOX = (0.0, 0.0, 10.0, 10.0)
 
 
-def _events(count: int = 2000, *, digits: int | None = None) -> Events:
+def _events(digits: int = 16) -> Events:
     rng = np.random.default_rng(0)
-    scores = rng.uniform(0, 1, count)
-    scores = scores if digits is None else scores.round(digits)
-    correct = rng.uniform(size=count) < scores**2
-    return outcome_events(
-        ScoredOutcomes(images=np.arange(count) // 4, labels=["cat"] * count, scores=scores, correct=correct), None
-    )
+    scores = rng.uniform(0, 1, 2000).round(digits)
+    correct = rng.uniform(size=2000) < scores**2
+    images, labels = np.arange(2000) // 4, ["cat"] * 2000
+    return outcome_events(ScoredOutcomes(images=images, labels=labels, scores=scores, correct=correct), None)
 
 
-@pytest.mark.parametrize("digits", [None, 1])
-def test_figures_equal_scikit_learn(digits: int | None) -> None:
-    events = _events(digits=digits)
+@pytest.mark.parametrize("digits", [16, 1])
+def test_figures_equal_scikit_learn(digits: int) -> None:
+    events = _events(digits)
     measured = measure(events)
     frequency, confidence = _calibration.calibration_curve(events.correct, events.confidence, n_bins=BINS)
     assert measured.confidence == pytest.approx(confidence)

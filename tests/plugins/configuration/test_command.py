@@ -22,12 +22,6 @@ from tests.support.command_line import charioteer
 GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")
 
 
-def help_text(app: App, *words: str) -> str:
-    written = io.StringIO()
-    app.help_print(words, console=Console(file=written, width=80))
-    return written.getvalue()
-
-
 def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
     """Return value, source and variables of each option in the printed table."""
     lines = [line.strip("│").split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
@@ -35,8 +29,11 @@ def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
 
 
 def test_help_of_serve_shows_common_options_in_groups() -> None:
-    text = help_text(command_line(), "serve")
-    assert [text.index(f"─ {group} ─") for group in GROUPS] == sorted(text.index(f"─ {group} ─") for group in GROUPS)
+    written = io.StringIO()
+    command_line().help_print(("serve",), console=Console(file=written, width=80))
+    text = written.getvalue()
+    positions = [text.index(f"─ {group} ─") for group in GROUPS]
+    assert positions == sorted(positions)
     assert "--port PORT" in text
     assert "--max-pixels INT" not in text
     assert "env var" not in text
@@ -52,10 +49,8 @@ def test_config_with_nothing_set_says_so(capsys: pytest.CaptureFixture[str], mon
     )
 
 
-def test_help_all_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command_line()(["serve", "--help-all"])
-    text = capsys.readouterr().out
+def test_help_all_shows_every_option() -> None:
+    text = charioteer("serve", "--help-all").stdout
     names = [f"--{name.replace('_', '-')}" for name in registry().settings_class.__dataclass_fields__]
     assert [name for name in names if name not in text] == []
 
@@ -116,11 +111,9 @@ def test_invalid_file_is_rejected(
         ("inferences store --min-score", "nan"),
     ],
 )
-def test_number_that_is_not_finite_is_rejected(words: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command_line()([*words.split(), value])
-    text = " ".join(capsys.readouterr().err.replace("│", "").split())
-    assert f'Invalid value "{float(value)}" for {words.split()[-1]}. Expected a finite number.' in text
+def test_number_that_is_not_finite_is_rejected(words: str, value: str) -> None:
+    text = " ".join(charioteer(*words.split(), value).stderr.replace("│", "").split())
+    assert f'Invalid value "{float(value)}" for {words.split()[-1]}. Expected a finite number' in text
 
 
 def test_number_in_the_environment_or_a_file_is_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,12 +158,9 @@ def test_unknown_variables_have_the_nearest_name(
     assert found == [("CHARIOTEER_MAX_PIXEL", "CHARIOTEER_MAX_PIXELS"), ("CHARIOTEER_ZZZ", None)]
     config()
     assert "did you mean CHARIOTEER_MAX_PIXELS?" in capsys.readouterr().out
-
-
-def test_variable_of_another_option_is_unknown_with_our_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHARIOTEER_PORT", "8080")
     found = list(unknown_variables(command.assemble_argument_collection()))
-    assert found == [("CHARIOTEER_PORT", "CHARIOTEER_HTTP_PORT")]
+    assert ("CHARIOTEER_PORT", "CHARIOTEER_HTTP_PORT") in found
 
 
 def test_help_of_a_command_has_its_exit_statuses() -> None:

@@ -32,18 +32,11 @@ def classified(*scores: float) -> RequestContext:
 def test_rule_has_conditions_a_limit_and_a_share() -> None:
     text = """unsure: score > 0.3 and score <= 0.6 limit 100/hour share 0.5 ; north:camera = "a; b" AND "score">=7
         limit 5/day;"""
+    scores = [Condition("score", ">", 0.3), Condition("score", "<=", 0.6)]
+    metadata = [Condition("camera", "=", "a; b", True), Condition("score", ">=", 7, True)]
     assert parse_rules(text) == [
-        Rule(
-            name="unsure",
-            conditions=[Condition("score", ">", 0.3), Condition("score", "<=", 0.6)],
-            share=0.5,
-            limit=Rate(per_second=100 / 3600, burst=100),
-        ),
-        Rule(
-            name="north",
-            conditions=[Condition("camera", "=", "a; b", True), Condition("score", ">=", 7, True)],
-            limit=Rate(per_second=5 / 86_400, burst=5),
-        ),
+        Rule(name="unsure", conditions=scores, share=0.5, limit=Rate(per_second=100 / 3600, burst=100)),
+        Rule(name="north", conditions=metadata, limit=Rate(per_second=5 / 86_400, burst=5)),
     ]
     assert parse_rules(" ") == []
 

@@ -8,6 +8,9 @@ from tests.support.data.recorded_rows import recorded_inference
 
 CAR: dict[str, object] = {"label": "car", "xmin": 10.0, "ymin": 10.0, "xmax": 30.0, "ymax": 30.0}
 DOG: dict[str, object] = {"label": "dog", "xmin": 40.0, "ymin": 10.0, "xmax": 60.0, "ymax": 40.0}
+SHIP: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
+_RING = [{"x": 4.0, "y": 4.0}, {"x": 24.0, "y": 4.0}, {"x": 24.0, "y": 24.0}, {"x": 4.0, "y": 24.0}]
+PART: dict[str, object] = {"label": "part", "contour": [_RING]}
 
 
 def found(*records: dict[str, object]) -> list[dict[str, object]]:

@@ -17,8 +17,7 @@ from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.evaluated import read_truths, wilson_interval
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference import Truth
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
-from tests.plugins.feedback.truths.test_importing import PART, SHIP
+from tests.plugins.feedback.truths.recorded import CAR, DOG, PART, SHIP, detection, found
 from tests.support.data.recorded_rows import write_store
 
 FAR: dict[str, object] = {**CAR, "xmin": 40.0, "xmax": 60.0}
@@ -108,10 +107,8 @@ def test_classes_contours_and_answers_to_questions_are_measured(tmp_path: Path) 
         ("IMAGE_TEXT_TO_TEXT", [{"prompt": "Which?", "answer": "cat"}], {"answer": "dog"}, "exact_match", 0),
     ]
     for task, records, right, figure, expected in cases:
-        folder = tmp_path / task
-        folder.mkdir()
         wrong = detection("a", records=records, task_type=task, truth=truth("wrong", right))
-        truths = read_truths(write_store(folder / "store.db", wrong), None, None)
+        truths = read_truths(write_store(tmp_path / f"{task}.db", wrong), None, None)
         report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
         assert {item.name: item.value for item in report.measures.figures}[figure] == expected
 

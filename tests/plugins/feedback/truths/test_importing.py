@@ -1,5 +1,6 @@
 """Labels of data sets and tools become truths of the inferences of their images."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +20,10 @@ from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+from tests.plugins.feedback.truths.recorded import CAR, DOG, PART, SHIP, detection, found
 from tests.support.data.recorded_rows import write_store
 
 DIGEST = "4f" * 32
-SHIP: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
-PART: dict[str, object] = {
-    "label": "part",
-    "contour": [[{"x": 4.0, "y": 4.0}, {"x": 24.0, "y": 4.0}, {"x": 24.0, "y": 24.0}, {"x": 4.0, "y": 24.0}]],
-}
 
 
 def truths_in(store: str) -> Mapping[str, Sequence[Mapping[str, Any]] | None]:
@@ -60,10 +56,11 @@ def test_exported_answers_return_as_truths(
     assert [item.id for item in open_recordings(store).page(InferenceQuery(truth="wrong"), 10).inferences] == []
 
 
-def coco(*images: Mapping[str, Any], **annotation: Any) -> Mapping[str, Any]:
+def coco(*names: str, **annotation: Any) -> Mapping[str, Any]:
+    """Return images with these names, the first with a car."""
+    images = [{"id": number, "file_name": name, "width": 64, "height": 48} for number, name in enumerate(names, 1)]
     box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20], "iscrowd": 0}
-    categories = [{"id": 1, "name": "car"}]
-    return {"images": images, "annotations": [box | annotation], "categories": categories}
+    return {"images": images, "annotations": [box | annotation], "categories": [{"id": 1, "name": "car"}]}
 
 
 def test_images_of_coco_are_found_by_name_or_digest_without_their_files(
@@ -72,12 +69,7 @@ def test_images_of_coco_are_found_by_name_or_digest_without_their_files(
     store = write_store(
         tmp_path / "store.db", detection("a", CAR), detection("b", CAR, metadata=[], digest=DIGEST), detection("c")
     )
-    images = [
-        {"id": 1, "file_name": "day/a.jpg", "width": 64, "height": 48},
-        {"id": 2, "file_name": f"4f/{DIGEST}.jpg", "width": 64, "height": 48},
-        {"id": 3, "file_name": "gone.jpg", "width": 64, "height": 48},
-    ]
-    (tmp_path / "labels.json").write_text(json.dumps(coco(*images)))
+    (tmp_path / "labels.json").write_text(json.dumps(coco("day/a.jpg", f"4f/{DIGEST}.jpg", "gone.jpg")))
     truth(store, "import", tmp_path / "labels.json")
     assert truths_in(store) == {"a-0-0": [CAR], "b-0-0": []}
     error = capsys.readouterr().err
@@ -91,8 +83,7 @@ def test_crowds_make_a_truth_incomplete_and_repeated_images_need_spread(
 ) -> None:
     same: dict[str, Any] = {"digest": DIGEST, "metadata": []}
     store = write_store(tmp_path / "store.db", detection("a", CAR, **same), detection("b", CAR, **same))
-    images = {"id": 1, "file_name": f"{DIGEST}.jpg", "width": 64, "height": 48}
-    both = coco(images, iscrowd=1)
+    both = coco(f"{DIGEST}.jpg", iscrowd=1)
     both["annotations"].append({"id": 2, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20]})
     (tmp_path / "labels.json").write_text(json.dumps(both))
     with pytest.raises(SystemExit) as exited:
@@ -108,13 +99,10 @@ def test_image_folder_is_matched_by_the_content_of_its_files(tmp_path: Path) -> 
     image = tmp_path / "labels" / "cat" / "x.png"
     image.parent.mkdir(parents=True)
     cv2.imwrite(str(image), np.zeros((48, 64, 3), np.uint8))
-    _, labels = read_labels(tmp_path / "labels", None, DatasetOptions())
-    classes = [{"label": "dog", "score": 0.75}]
-    digest = str(labels[0].digest)
-    fields: dict[str, Any] = {"records": classes, "task_type": "IMAGE_CLASSIFICATION", "metadata": []}
-    store = write_store(
-        tmp_path / "store.db", detection("a", digest=digest, **fields), detection("b", CAR, digest=digest)
-    )
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    fields: dict[str, Any] = {"records": [{"label": "dog", "score": 0.75}], "metadata": []}
+    classified = detection("a", digest=digest, task_type="IMAGE_CLASSIFICATION", **fields)
+    store = write_store(tmp_path / "store.db", classified, detection("b", CAR, digest=digest))
     truth(store, "import", tmp_path / "labels")
     assert truths_in(store) == {"a-0-0": [{"label": "cat"}]}
 
@@ -134,24 +122,19 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
     x, y = 32 - 16 * np.cos(0.3) + 6 * np.sin(0.3), 24 - 16 * np.sin(0.3) - 6 * np.cos(0.3)
     ship = rectangle("ship", float(x), float(y), 32, 12, float(np.degrees(0.3)))
     triangle = region("polygonlabels", polygonlabels=["part"], points=[[0, 0], [50, 0], [50, 50]])
-    tasks: list[dict[str, Any]] = [
-        {
-            "data": {"image": "/data/upload/3/1a2b3c4d-a.jpg"},
-            "annotations": [
-                {"result": [rectangle("cow", 0, 0, 9, 9)], "updated_at": "2026-01-03", "was_cancelled": True},
-                {"result": [rectangle("car", 10, 10, 20, 20)], "updated_at": "2026-01-02"},
-                {"result": [rectangle("dog", 0, 0, 9, 9)], "updated_at": "2026-01-01"},
-            ],
-        },
-        {"data": {"image": "http://host:8080/inferences/b-0-0/image"}, "annotations": [{"result": [ship]}]},
-        {"data": {"image": "/data/local-files/?d=day/c.jpg"}, "annotations": [{"result": [triangle]}]},
-        {
-            "data": {"image": "x", "inference": "d-0-0"},
-            "annotations": [{"result": [region("choices", choices=["cat"])]}],
-        },
-        {"data": {"image": "none.jpg"}, "annotations": []},
+    annotations = [
+        {"result": [rectangle("cow", 0, 0, 9, 9)], "updated_at": "2026-01-03", "was_cancelled": True},
+        {"result": [rectangle("car", 10, 10, 20, 20)], "updated_at": "2026-01-02"},
+        {"result": [rectangle("dog", 0, 0, 9, 9)], "updated_at": "2026-01-01"},
     ]
-    (tmp_path / "labels.json").write_text(json.dumps(tasks))
+    tasks: list[tuple[dict[str, str], list[Any]]] = [
+        ({"image": "/data/upload/3/1a2b3c4d-a.jpg"}, annotations),
+        ({"image": "http://host:8080/inferences/b-0-0/image"}, [{"result": [ship]}]),
+        ({"image": "/data/local-files/?d=day/c.jpg"}, [{"result": [triangle]}]),
+        ({"image": "x", "inference": "d-0-0"}, [{"result": [region("choices", choices=["cat"])]}]),
+        ({"image": "none.jpg"}, []),
+    ]
+    (tmp_path / "labels.json").write_text(json.dumps([{"data": data, "annotations": made} for data, made in tasks]))
     store = write_store(
         tmp_path / "store.db",
         detection("a", CAR),
@@ -161,9 +144,8 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
     )
     truth(store, "import", tmp_path / "labels.json")
     points = [{"x": -0.5, "y": -0.5}, {"x": 31.5, "y": -0.5}, {"x": 31.5, "y": 23.5}]
-    assert rounded(list(truths_in(store).values())) == rounded(
-        [[{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
-    )
+    expected = [[{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
+    assert rounded(list(truths_in(store).values())) == rounded(expected)
 
 
 @pytest.mark.parametrize(

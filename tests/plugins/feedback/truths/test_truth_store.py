@@ -1,6 +1,6 @@
 """Truths in stores of both kinds: revisions, verdicts, and the inferences that labels belong to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -16,7 +16,7 @@ from app.plugins.recording.row_converter import REDACTED, Redaction
 from app.plugins.recording.stores.rows import to_rows
 from app.plugins.recording.stores.store import Store, parse_dsn
 from tasks.inference.error import InferenceError
-from tests.plugins.feedback.truths.recorded import CAR, DOG, detection, found
+from tests.plugins.feedback.truths.recorded import CAR, DOG, PART, SHIP, detection, found
 from tests.plugins.recording.contents import contents
 
 CLASSES = [{"label": "cat", "score": 0.9}, {"label": "dog", "score": 0.1}]
@@ -48,12 +48,8 @@ def test_corrections_are_revisions_and_the_same_truth_again_is_not(truths: Truth
     truths.withdraw("a-0-0")
     with pytest.raises(InferenceError, match="The inference 'a-0-0' has no truth"):
         truths.get("a-0-0")
-    rows = contents(url, "inference_truths")
-    assert [(row["revision"], row["verdict"], bool(row["current"])) for row in rows] == [
-        (1, "right", False),
-        (2, "wrong", False),
-        (3, "right", False),
-    ]
+    rows = [(row["revision"], row["verdict"], bool(row["current"])) for row in contents(url, "inference_truths")]
+    assert rows == [(1, "right", False), (2, "wrong", False), (3, "right", False)]
     assert truths.put("a-0-0", RightAnswer(verdict="right"), "bob").revision == 4
 
 
@@ -83,17 +79,10 @@ def test_each_line_finds_its_inference_or_says_why_not(truths: TruthStore) -> No
         {"id": "failed-0-0", "verdict": "right"}
     """ % (b"d" * 64)
     outcomes = add_lines(truths, lines, "ann").results
-    assert [(outcome.result, list(outcome.ids)) for outcome in outcomes] == [
-        ("matched", ["a-0-0"]),
-        ("matched", ["b-0-0"]),
-        ("ambiguous", ["twice-0-0", "again-0-0"]),
-        ("matched", ["class-0-0"]),
-        ("unknown", []),
-        ("unknown", []),
-        ("invalid", []),
-        ("invalid", []),
-        ("unknown", []),
-    ]
+    assert [(outcome.result, *outcome.ids) for outcome in outcomes] == [
+        ("matched", "a-0-0"), ("matched", "b-0-0"), ("ambiguous", "twice-0-0", "again-0-0"), ("matched", "class-0-0"),
+        ("unknown",), ("unknown",), ("invalid",), ("invalid",), ("unknown",),
+    ]  # fmt: skip
     assert "verdict" in outcomes[6].error
     assert outcomes[7].error == 'Expected id, request_id, digest or metadata {"file_name": ...}'
     assert truths.get("class-0-0").verdict == "right"
@@ -117,10 +106,6 @@ def test_gauges_count_verdicts_of_the_random_sample(store: Store, url: str) -> N
     assert counts == {("detector", "1"): {"right": 1, "wrong": 1}, ("detector", "2"): {"wrong": 1}}
 
 
-ORIENTED: dict[str, object] = {"label": "ship", "cx": 0.5, "cy": 0.5, "w": 0.5, "h": 0.25, "r": 0.3}
-RING = [{"x": 5.0, "y": 5.0}, {"x": 25.0, "y": 5.0}, {"x": 25.0, "y": 25.0}]
-
-
 @pytest.mark.parametrize(
     ("task", "answer", "right", "verdict"),
     [
@@ -130,9 +115,9 @@ RING = [{"x": 5.0, "y": 5.0}, {"x": 25.0, "y": 5.0}, {"x": 25.0, "y": 25.0}]
         ("OBJECT_DETECTION", found(CAR, DOG), [CAR], "wrong"),
         ("OBJECT_DETECTION", [], [], "right"),
         ("OBJECT_DETECTION", found(CAR), [], "wrong"),
-        ("ORIENTED_OBJECT_DETECTION", found(ORIENTED), [ORIENTED], "right"),
-        ("ORIENTED_OBJECT_DETECTION", found(ORIENTED), [{**ORIENTED, "r": 1.9}], "wrong"),
-        ("IMAGE_SEGMENTATION", found({"label": "a", "contour": [RING]}), [{"label": "a", "contour": [RING]}], "right"),
+        ("ORIENTED_OBJECT_DETECTION", found(SHIP), [SHIP], "right"),
+        ("ORIENTED_OBJECT_DETECTION", found(SHIP), [{**SHIP, "r": 1.9}], "wrong"),
+        ("IMAGE_SEGMENTATION", found(PART), [PART], "right"),
         ("IMAGE_CLASSIFICATION", [{"label": "a", "score": 1}, {"label": "b", "score": 0}], [{"label": "b"}], "wrong"),
         ("TEXT_CLASSIFICATION", [{"label": "a", "score": 0.6}], [{"label": "a"}], "right"),
         ("IMAGE_TEXT_TO_TEXT", [{"prompt": "", "answer": "The cat."}], [{"answer": "a"}, {"answer": "cat"}], "right"),
@@ -163,9 +148,8 @@ def test_missing_objects_of_an_incomplete_truth_are_not_extra() -> None:
     ],
 )
 def test_answer_that_cannot_be_right_is_rejected(task: str, answer: dict[str, Any], message: str) -> None:
-    inference = detection(
-        "a", records=[{"label": "a", "score": 1.0}] if task != "OBJECT_DETECTION" else [], task_type=task
-    )
+    records = [] if task == "OBJECT_DETECTION" else [{"label": "a", "score": 1.0}]
+    inference = detection("a", records=records, task_type=task)
     with pytest.raises(InferenceError) as raised:
         truth_of(inference, **answer)
     assert message in str(raised.value)
@@ -173,6 +157,4 @@ def test_answer_that_cannot_be_right_is_rejected(task: str, answer: dict[str, An
 
 def truth_of(inference: RecordedInference, **fields: Any) -> Truth:
     answer = RightAnswer(**fields)
-    by_kind = records_by_kind(answer)
-    kinds: Sequence[str] = list(by_kind)
-    return make_truth(inference, answer, by_kind[kinds[0]] if kinds else None, "", 0)
+    return make_truth(inference, answer, next(iter(records_by_kind(answer).values()), None), "", 0)
