@@ -5,8 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +61,9 @@ def test_every_image_has_a_row_and_errors_are_rows(tmp_path: Path) -> None:
     bad = found.pop("0/bad.jpg")
     assert (bad["error"], bad["records"], bad["image_digest"]) == ("invalid_request", None, None)
     assert "image" in bad["message"]
+    columns = ("model", "version", "task_type", "error", "image_width", "image_height")
     for row in found.values():
         assert row["labels"][:2] == ["yellow circle", "purple star"]
-        columns = ("model", "version", "task_type", "error", "image_width", "image_height")
         assert [row[name] for name in columns] == ["detector", "1", "OBJECT_DETECTION", None, 640, 480]
     run(images, tmp_path / "out.parquet")
     assert answers(tmp_path / "out.parquet") == answers(tmp_path / "out")
@@ -107,20 +106,15 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     assert run(images / "1" / "*.png", tmp_path / "none") == (2, no_images)
 
 
-def fake_server(status_of: Callable[[int, bytes], int]) -> AbstractContextManager[str]:
-    """Yield the URL of a fake chariot-v2 server, whose status is `status_of` the number of a request and its body."""
-
-    def answer(number: int, body: bytes) -> tuple[int, object]:
-        status = status_of(number, body)
-        return status, {"output": [DETECTION]} if status == 200 else {"detail": "no"}
-
-    return fake_chariot(answer)
+def answer(status: int) -> tuple[int, object]:
+    """Return an answer of chariot-v2."""
+    return status, {"output": [DETECTION]} if status == 200 else {"detail": "no"}
 
 
 def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> None:
     images = write_images(tmp_path / "images", 6)
     bad = b'"YmFk"'
-    with fake_server(lambda number, body: 503 if number == 2 else 400 if bad in body else 200) as url:
+    with fake_chariot(lambda number, body: answer(503 if number == 2 else 400 if bad in body else 200)) as url:
         arguments = ("--url", url, "--protocol", "chariot-v2", "--concurrency", 3, "--score-threshold", 0.25)
         options = ("--candidate-labels", "cat", "--tile", 640)
         assert run(images, tmp_path / "out", *arguments, *options)[0] == 0
@@ -135,16 +129,11 @@ def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> 
 
 def test_server_that_rejects_the_client_stops_the_run_and_the_same_command_continues_it(tmp_path: Path) -> None:
     images, out = write_images(tmp_path / "images", 6), tmp_path / "out"
-    refused = True
-
-    def status_of(number: int, _: bytes) -> int:
-        return 401 if refused and number > 3 else 200
-
-    with fake_server(status_of) as url:
+    # A retry would be the fifth request.
+    with fake_chariot(lambda number, _: answer(401 if number == 4 else 200)) as url:
         arguments = ("--url", url, "--protocol", "chariot-v2", "--concurrency", 1)
         status, messages = run(images, out, *arguments)
         assert (status, messages) == (2, "charioteer: HTTP 401: no; the same command continues the run\n")
-        refused = False
         assert run(images, out, *arguments)[1].splitlines()[0] == "3 images finished before"
     assert len(rows(out)) == 7
 

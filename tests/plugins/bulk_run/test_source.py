@@ -47,15 +47,14 @@ def test_folder_has_its_images_in_order_without_other_and_hidden_files(tmp_path:
 
 
 def test_glob_has_the_files_that_it_matches(tmp_path: Path) -> None:
-    write_files(tmp_path, "a/1.jpg", "b/1.jpg", "b/c/2.jpg", "b/2.bin")
-    write_files(tmp_path, "c[d]/3.jpg")
+    write_files(tmp_path, "a/1.jpg", "b/1.jpg", "b/c/2.jpg", "b/2.bin", "c[d]/3.jpg")
     assert names(f"{tmp_path}/c[d]") == ["3.jpg"]
     assert names(f"{tmp_path}/b/*") == ["1.jpg", "2.bin"]
     assert names(f"{tmp_path}/**/*.jpg") == ["a/1.jpg", "b/1.jpg", "b/c/2.jpg", "c[d]/3.jpg"]
 
 
 def test_file_name_that_is_no_unicode_is_read_and_has_a_printable_name(tmp_path: Path) -> None:
-    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jpg"))).write_bytes(b"image")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jpg")).write_bytes(b"image")
     (image,) = Source(str(tmp_path))
     assert (image.name, image.read()) == ("\\udcff.jpg", b"image")
 

@@ -17,10 +17,12 @@ def make_project(folder: Path) -> Path:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(f"OWNER = 'project {name}'\n")
     (folder / "conftest.py").write_text("")
-    (folder / "test_project.py").write_text(f"import {', '.join(PACKAGES)}\n\n\n" + _TEST)
+    (folder / "test_project.py").write_text(_TEST)
     return folder
 
 
-_TEST = """def test_the_packages_of_the_project_are_imported():
+_TEST = """import app, metadata, tasks
+
+def test_the_packages_of_the_project_are_imported():
     assert [each.OWNER for each in (app, metadata, tasks)] == ["project app", "project metadata", "project tasks"]
 """

@@ -92,12 +92,9 @@ class EventRecorder:
 
 
 def scripted_engine(
-    model: ScriptedModel,
-    *observers: InferenceObserver,
-    workers: int = 2,
-    max_waiting: int = 32,
+    model: ScriptedModel, *observers: InferenceObserver, workers: int = 2, max_waiting: int = 32
 ) -> Engine:
-    """Return an engine with `model` and the stand-ins "teller" and "detector"."""
+    """Return an engine with the model "speaker", which is `model`, and the stand-ins "teller" and "detector"."""
     task_types = {name: FAKE_MODELS[name][0] for name in ("teller", "detector")}
     task_types["speaker"] = TaskType.IMAGE_TEXT_TO_TEXT
     sources = [

@@ -3,16 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.models.tiny_models import (
-    TINY,
-    bert_tokenizer,
-    byte_tokenizer,
-    label_config,
-    random_model,
-    save,
-    t,
-    torch,
-)
+from tests.support.models.tiny_models import TINY, bert_tokenizer, byte_tokenizer, label_config, random_model, save, t
 
 
 def llama_config(vocabulary_size: int, **changes: Any) -> dict[str, Any]:
@@ -60,10 +51,8 @@ def idefics3_parts(name: str) -> tuple[Any, Any, Any]:
         vision_config=vision, text_config=text, scale_factor=2, tie_word_embeddings=False,
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"), pad_token_id=256,
     )  # fmt: skip
-    image_processor = getattr(t, f"{name}ImageProcessorPil")(
-        size={"longest_edge": 64}, max_image_size={"longest_edge": 32}
-    )
-    return config, image_processor, tokenizer
+    sizes = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
+    return config, getattr(t, f"{name}ImageProcessorPil")(**sizes), tokenizer
 
 
 def idefics3(folder: Path) -> Path:
@@ -113,9 +102,8 @@ def blip(folder: Path, class_name: str = "BlipForConditionalGeneration") -> Path
         text_config=text, vision_config=vision_config("BlipVisionConfig").to_dict(), projection_dim=32
     )
     image_processor = t.BlipImageProcessorPil(size={"height": 32, "width": 32})
-    return save(
-        folder, random_model(lambda: getattr(t, class_name)(config), 20), t.BlipProcessor(image_processor, tokenizer)
-    )
+    model = random_model(lambda: getattr(t, class_name)(config), 20)
+    return save(folder, model, t.BlipProcessor(image_processor, tokenizer))
 
 
 def blip_vqa(folder: Path) -> Path:
@@ -133,10 +121,8 @@ def git(folder: Path) -> Path:
 
 def paligemma(folder: Path) -> Path:
     tokenizer = byte_tokenizer("<image>", "<bos>", bos_token="<bos>")
-    text = {
-        "model_type": "gemma",
-        **llama_config(len(tokenizer), head_dim=8, bos_token_id=259, num_key_value_heads=1, tie_word_embeddings=False),
-    }
+    changes = {"head_dim": 8, "bos_token_id": 259, "num_key_value_heads": 1, "tie_word_embeddings": False}
+    text = {"model_type": "gemma", **llama_config(len(tokenizer), **changes)}
     config = t.PaliGemmaConfig(
         text_config=text, vision_config=vision_config("SiglipVisionConfig").to_dict(), image_token_index=258,
         image_token_id=258, projection_dim=32, hidden_size=32, tie_word_embeddings=False,
@@ -175,10 +161,9 @@ def owlvit(folder: Path) -> Path:
                             projection_dim=32)  # fmt: skip
     image_processor = t.OwlViTImageProcessorPil(size={"height": 32, "width": 32}, do_center_crop=False)
     model = random_model(lambda: t.OwlViTForObjectDetection(config))
-    with torch().no_grad():
-        model.box_head.dense2.weight.mul_(1e-3)
-        model.class_head.dense0.weight.mul_(1e-2)
-        model.class_head.logit_scale.weight.mul_(1e-3)
+    model.box_head.dense2.weight.data *= 1e-3
+    model.class_head.dense0.weight.data *= 1e-2
+    model.class_head.logit_scale.weight.data *= 1e-3
     return save(folder, model, t.OwlViTProcessor(image_processor, tokenizer))
 
 
@@ -256,6 +241,5 @@ def t5(folder: Path) -> Path:
         vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
         decoder_start_token_id=256, pad_token_id=256, eos_token_id=257, tie_word_embeddings=False,
     )  # fmt: skip
-    return save(
-        folder, random_model(lambda: t.T5ForConditionalGeneration(config), 20, suppressed_tokens=(256, 257)), tokenizer
-    )
+    model = random_model(lambda: t.T5ForConditionalGeneration(config), 20, suppressed_tokens=(256, 257))
+    return save(folder, model, tokenizer)

@@ -92,9 +92,8 @@ def bert_tokenizer() -> Any:
 def byte_tokenizer(*special_tokens: str, **roles: Any) -> Any:
     """A tokenizer of bytes: it can say anything."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer: Any = tokenizers.Tokenizer(
-        models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[])
-    )
+    vocabulary = {letter: number for number, letter in enumerate(alphabet)}
+    tokenizer: Any = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)

@@ -60,12 +60,10 @@ def donut(folder: Path, fields: Sequence[str] = FIELDS) -> Path:
     encoder = t.DonutSwinConfig(
         image_size=[64, 48], patch_size=4, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4
     )
-    config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
-        encoder,
-        t.MBartConfig(
-            **decoder_config(len(tokenizer)), is_decoder=True, add_cross_attention=True, tie_word_embeddings=False
-        ),
+    decoder = t.MBartConfig(
+        **decoder_config(len(tokenizer)), is_decoder=True, add_cross_attention=True, tie_word_embeddings=False
     )
+    config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     _set_ids(config)
     image_processor = t.DonutImageProcessorPil(size={"height": 64, "width": 48})
     model = random_model(lambda: t.VisionEncoderDecoderModel(config), 20, suppressed_tokens=(256, 257))
@@ -87,11 +85,8 @@ def vilt(folder: Path) -> Path:
 
 
 def _decoder_only(vocabulary_size: int) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in decoder_config(vocabulary_size).items()
-        if not name.startswith(("encoder_", "forced_"))
-    }
+    config = decoder_config(vocabulary_size)
+    return {name: value for name, value in config.items() if not name.startswith(("encoder_", "forced_"))}
 
 
 def _set_ids(config: Any) -> None:

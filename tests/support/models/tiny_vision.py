@@ -18,18 +18,16 @@ def resnet(folder: Path) -> Path:
     return save(folder, random_model(lambda: t.ResNetForImageClassification(config), 1), processor)
 
 
-def resnet_backbone(**changes: Any) -> Any:
-    return t.ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], layer_type="basic", **changes
-    )
+def resnet_backbone(config: Any = None, **changes: Any) -> Any:
+    sizes = {"embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}
+    return (config or t.ResNetConfig)(**sizes, layer_type="basic", **changes)
 
 
 def detr(folder: Path) -> Path:
     config = t.DetrConfig(
         backbone_config=resnet_backbone(out_features=["stage4"]), use_timm_backbone=False, backbone=None,
-        num_queries=12, d_model=32, encoder_layers=1, decoder_layers=2,
-        encoder_attention_heads=2, decoder_attention_heads=2,
-        encoder_ffn_dim=48, decoder_ffn_dim=48, **label_config(),
+        num_queries=12, d_model=32, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=48, decoder_ffn_dim=48, **label_config(),
     )  # fmt: skip
     processor = t.DetrImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 128})
     return save(folder, random_model(lambda: t.DetrForObjectDetection(config), 20), processor)
@@ -55,23 +53,20 @@ def rt_detr_config(**changes: Any) -> dict[str, Any]:
 
 
 def rt_detr(folder: Path) -> Path:
-    backbone = t.RTDetrResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], layer_type="basic",
-        out_features=["stage2", "stage3", "stage4"],
-    )  # fmt: skip
+    backbone = resnet_backbone(t.RTDetrResNetConfig, out_features=["stage2", "stage3", "stage4"])
     config = t.RTDetrConfig(backbone_config=backbone, **rt_detr_config())
     processor = t.RTDetrImageProcessorPil(size={"height": 64, "width": 64})
     return save(folder, random_model(lambda: t.RTDetrForObjectDetection(config), 3, preserve_variance=True), processor)
 
 
 def d_fine(folder: Path) -> Path:
-    backbone = t.HGNetV2Config(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 24, 32],
-                          stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 24, 32, 32],
-                          stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1],
-                          stage_light_block=[False, False, True, True],
-                          stage_downsample=[False, True, True, True], stage_kernel_size=[3, 3, 3, 3],
-                          hidden_sizes=[16, 24, 32, 32], out_features=["stage2", "stage3", "stage4"],
-                          embedding_size=8, depths=[1, 1, 1, 1])  # fmt: skip
+    backbone = t.HGNetV2Config(
+        stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 24, 32], stage_mid_channels=[8, 8, 8, 8],
+        stage_out_channels=[16, 24, 32, 32], stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1],
+        stage_light_block=[False, False, True, True], stage_downsample=[False, True, True, True],
+        stage_kernel_size=[3, 3, 3, 3], hidden_sizes=[16, 24, 32, 32], out_features=["stage2", "stage3", "stage4"],
+        embedding_size=8, depths=[1, 1, 1, 1],
+    )  # fmt: skip
     config = t.DFineConfig(backbone_config=backbone, **{**rt_detr_config(), "encoder_in_channels": [24, 32, 32]})
     processor = t.RTDetrImageProcessorPil(size={"height": 64, "width": 64})
     return save(folder, random_model(lambda: t.DFineForObjectDetection(config), 3, preserve_variance=True), processor)
@@ -85,9 +80,8 @@ def segformer(folder: Path) -> Path:
 
 
 def swin_backbone() -> Any:
-    return t.SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1],
-                                     num_heads=[1, 2, 2, 2], window_size=4,
-                                     out_features=["stage1", "stage2", "stage3", "stage4"])  # fmt: skip
+    return t.SwinConfig(image_size=64, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 2],
+                        window_size=4, out_features=["stage1", "stage2", "stage3", "stage4"])  # fmt: skip
 
 
 def maskformer(folder: Path) -> Path:
@@ -109,17 +103,16 @@ def mask2former(folder: Path) -> Path:
 
 
 def oneformer(folder: Path) -> Path:
-    config = t.OneFormerConfig(backbone_config=swin_backbone(), hidden_dim=32, conv_dim=32, mask_dim=32,
-                               encoder_layers=2,
-                               decoder_layers=2, num_attention_heads=2, dim_feedforward=32,
-                               encoder_feedforward_dim=32, num_queries=8, text_encoder_width=32,
-                               text_encoder_num_layers=1, text_encoder_vocab_size=600, text_encoder_context_length=20,
-                               text_encoder_n_ctx=4, task_seq_len=20, max_seq_len=20, use_task_norm=True,
-                               query_dec_layers=1, strides=[4, 8, 16, 32], **label_config())  # fmt: skip
-    metadata = {**{str(number): label for number, label in enumerate(LABELS)}, "thing_ids": [0, 1],
-                "class_names": list(LABELS)}  # fmt: skip
+    config = t.OneFormerConfig(
+        backbone_config=swin_backbone(), hidden_dim=32, conv_dim=32, mask_dim=32, encoder_layers=2, decoder_layers=2,
+        num_attention_heads=2, dim_feedforward=32, encoder_feedforward_dim=32, num_queries=8, text_encoder_width=32,
+        text_encoder_num_layers=1, text_encoder_vocab_size=600, text_encoder_context_length=20, text_encoder_n_ctx=4,
+        task_seq_len=20, max_seq_len=20, use_task_norm=True, query_dec_layers=1, strides=[4, 8, 16, 32],
+        **label_config(),
+    )  # fmt: skip
+    names = {str(number): label for number, label in enumerate(LABELS)}
+    metadata = {**names, "thing_ids": [0, 1], "class_names": list(LABELS)}
     processor = t.OneFormerImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 96}, metadata=metadata,
                                              num_text=4, num_labels=3)  # fmt: skip
-    return save(
-        folder, random_model(lambda: t.OneFormerForUniversalSegmentation(config), 40), processor, byte_tokenizer()
-    )
+    model = random_model(lambda: t.OneFormerForUniversalSegmentation(config), 40)
+    return save(folder, model, processor, byte_tokenizer())

@@ -136,15 +136,11 @@ def run_app(
     others: Sequence[tuple[socket.socket, Listener]] = (),
 ) -> Generator[Callable[[], None]]:
     """Run the HTTP server of a listener in a thread, and yield a function that stops it."""
-    shutdown_hooks = ShutdownHooks(
-        mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
-    )
-    listeners, sockets = [listener], [listening_socket]
+    hooks = ShutdownHooks(mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout)
     for other_socket, other in others:
         other.port = other_socket.getsockname()[1]
-        listeners.append(other)
-        sockets.append(other_socket)
-    server = HttpServer(listeners, transport, shutdown_hooks)
+    server = HttpServer([listener, *(other for _, other in others)], transport, hooks)
+    sockets = [listening_socket, *(other_socket for other_socket, _ in others)]
     started = threading.Event()
 
     def stop() -> None:
