@@ -1,14 +1,23 @@
-"""Fits, against those of SciPy and scikit-learn."""
+"""Fits and figures of calibration, against those of SciPy and scikit-learn."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.optimize
+import sklearn.calibration
 import sklearn.linear_model
+import sklearn.metrics
 from numpy.typing import NDArray
 
+from app.plugins.calibration.calibration import Calibration
+from app.plugins.calibration.evaluation.fit import Events, ScoredOutcomes, class_events, object_outcomes, outcome_events
+from app.plugins.calibration.evaluation.report import BINS, measure
 from app.plugins.calibration.fitting import Floats, fit_platt, fit_temperature, log_odds, softmax
+from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.dataset import LabelledObject
+from tasks.task import TaskType
+from tests.support.data.evaluation_samples import classification_sample, detection_sample, item
 
 _optimize: Any = scipy.optimize
 _linear: Any = sklearn.linear_model
@@ -66,3 +75,69 @@ def test_line_of_separated_outcomes_is_finite() -> None:
     slope, intercept = fit_platt(log_odds(np.array([0.1, 0.2, 0.8, 0.9])), np.array([False, False, True, True]))
     assert 0 < slope < 10
     assert abs(intercept) < 1
+
+
+_calibration: Any = sklearn.calibration
+_metrics: Any = sklearn.metrics
+BOX = (0.0, 0.0, 10.0, 10.0)
+
+
+def _events(digits: int = 16) -> Events:
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0, 1, 2000).round(digits)
+    correct = rng.uniform(size=2000) < scores**2
+    images, labels = np.arange(2000) // 4, ["cat"] * 2000
+    return outcome_events(ScoredOutcomes(images=images, labels=labels, scores=scores, correct=correct), None)
+
+
+@pytest.mark.parametrize("digits", [16, 1])
+def test_figures_equal_scikit_learn(digits: int) -> None:
+    events = _events(digits)
+    measured = measure(events)
+    frequency, confidence = _calibration.calibration_curve(events.correct, events.confidence, n_bins=BINS)
+    assert measured.confidence == pytest.approx(confidence)
+    assert measured.frequency == pytest.approx(frequency)
+    counts = np.histogram(np.digitize(events.confidence, np.linspace(0, 1, BINS + 1)[1:-1], right=True), range(16))[0]
+    ece = float((counts[counts > 0] * np.abs(frequency - confidence)).sum() / len(events.correct))
+    assert measured.ece.value == pytest.approx(ece)
+    assert measured.brier.value == pytest.approx(_metrics.brier_score_loss(events.correct, events.confidence))
+    assert measured.loss == pytest.approx(_metrics.log_loss(events.correct, events.confidence), rel=1e-5)
+    assert measured.brier.low < measured.brier.value < measured.brier.high
+
+
+def test_intervals_draw_images_and_not_objects() -> None:
+    events = _events()
+    copies = Events(**{name: np.repeat(getattr(events, name), 3) for name in Events.__struct_fields__})
+    single, tripled = measure(events), measure(copies)
+    assert tripled.brier.high - tripled.brier.low == pytest.approx(single.brier.high - single.brier.low)
+
+
+def test_classes_count_by_the_best_one_and_squares_by_all() -> None:
+    results = [
+        classification_sample("cat", {"cat": 0.7, "dog": 0.3}, "a.jpg"),
+        classification_sample("fox", {"cat": 0.6, "dog": 0.4}, "b.jpg"),
+        classification_sample("dog", {}, "c.jpg"),
+    ]
+    events = class_events(results, None)
+    assert events.confidence.tolist() == [0.7, 0.6]
+    assert events.correct.tolist() == [True, False]
+    assert events.brier == pytest.approx([0.18, 0.36 + 0.16 + 1])
+    hotter = class_events(results, Calibration(method="temperature", temperature=2.0))
+    odds = (0.7 / 0.3) ** 0.5
+    assert hotter.confidence[0] == pytest.approx(odds / (1 + odds))
+
+
+def _outcomes(result: EvaluatedItem) -> list[tuple[str, float, bool]]:
+    outcomes = object_outcomes([result], ["cat", "dog"], TaskType.OBJECT_DETECTION)
+    return [*zip(outcomes.labels, outcomes.scores.tolist(), outcomes.correct.tolist(), strict=True)]
+
+
+def test_object_is_right_if_it_gets_a_free_object_of_its_class() -> None:
+    near, far = (0.0, 0.0, 10.0, 9.0), (50.0, 50.0, 60.0, 60.0)
+    found = [("cat", 0.6, BOX), ("cat", 0.9, near), ("dog", 0.8, BOX), ("emu", 0.7, BOX), ("cat", 0.04, far)]
+    result = detection_sample([("cat", BOX)], found)
+    assert _outcomes(result) == [("cat", 0.9, True), ("dog", 0.8, False), ("cat", 0.6, False)]
+    # What lies in an ignored object is left out.
+    crowd = LabelledObject(label="cat", box=(0.0, 0.0, 40.0, 40.0), ignored=True)
+    predictions = detection_sample([], [("cat", 0.9, BOX), ("cat", 0.8, far)]).predictions
+    assert _outcomes(EvaluatedItem(item=item(objects=[crowd]), predictions=predictions)) == [("cat", 0.8, False)]

@@ -9,6 +9,5 @@ from tests.plugins.labeling.site import Site
 
 @pytest.fixture
 def site() -> Generator[Site]:
-    site = Site()
-    yield site
-    site.close()
+    with Site() as site:
+        yield site

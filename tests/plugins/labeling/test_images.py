@@ -5,7 +5,6 @@ import json
 import socket
 import ssl
 from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ TOKEN = "header.payload.signature"
 
 @pytest.fixture
 def bucket() -> Generator[Site]:
-    with closing(Site()) as bucket:
+    with Site() as bucket:
         yield bucket
 
 
@@ -201,7 +200,7 @@ def test_connection_goes_to_the_address_that_was_checked(
     issued: Any = authority.issue_cert("images.test")
     issued.configure_cert(context)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    with closing(Site(context)) as secure:
+    with Site(context) as secure:
         host = f"images.test:{secure.port}"
         image_reader = reader(image_hosts=host, networks="127.0.0.1/32")
         # A second look-up of the name would find no address.
