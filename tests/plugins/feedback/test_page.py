@@ -48,11 +48,9 @@ def write_labelled(folder: Path) -> None:
         images.append({"id": number, "file_name": f"{number}.png", "width": width, "height": height})
         for item in scene.items:
             left, top, right, bottom = item.box
+            place = {"image_id": number, "bbox": [left, top, right - left, bottom - top], "iscrowd": 0}
             category = COLORED_SHAPES.index(item.label) + 1
-            box = [left, top, right - left, bottom - top]
-            annotations.append(
-                {"id": len(annotations) + 1, "image_id": number, "category_id": category, "bbox": box, "iscrowd": 0}
-            )
+            annotations.append({"id": len(annotations) + 1, "category_id": category, **place})
     categories = [{"id": number, "name": label} for number, label in enumerate(COLORED_SHAPES, 1)]
     content = {"images": images, "annotations": annotations, "categories": categories}
     (folder / "labels.json").write_text(json.dumps(content))

@@ -186,30 +186,28 @@ SHORT = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 
 
 @pytest.mark.parametrize(
-    ("key_set", "error_text"),
+    ("keys", "error_text"),
     [
-        ({}, "Expected a JSON Web Key Set"),
-        ({"keys": {}}, "Expected a JSON Web Key Set"),
-        ({"keys": []}, "got none"),
-        ({"keys": [{"kty": "EC", "crv": "secp256k1", "x": "", "y": ""}]}, "got none"),
-        ({"keys": [jwk(RSA, use="enc")]}, "got none"),
-        ({"keys": [jwk(RSA, alg="HS256")]}, "got none"),
-        ({"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "has a secret in it"),
-        ({"keys": [jwk(EC, kid="a"), jwk(RSA, kid="b", d="AQAB")]}, "has a secret in it"),
-        ({"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}, "EC key that cannot be read"),
-        ({"keys": [{"kty": "RSA", "n": "AQ"}]}, "RSA key that cannot be read"),
-        ({"keys": [jwk(EC), jwk(RSA)]}, "a kid of its own"),
-        ({"keys": [jwk(EC, kid="a"), jwk(RSA, kid=7)]}, "a kid of its own"),
-        ({"keys": [jwk(SHORT)]}, "Expected RSA keys of 2048 bits or more, got one of 1024"),
+        ([], "got none"),
+        ([{"kty": "EC", "crv": "secp256k1", "x": "", "y": ""}], "got none"),
+        ([jwk(RSA, use="enc")], "got none"),
+        ([jwk(RSA, alg="HS256")], "got none"),
+        ([{"kty": "oct", "k": "c2VjcmV0"}], "has a secret in it"),
+        ([jwk(EC, kid="a"), jwk(RSA, kid="b", d="AQAB")], "has a secret in it"),
+        ([{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}], "EC key that cannot be read"),
+        ([{"kty": "RSA", "n": "AQ"}], "RSA key that cannot be read"),
+        ([jwk(EC), jwk(RSA)], "a kid of its own"),
+        ([jwk(EC, kid="a"), jwk(RSA, kid=7)], "a kid of its own"),
+        ([jwk(SHORT)], "Expected RSA keys of 2048 bits or more, got one of 1024"),
     ],
 )
-def test_unusable_key_set_raises_settings_error(key_set: Any, error_text: str) -> None:
+def test_unusable_key_set_raises_settings_error(keys: Any, error_text: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        read_key_set(json.dumps(key_set).encode())
+        read_key_set(json.dumps({"keys": keys}).encode())
     assert error_text in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b"nothing"])
-def test_key_set_that_is_not_json_raises_settings_error(content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b"nothing", b"{}", b'{"keys": {}}'])
+def test_content_that_is_no_key_set_raises_settings_error(content: bytes) -> None:
     with pytest.raises(SettingsError, match="Expected a JSON Web Key Set"):
         read_key_set(content)

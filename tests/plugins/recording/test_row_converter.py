@@ -14,7 +14,7 @@ from metadata.request import MetadataEntry, metadata_values, read_metadata
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import SampleResult
+from tasks.inference.response import InferenceResult, SampleResult
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
@@ -39,11 +39,8 @@ def test_event_is_converted_to_complete_row() -> None:
     (rows,) = converter()(event).rows
     row = dict(rows.inference)
     assert json.loads(row.pop("parameters")) == {"top_k": 3, "a": {"b": [1, 2]}}
-    assert [(entry["key"], entry["value"]) for entry in json.loads(row.pop("metadata"))] == [
-        ("camera", "north"),
-        ("latitude", 51.5),
-        ("longitude", -0.1),
-    ]
+    entries = {entry["key"]: entry["value"] for entry in json.loads(row.pop("metadata"))}
+    assert entries == {"camera": "north", "latitude": 51.5, "longitude": -0.1}
     assert [record["label"] for record in json.loads(row.pop("records"))] == ["ship", "quay"]
     assert row == {
         "id": f"{event.id}-0-0", "base_id": "base", "request_id": event.request_id, "input": 0, "datum": 0,
@@ -78,11 +75,9 @@ def test_each_sample_has_its_own_row_with_metadata_of_its_input_or_else_of_the_r
 def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     event = detection_event()
     assert event.result is not None
-    of_tensors = {name: {"metadata": json.dumps([{"key": name, "type": "int", "value": "1"}])} for name in "ab"}
-    tensors = tuple(
-        Tensor(name=name, datatype=Datatype.FP32, data=np.zeros(1, np.float32), parameters=parameters)
-        for name, parameters in of_tensors.items()
-    )
+    metadata = {name: {"metadata": json.dumps([{"key": name, "type": "int", "value": "1"}])} for name in "ab"}
+    kind: dict[str, Any] = {"datatype": Datatype.FP32, "data": np.zeros(1, np.float32)}
+    tensors = tuple(Tensor(name=name, parameters=value, **kind) for name, value in metadata.items())
     request = InferenceRequest(id="", model_name="m", inputs=tensors)
     samples = [msgspec.structs.replace(sample, item=TensorsInput({})) for sample in event.result.samples]
     result = msgspec.structs.replace(event.result, samples=samples)
@@ -92,14 +87,10 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
 
 
 def test_conversation_without_images_is_recorded_without_an_image() -> None:
-    event = detection_event()
-    assert event.result is not None
     item = PromptedImage((), ("Why?",), GenerationParameters())
     answers = Answers(prompts=["Why?"], answers=["Because"])
-    result = msgspec.structs.replace(
-        event.result, samples=[SampleResult(input=0, index=0, item=item, prediction=answers)]
-    )
-    (row,) = converter()(msgspec.structs.replace(event, result=result)).rows
+    sample = SampleResult(input=0, index=0, item=item, prediction=answers)
+    (row,) = converter()(detection_event(result=InferenceResult(outputs=(), batch_size=1, samples=[sample]))).rows
     assert json.loads(row.inference["records"] or "") == [{"prompt": "Why?", "answer": "Because"}]
     assert row.inference["image_digest"] is None
 
@@ -125,12 +116,9 @@ def test_failed_request_is_recorded_with_metadata_and_with_the_records_of_a_brok
 
 def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
     pixels = np.arange(4 * 2 * 3, dtype=np.uint8).reshape(2, 4, 3)
-    event = detection_event(pixels=Image(pixels))
-    request = event.request
-    assert request is not None
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
-    event = msgspec.structs.replace(event, request=msgspec.structs.replace(request, inputs=(tensor,)))
-    converted = converter(images=True)(event)
+    request = InferenceRequest(id="", model_name="detector", inputs=(tensor,))
+    converted = converter(images=True)(detection_event(pixels=Image(pixels), request=request))
     row = converted.rows[0].inference
     assert row["image_digest"] == hashlib.sha256(b"4x2\n" + pixels.tobytes()).hexdigest()
     assert (row["image_width"], row["image_height"], row["image_size"], row["image_kept"]) == (4, 2, 24, True)
@@ -148,12 +136,9 @@ def test_repeated_image_is_stored_once() -> None:
 
 def test_redacted_values_appear_in_no_column() -> None:
     metadata = [*CAMERA, {"key": "car", "type": "dict", "value": json.dumps({"plate": "AB 12"})}]
-    event = detection_event(
-        metadata=metadata,
-        parameters={"owner": "Ada", "prompts": ["AB 12"]},
-        outcome=ErrorKind.INVALID_REQUEST,
-        error="inputs[0].parameters.prompts: Expected text, got 'AB 12'",
-    )
+    error = "inputs[0].parameters.prompts: Expected text, got 'AB 12'"
+    failure = {"outcome": ErrorKind.INVALID_REQUEST, "error": error}
+    event = detection_event(metadata=metadata, parameters={"owner": "Ada", "prompts": ["AB 12"]}, **failure)
     (rows,) = converter("camera", "plate", "OWNER", "prompts", "latitude", "label")(event).rows
     written = repr(rows)
     for secret in ("north", "AB 12", "Ada", "51.5", "quay"):

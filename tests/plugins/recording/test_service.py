@@ -1,6 +1,5 @@
 """Recording settings, and combinations that are rejected."""
 
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from app.core.settings.server import SettingsError
 from app.plugins.recording.service import open_recorder
 from app.plugins.recording.settings import RecordingSettings
+from tests.plugins.recording.contents import contents
 from tests.support.data.inference_events import detection_event
 
 
@@ -38,16 +38,14 @@ def test_recorded_event_is_in_the_store(settings: RecordingSettings, tmp_path: P
     recorded = recorder.record(detection_event(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
     assert recorded is not None
     recorded.result(60)
-    with sqlite3.connect(tmp_path / "store.db") as connection:
-        (row,) = connection.execute("SELECT metadata, image_kept FROM inferences").fetchall()
-    connection.close()
-    assert row == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
+    (row,) = contents(str(tmp_path / "store.db"))
+    assert (row["metadata"], row["image_kept"]) == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
     recorder.close(10)
 
 
 def test_images_cannot_be_kept_longer_than_their_records(settings: RecordingSettings, tmp_path: Path) -> None:
     settings = replace(settings, record_images=tmp_path / "images", record_keep=7.0, record_keep_images=30.0)
-    assert rejection(settings) == ("--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)")
+    assert rejection(settings) == "--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)"
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,8 @@ def test_unfilterable_values_have_no_row() -> None:
     deep: dict[str, Any] = {}
     for _ in range(100):
         deep = {"in": deep}
-    entries = [
-        MetadataEntry("huge", "int", 10**400),
-        MetadataEntry("deep", "dict", deep),
-        MetadataEntry("a", "str", ""),
-    ]
+    huge = MetadataEntry("huge", "int", 10**400)
+    entries = [huge, MetadataEntry("deep", "dict", deep), MetadataEntry("a", "str", "")]
     assert metadata_rows(entries) == [MetadataRow(2, "a", tv="")]
 
 
@@ -94,16 +91,11 @@ def test_labels_with_same_prefix_keep_best_score() -> None:
 @pytest.mark.parametrize(
     ("latitude", "longitude", "expected"),
     [
-        (51.5, -0.1, (51.5, -0.1)),
         (51, 0, (51.0, 0.0)),
         ("51.5", "-0.1", (51.5, -0.1)),
         (90.0, -180.0, (90.0, -180.0)),
-        (90.1, 0.0, (None, None)),
         (0.0, 180.5, (None, None)),
-        ("north", 0.0, (None, None)),
-        ("nan", 0.0, (None, None)),
-        (None, 0.0, (None, None)),
-        ({"deg": 1}, 0.0, (None, None)),
+        *((latitude, 0.0, (None, None)) for latitude in (90.1, "north", "nan", None, {"deg": 1})),
     ],
 )
 def test_position_needs_two_numbers_in_range(latitude: Any, longitude: Any, expected: Any) -> None:
