@@ -25,6 +25,8 @@ OPTIONAL = (
     "torch",
     "transformers",
     "sqlalchemy",
+    "asyncpg",
+    "pyarrow",
     "scipy",
     "httpx",
     "PIL.Image",

@@ -1,8 +1,6 @@
 """``charioteer inferences``, run in this process."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from app.plugins.recording.inference_query import InferenceQuery
 from tasks.inference.error import InferenceError
 from tests.support.command_line import charioteer
 from tests.support.data.recorded_rows import recorded_rows, write_store
-from tests.support.servers.server_process import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -137,16 +134,3 @@ def test_invalid_arguments_are_rejected(store: str, options: dict[str, Any], mes
     arguments: dict[str, Any] = {"store": store, **options}
     with pytest.raises((InferenceError, SettingsError), match=message):
         inferences(**arguments)
-
-
-def test_serving_without_recordings_imports_no_database() -> None:
-    program = """
-import sys
-import app.core.assembly.service
-from app.plugins.recording.service import recording_routes
-from app.core.plugins import registry
-recording_routes(registry().settings())
-print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
-"""
-    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert completed.stdout.strip() == "[]"
