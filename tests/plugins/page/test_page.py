@@ -12,6 +12,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from app.core.assembly.service import Service
 from app.core.engine.engine import Engine
 from app.core.hooks import Page
 from app.core.plugin_loading import PluginError
@@ -20,7 +21,7 @@ from app.plugins.page.page import WebPage
 from app.plugins.page.page_files import read_files
 from app.plugins.page.trends import Trends
 from tests.plugins.page.pages import NAMES, app_of, app_of_page, model_source, repository_of
-from tests.support.servers.server_process import run_server
+from tests.support.servers.settings import settings_of_main_port
 
 PAGES = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
 FILES = [file for page in PAGES for file in page.folder.iterdir()]
@@ -191,19 +192,17 @@ def test_server_without_a_guide_says_how_to_read_it(engine: Engine, trends: Tren
     assert "`make docs`" in answer.text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "complete"),
-    [
-        ([], True),
-        (["--no-page"], False),
-        (["--host", "0.0.0.0", "--insecure"], False),
-        (["--host", "0.0.0.0", "--insecure", "--page"], True),
-    ],
+    ("options", "complete"),
+    [({}, True), ({"page": False}, False), ({"host": "0.0.0.0"}, False), ({"host": "0.0.0.0", "page": True}, True)],
 )
-def test_page_is_served_on_loopback_or_if_enabled(arguments: list[str], complete: bool) -> None:
-    with run_server("--model", "fixtures/models/classifier", *arguments) as server:
-        response = httpx.get(server.address, headers={"accept": CHROME}, timeout=60)
-        assert response.headers["content-type"].startswith("text/html" if complete else "application/json")
-        assert httpx.get(f"{server.address}/page/models.json", timeout=60).status_code == (200 if complete else 404)
-        assert httpx.get(f"{server.address}/grps/v1/monitor/metrics", timeout=60).status_code == 200
+def test_page_is_served_on_loopback_or_if_enabled(options: dict[str, Any], complete: bool) -> None:
+    client = TestClient(Service(settings_of_main_port(**options), list).app)
+    response = client.get("/", headers={"accept": CHROME})
+    assert response.headers["content-type"].startswith("text/html" if complete else "application/json")
+    data = client.get("/page/models.json")
+    assert data.status_code == (200 if complete else 404)
+    # No other port is open, so the page reaches none.
+    assert data.json().get("ports") == ({} if complete else None)
+    assert client.get("/page/tensorflow-serving/v1/models/half_plus_two").status_code == 404
+    assert client.get("/grps/v1/monitor/metrics").status_code == 200

@@ -71,10 +71,3 @@ def test_long_proxied_responses_are_gzipped_once(client: httpx.Client) -> None:
 @pytest.mark.parametrize("path", ["/page/models.json", "/inferences", f"{TENSORFLOW_SERVING}/v1/models/half_plus_two"])
 def test_foreign_host_header_is_403(client: httpx.Client, path: str) -> None:
     assert client.get(path, headers={"Host": "evil.example"}).status_code == 403
-
-
-def test_disabled_listeners_are_not_proxied() -> None:
-    arguments = ("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving")
-    with run_server(*arguments) as server:
-        assert httpx.get(f"{server.address}/page/models.json", timeout=60).json()["ports"] == {}
-        assert httpx.get(f"{server.address}{TENSORFLOW_SERVING}/v1/models/half_plus_two", timeout=60).status_code == 404

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from onnx import helper
 
 from tests.core.runtimes.onnxruntime import graphs
@@ -48,20 +47,15 @@ def write_classifier(
     folder.mkdir(parents=True, exist_ok=True)
     channels = shape[1]
     assert isinstance(channels, int)
-    nodes: list[Any] = []
-    constants: dict[str, NDArray[Any]] = {"row": np.array([0, channels]), "gain": np.array(gain, np.float32)}
-    for index, (row, column) in enumerate(PIXELS):
-        constants[f"row{index}"], constants[f"column{index}"] = np.array([row]), np.array([column])
-        nodes += [
-            helper.make_node("Gather", ["image", f"row{index}"], [f"line{index}"], axis=2),
-            helper.make_node("Gather", [f"line{index}", f"column{index}"], [f"pixel{index}"], axis=3),
-            helper.make_node("Reshape", [f"pixel{index}", "row"], [f"flat{index}"]),
-        ]
-    nodes += [
-        helper.make_node("Concat", [f"flat{index}" for index in range(len(PIXELS))], ["pixels"], axis=1),
+    classes = channels * len(PIXELS)
+    nodes = [
+        helper.make_node("Transpose", ["image"], ["rows"], perm=[2, 3, 0, 1]),
+        helper.make_node("GatherND", ["rows", "places"], ["by_place"]),
+        helper.make_node("Transpose", ["by_place"], ["by_image"], perm=[1, 0, 2]),
+        helper.make_node("Reshape", ["by_image", "shape"], ["pixels"]),
         helper.make_node("Mul", ["pixels", "gain"], ["scores"]),
     ]
-    classes = channels * len(PIXELS)
+    constants = {"places": np.array(PIXELS), "shape": np.array([0, classes]), "gain": np.array(gain, np.float32)}
     graph = graphs.write(
         folder / "model.onnx", nodes, {"scores": [shape[0], classes]}, constants=constants, shape=shape, name="image"
     )
@@ -70,15 +64,13 @@ def write_classifier(
     return Model(graph, write_metadata(folder, content))
 
 
-def write_detector(
-    folder: Path, *, shape: Sequence[Side] = ("b", 3, "h", "w"), labels: object = None, **changes: Any
-) -> Model:
+def write_detector(folder: Path, *, labels: object = None, **changes: Any) -> Model:
     """Write a detector with fixed boxes, whose scores are the mean of the input times `MIXES`."""
     folder.mkdir(parents=True, exist_ok=True)
     graph = graphs.affine(
         folder / "model.onnx",
         {"boxes": (BOXES, np.zeros_like(BOXES)), "scores": (np.zeros_like(MIXES), MIXES)},
-        shape=shape,
+        shape=("b", 3, "h", "w"),
         name="image",
     )
     labels = {str(index): label for index, label in enumerate(LABELS)} if labels is None else labels
