@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ _EMPTY = (
 
 
 class PostgresServer:
-    """A server on its own port, which tests can stop and start again.
+    """A server on its own port.
 
     Args:
         bin_folder: where its programs are.
@@ -37,25 +37,22 @@ class PostgresServer:
 
     def __init__(self, bin_folder: Path, folder: Path) -> None:
         self._bin_folder = bin_folder
-        self._data = folder / "data"
         self._database_count = 0
-        self._has_reused = False
         (self.port,) = reserve_ports(1)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._run("initdb", "--pgdata", str(self._data), "--username", "tester", "--auth", "trust", "--no-sync")
-
-    def start(self) -> None:
-        """Start the server, and wait until it accepts connections."""
-        command = self._command("postgres", "-D", str(self._data), "-p", str(self.port), "-k", "", *_NO_DURABILITY)
+        data = str(folder / "data")
+        self._run("initdb", "--pgdata", data, "--username", "tester", "--auth", "trust", "--no-sync")
+        command = self._command("postgres", "-D", data, "-p", str(self.port), "-k", "", *_NO_DURABILITY)
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
 
-    def stop(self, number: int = signal.SIGINT) -> None:
-        """Close all connections, and stop the server; with SIGQUIT without writing its data."""
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(120)
-            self._process = None
+    def prepare(self) -> None:
+        """Wait until the server accepts connections, and create the database that tests reuse."""
+        wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
+        self._psql(["CREATE DATABASE reused"], "postgres").check_returncode()
+
+    def close(self) -> None:
+        """Stop the server without writing its data."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(120)
 
     def create_database(self) -> str:
         """Create a database, and return its address."""
@@ -66,9 +63,6 @@ class PostgresServer:
 
     def empty_database(self) -> str:
         """Return the address of a database that is emptied for each test: another one would add 300 files."""
-        if not self._has_reused:
-            self._has_reused = True
-            self._psql(["CREATE DATABASE reused"], "postgres").check_returncode()
         self._psql(_EMPTY, "reused").check_returncode()
         return self.dsn("reused")
 
@@ -105,12 +99,9 @@ def run_postgres() -> Generator[PostgresServer]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
-        server = PostgresServer(bin_folder, folder)
-        server.start()
-        try:
+        with closing(PostgresServer(bin_folder, folder)) as server:
+            server.prepare()
             yield server
-        finally:
-            server.stop(signal.SIGQUIT)
     finally:
         shutil.rmtree(folder)
 
