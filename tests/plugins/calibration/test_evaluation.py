@@ -17,7 +17,7 @@ from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.in_process.model import InProcessModel
 from tasks.task import TaskType
 from tests.support.command_line import charioteer
-from tests.support.data.evaluation_samples import Box, classification_sample, detection_sample
+from tests.support.data.evaluation_samples import classification_sample, detection_sample
 from tests.support.models.model_folders import write_model
 
 CODE = """
@@ -28,6 +28,9 @@ class Model:
         other = {"cat": "dog", "dog": "cat"}[best]
         return {best: 0.99, other: 0.01}
 """
+
+
+BOX = (0.0, 0.0, 10.0, 10.0)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +79,6 @@ def test_calibration_is_fitted_reported_and_served(tmp_path: Path) -> None:
 
 def test_lines_make_detections_frequencies_and_keep_rare_classes_together() -> None:
     rng = np.random.default_rng(0)
-    box: Box = (0.0, 0.0, 10.0, 10.0)
     results: list[EvaluatedItem] = []
     for index in range(600):
         label = "cat" if index % 2 else ("dog", "emu")[index % 20 == 0]
@@ -84,8 +86,8 @@ def test_lines_make_detections_frequencies_and_keep_rare_classes_together() -> N
         slope, intercept = (0.5, -1.0) if label == "cat" else (1.5, -1.5)
         odds = slope * np.log(score / (1 - score)) + intercept
         is_there = rng.uniform() < 1 / (1 + np.exp(-odds))
-        truth = [(label, box)] if is_there else []
-        results.append(detection_sample(truth, [(label, score, box)], name=f"{index}.jpg"))
+        truth = [(label, BOX)] if is_there else []
+        results.append(detection_sample(truth, [(label, score, BOX)], name=f"{index}.jpg"))
     labels, task = ["cat", "dog", "emu"], TaskType.OBJECT_DETECTION
     calibration = fit(results[:300], labels, task)
     assert (calibration.method, [*calibration.classes]) == ("platt", ["cat", "dog"])
@@ -102,9 +104,8 @@ def test_classes_that_do_not_add_up_to_one_get_lines() -> None:
 
 
 def test_scores_without_information_and_small_datasets_are_rejected() -> None:
-    box: Box = (0.0, 0.0, 10.0, 10.0)
     results = [
-        detection_sample([("cat", box)] if index % 2 else [], [("cat", 0.4 if index % 2 else 0.8, box)])
+        detection_sample([("cat", BOX)] if index % 2 else [], [("cat", 0.4 if index % 2 else 0.8, BOX)])
         for index in range(60)
     ]
     with pytest.raises(EvaluationError, match="higher scores are not more often right"):

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import httpx
@@ -17,14 +17,14 @@ from tasks.inference.limits import Limits
 from tests.plugins.page.pages import app_of_page, repository_of
 
 
-def create_preview_app() -> Litestar:
+@pytest.fixture(scope="module")
+def app() -> Litestar:
     return app_of_page(repository_of(), Limits(max_pixels=5_000_000))
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with TestClient(create_preview_app()) as client:
-        yield client
+def client(app: Litestar) -> Any:
+    return TestClient(app)
 
 
 def tiff(width: int, height: int, orientation: int = 1) -> bytes:
@@ -71,7 +71,7 @@ def test_file_that_is_no_acceptable_image_is_rejected(client: Any, content: byte
     assert message in response.json()["error"]
 
 
-def test_slow_upload_does_not_delay_other_previews() -> None:
+def test_slow_upload_does_not_delay_other_previews(app: Litestar) -> None:
     async def run() -> int:
         first_part_sent, finished = asyncio.Event(), asyncio.Event()
 
@@ -80,7 +80,7 @@ def test_slow_upload_does_not_delay_other_previews() -> None:
             first_part_sent.set()
             await finished.wait()
 
-        transport = httpx.ASGITransport(cast("Any", create_preview_app()))
+        transport = httpx.ASGITransport(cast("Any", app))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             slow = asyncio.create_task(client.post(PREVIEW_PATH, content=slow_body()))
             await first_part_sent.wait()

@@ -8,12 +8,9 @@ import hashlib
 import importlib
 import os
 import random
-import sqlite3
 import subprocess
 import sys
-import threading
-from concurrent.futures import Future
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -24,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from app.plugins.recording.images import image_path
 from app.plugins.recording.service import open_recorder
 from app.plugins.recording.settings import RecordingSettings
-from tests.plugins.recording.contents import contents
+from tests.plugins.recording.contents import contents, select
 from tests.support.data.inference_events import detection_event
 from tests.support.killing import run_until_killed
 from tests.support.servers.server_process import ROOT
@@ -52,8 +49,7 @@ def test_acknowledged_inferences_survive_kills_exactly_once(url: str, tmp_path: 
         content = image_path(images, row["image_digest"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == row["image_digest"]
     if not url.startswith("postgresql"):
-        with closing(sqlite3.connect(url)) as connection:
-            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert [*select(url, "PRAGMA integrity_check")] == [{"integrity_check": "ok"}]
 
 
 def main() -> None:
@@ -70,24 +66,16 @@ def _record(store: str, images: Path, acknowledgements: int) -> NoReturn:
     recorder = open_recorder(RecordingSettings(record=store, record_images=images), CollectorRegistry())
     assert recorder is not None
 
-    def record() -> None:
+    def record(_: int) -> None:
         while True:
             event = detection_event(metadata=CAMERA, image_bytes=os.urandom(2000))
             recorded = recorder.record(event)
             assert recorded is not None
-
-            def acknowledge(future: "Future[None]", event_id: str = event.id) -> None:
-                future.result()
-                os.write(acknowledgements, f"{event_id}\n".encode())
-
-            recorded.add_done_callback(acknowledge)
             recorded.result()
+            os.write(acknowledgements, f"{event.id}\n".encode())
 
-    threads = [threading.Thread(target=record) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(record, range(8)))
     os._exit(1)
 
 

@@ -9,7 +9,7 @@ import os
 import random
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import NoReturn
@@ -69,11 +69,8 @@ def _write(url: str, turn: int, acknowledgements: int) -> NoReturn:
             truths.put(f"{number % _INFERENCES}-0-0", RightAnswer(records=[CAR], comment=comment), "")
             os.write(acknowledgements, f"{comment}\n".encode())
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(_WRITERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        list(threads.map(write, range(_WRITERS)))
     os._exit(1)
 
 
