@@ -107,10 +107,9 @@ def test_box_matches_the_expected_places(store: Store, url: str) -> None:
     assert matching_ids(reader, eastern) == {"suva"}
 
 
-def ids(
-    reader: RecordingReader, condition: str, view: str = "recorded JOIN recorded_metadata USING (number)"
-) -> set[str]:
-    return {row[0] for row in reader.sql(f"SELECT id FROM {view} WHERE {condition}").rows}
+def ids(reader: RecordingReader, condition: str) -> set[str]:
+    sql = f"SELECT id FROM recorded JOIN recorded_metadata USING (number) WHERE {condition}"
+    return {row[0] for row in reader.sql(sql).rows}
 
 
 CONDITIONS = {
@@ -128,16 +127,6 @@ MEMBERS = {"sqlite": "json_extract(dict_value, '$.yaw') = 1.5", "postgresql": "(
 def test_sql_expresses_conditions_that_filters_do_not(reader: RecordingReader, filled_url: str) -> None:
     assert {condition: ids(reader, condition) for condition in CONDITIONS} == CONDITIONS
     assert ids(reader, f"key = 'pose' AND {MEMBERS[parse_dsn(filled_url).dialect]}") == {"pose"}
-
-
-def test_circle_is_found_with_a_box_and_the_haversine(store: Store, url: str) -> None:
-    places = {"munich": (48.14, 11.58), "freising": (48.40, 11.75), "berlin": (52.52, 13.40)}
-    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in places.items()])
-    within_50_km = (
-        "latitude BETWEEN 47.6 AND 48.6 AND 12742 * asin(sqrt(power(sin(radians(latitude - 48.1) / 2), 2)"
-        " + cos(radians(48.1)) * cos(radians(latitude)) * power(sin(radians(longitude - 11.6) / 2), 2))) <= 50"
-    )
-    assert ids(RecordingReader(parse_dsn(url)), within_50_km, "recorded") == {"munich", "freising"}
 
 
 def test_views_have_times_labels_and_counts(reader: RecordingReader) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.plugins.recording.inference import RecordedInference
-from app.plugins.recording.stores import tables
 from app.plugins.recording.stores.rows import LabelRow, MetadataRow, label_rows, metadata_rows, to_rows
 from metadata.request import MetadataEntry
 from tasks.image_classification import LabelledScore
@@ -17,17 +16,6 @@ from tasks.image_classification import LabelledScore
 
 class Labelled(msgspec.Struct):
     label: str
-
-
-@pytest.mark.parametrize(("row", "table"), [(MetadataRow, tables.metadata), (LabelRow, tables.labels)])
-def test_row_fields_follow_column_order(row: Any, table: Any) -> None:
-    columns = [column.name for column in table.columns]
-    assert ["number", *row._fields] == [name.replace("count", "times") for name in columns]
-
-
-def test_inference_row_has_a_value_for_each_column() -> None:
-    row = to_rows(RecordedInference(id="a", protocol="v2", model="detector", started=0, duration=0)).inference
-    assert {"number", *row} == {column.name for column in tables.inferences.columns}
 
 
 @pytest.mark.parametrize(
