@@ -129,6 +129,16 @@ def test_sql_expresses_conditions_that_filters_do_not(reader: RecordingReader, f
     assert ids(reader, f"key = 'pose' AND {MEMBERS[parse_dsn(filled_url).dialect]}") == {"pose"}
 
 
+def test_circle_of_the_documentation_is_found_with_a_box_and_the_haversine(store: Store, url: str) -> None:
+    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in PLACES.items()])
+    within_50_km = (
+        "latitude BETWEEN 47.6 AND 48.6 AND 12742 * asin(sqrt(power(sin(radians(latitude - 48.1) / 2), 2)"
+        " + cos(radians(48.1)) * cos(radians(latitude)) * power(sin(radians(longitude - 11.6) / 2), 2))) <= 50"
+    )
+    found = RecordingReader(parse_dsn(url)).sql(f"SELECT id FROM recorded WHERE {within_50_km}").rows
+    assert [row[0] for row in found] == ["munich"]
+
+
 def test_views_have_times_labels_and_counts(reader: RecordingReader) -> None:
     result = reader.sql("SELECT time, milliseconds FROM recorded WHERE id = 'north';")
     assert result.columns == ["time", "milliseconds"]
