@@ -50,8 +50,9 @@ class MemoryStore(Store):
         assert self.delete_gate.wait(60)
         if self.delete_error is not None:
             raise self.delete_error
-        old = [row for row in self.rows if row.inference["started"] < started][:limit]
-        self.rows = [row for row in self.rows if row not in old]
+        old = [index for index, row in enumerate(self.rows) if row.inference["started"] < started][:limit]
+        for index in reversed(old):
+            del self.rows[index]
         self.deleted.append(len(old))
         return len(old)
 

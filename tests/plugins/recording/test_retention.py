@@ -23,7 +23,7 @@ class Deletion:
         self.retention = Retention(self.store, folder, keep, keep_images, *clocks)
 
     def record(self, count: int, age: float = 0) -> None:
-        self.store.rows += rows(count, started=int((self.now - age) * 1e6))
+        self.store.rows += rows(started=int((self.now - age) * 1e6)) * count
 
     def advance(self, seconds: float) -> None:
         self.now += seconds

@@ -27,6 +27,13 @@ def truth(verdict: Any, *records: dict[str, object], complete: bool = True) -> T
     return Truth(verdict=verdict, records=records or None, complete=complete)
 
 
+def figures(store: str) -> dict[str, float | None]:
+    """Return the figures of the answers in a store by their names."""
+    truths = read_truths(store, None, None)
+    report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
+    return {figure.name: figure.value for figure in report.measures.figures}
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     return write_store(
@@ -45,9 +52,8 @@ def test_report_has_the_metrics_of_complete_truths_and_the_share_of_right_answer
 ) -> None:
     evaluate(recorded=store, json=tmp_path / "report.json", fail_under=["right=0.75"])
     report = json.loads((tmp_path / "report.json").read_text())
-    figures = report["figures"]
     assert (report["images"], report["source"]) == (2, "detector:1, as recorded")
-    assert (figures["right"], figures["recall"], figures["precision"]) == (0.75, 0.5, 0.5)
+    assert [report["figures"][name] for name in ("right", "recall", "precision")] == [0.75, 0.5, 0.5]
     assert "2 truths without complete records count only for the right answers." in report["notes"]
     with pytest.raises(SystemExit) as exited:
         evaluate(recorded=store, fail_under=["right=0.8"])
@@ -57,9 +63,7 @@ def test_report_has_the_metrics_of_complete_truths_and_the_share_of_right_answer
 
 def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
     recorded = detection("a", records=found(CAR, DOG), truth=truth("wrong", CAR))
-    truths = read_truths(write_store(tmp_path / "store.db", recorded), None, None)
-    report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
-    assert {figure.name: figure.value for figure in report.measures.figures}["precision"] == 0.5
+    assert figures(write_store(tmp_path / "store.db", recorded))["precision"] == 0.5
 
 
 def test_inferences_of_all_reasons_are_weighted_by_their_probability(
@@ -108,9 +112,7 @@ def test_classes_contours_and_answers_to_questions_are_measured(tmp_path: Path) 
     ]
     for task, records, right, figure, expected in cases:
         wrong = detection("a", records=records, task_type=task, truth=truth("wrong", right))
-        truths = read_truths(write_store(tmp_path / f"{task}.db", wrong), None, None)
-        report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
-        assert {item.name: item.value for item in report.measures.figures}[figure] == expected
+        assert figures(write_store(tmp_path / f"{task}.db", wrong))[figure] == expected
 
 
 def test_missing_truths_and_several_models_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

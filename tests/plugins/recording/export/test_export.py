@@ -140,7 +140,7 @@ def masks() -> st.SearchStrategy[Any]:
     return cells.map(lambda rows: np.array(rows, np.uint8)).filter(np.any)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(masks(), st.integers(1, 4))
 def test_masks_with_holes_round_trip_exactly(tmp_path_factory: pytest.TempPathFactory, mask: Any, scale: int) -> None:
     large = mask.repeat(scale, axis=0).repeat(scale, axis=1)
