@@ -57,10 +57,22 @@ def test_recording_option_without_record_is_rejected(options: dict[str, Any]) ->
     assert rejection(RecordingSettings(**options)) == f"--{field.replace('_', '-')} needs --record"
 
 
-def test_unusable_image_folder_is_reported_at_start(settings: RecordingSettings, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    message = rejection(replace(settings, record_images=tmp_path / "file" / "images"))
-    assert message.startswith("The store of recordings cannot be used: [Errno 20] Not a directory")
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("record", "FOLDER/file", "FOLDER/file: file is not a database"),
+        ("record", "postgresql://me:hush@127.0.0.1:1/store", "postgresql://127.0.0.1:1/store: "),
+        ("record_images", "FOLDER/file/images", "[Errno 20] Not a directory"),
+    ],
+)
+def test_unusable_store_or_image_folder_is_reported_at_start(
+    settings: RecordingSettings, tmp_path: Path, option: str, value: str, reason: str
+) -> None:
+    (tmp_path / "file").write_bytes(b"certainly not a database" * 1000)
+    path = value.replace("FOLDER", str(tmp_path))
+    message = rejection(replace(settings, **{option: Path(path) if option == "record_images" else path}))
+    assert message.startswith(f"The store of recordings cannot be used: {reason.replace('FOLDER', str(tmp_path))}")
+    assert "hush" not in message
 
 
 def test_best_effort_recording_starts_without_a_store(settings: RecordingSettings, tmp_path: Path) -> None:
