@@ -38,16 +38,11 @@ def assert_rejected(response: httpx.Response, message: str, status: int = 400) -
 
 
 BODIES: list[tuple[str, object, str]] = [
-    ("empty", b"", "Unrecognized request format: Expected a JSON object, got an empty body"),
-    ("truncated", b'{"instances": [1, 2', "Unrecognized request format: The body is not valid JSON"),
     ("a list", b"[]", "Unrecognized request format: Expected `object`, got `array`"),
     ("not UTF-8", b'{"instances": ["\xff"], "parameters": {"a": "\xff"}}', "UTF-8"),
     ("UTF-16", '{"instances": [1]}'.encode("utf-16"), "Unrecognized request format: "),
-    ("neither key", {}, 'Expected either "instances" or "inputs", got neither'),
     ("both keys", {"instances": [1], "inputs": [1]}, "got both"),
     ("null for a list", {"instances": None}, "instances: Expected `array`, got `null`"),
-    ("a number for a list", {"inputs": 5}, "inputs: Expected `array`, got `int`"),
-    ("an empty list", {"inputs": []}, "inputs: Expected at least one instance"),
     ("parameters of wrong type", {"inputs": [1], "parameters": []}, "parameters: Expected `object | null`"),
     ("NaN", b'{"instances": [1, NaN]}', "instances[1]: Expected a finite number, got nan"),
     ("overflow", b'{"inputs": [1e999]}', "inputs[0]: Number out of range"),
@@ -71,38 +66,38 @@ def test_image_without_its_content_type_is_rejected_with_advice(client: Client) 
 
 
 ROWS: list[tuple[str, str, list[object], str]] = [
-    ("text for a number", "half_plus_two", [1, "1"], "instances[1]: Expected FP32 numbers, got str"),
     ("an unknown name", "half_plus_two", [{"z": 1}], "instances[0]: Expected a value for the input 'x'"),
-    ("one dimension too many", "half_plus_two", [[1]], "instances: Expected the shape [-1] for 'x', got [1, 1]"),
-    ("a ragged row", "echo-fp32", [[1, 2], [3]], "instances[1]: Expected rows of one length, 2, got one of 1"),
     ("mixed depth", "echo-fp32", [[1], 2], "instances: Expected a flat array, or nested rows"),
-    ("batch for a scalar input", "echo-scalar", [1], "instances: Expected the shape [] for 'x', got [1]"),
     ("more dimensions than NumPy has", "echo-deep", [json.loads("[" * 69 + "1" + "]" * 69)], "instances"),
     ("number among deep texts", "greeter", [json.loads("[" * 70 + '"a", 1' + "]" * 70)], "[0][1]: Expected a text"),
     ("bytes that are not UTF-8", "greeter", ["a", {"b64": "/w=="}], "instances[1]: Expected text in UTF-8"),
+    ("no image", "teller", [{"prompt": "a"}], "instances[0]: Expected the image under"),
+    ("prompts twice", "teller", [{"b64": IMAGE, "prompt": "a", "text": "b"}], "in one place, got 'prompt' and 'text'"),
+    ("prompts in two places", "teller", [{"b64": IMAGE, "prompt": "a", "parameters": {"prompts": ["b"]}}],
+     "instances[0]: Expected prompts in one place, got 'prompt' and parameters.prompts"),
+    ("prompts of numbers", "teller", [{"b64": IMAGE, "parameters": {"prompts": 5}}],
+     "instances[0].parameters.prompts: Expected"),
+    ("too many tokens", "teller", [{"b64": IMAGE, "prompt": "a", "parameters": {"max_new_tokens": 10**6}}],
+     "parameters.max_new_tokens: "),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "instances", "message"), [case[1:] for case in ROWS], ids=[case[0] for case in ROWS])
 def test_bad_instance_is_rejected(client: Client, model: str, instances: list[object], message: str) -> None:
-    assert_rejected(post(client, model, {"instances": instances}), message)
+    assert_rejected(post(client, model, {"instances": instances}), message, 413 if "tokens" in message else 400)
 
 
 NOT_AN_IMAGE = encode_base64(b"abc")
 
 IMAGES: list[tuple[str, Any, str]] = [
     ("a number", 5, "inputs[1]: Expected an image as base64"),
-    ("invalid base64", "*", "inputs[1]: Expected base64, got '*'"),
-    ("not an image", NOT_AN_IMAGE, "inputs[1]: Expected an encoded image"),
     ("truncated image", encode_base64(encode_image(rectangle())[:60]), "inputs[1]: The image cannot be decoded"),
     ("a web address", "http://localhost/a.png", "inputs[1]: Expected base64"),
     ("an empty object", {}, 'inputs[1]: Expected the image under "image" or "b64", got []'),
     ("twice", {"b64": IMAGE, "image": IMAGE}, "got 'b64' and 'image'"),
     ("b64 is a number", {"b64": 5}, "inputs[1].b64: Expected `str`, got `int`"),
-    ("b64 is not an image", {"b64": NOT_AN_IMAGE}, "inputs[1].b64: Expected an encoded image"),
     ("image is another object", {"image": {"b": "a"}}, "inputs[1].image: Expected an image as base64"),
     ("bytes of a text", {"image_bytes": {"b64": NOT_AN_IMAGE}}, "inputs[1].image_bytes.b64: Expected an encoded image"),
-    ("a parameter next to the image", {"b64": IMAGE, "top_k": 1}, "inputs[1]: Expected nothing but the image"),
     ("a parameter of wrong type", {"b64": IMAGE, "parameters": {"top_k": "1"}}, "inputs[1].parameters.top_k: "),
     ("a row of pixels", [1, 2], "inputs[1]: Expected the rows of one image, [h, w] or [h, w, 3], got the shape [2]"),
     ("no columns", [[]], "inputs[1]: Expected an image of at least 1x1 pixels, got 0x1"),
@@ -117,32 +112,6 @@ def test_bad_image_is_rejected(client: Client, instance: object, message: str) -
     assert_rejected(post(client, "detector", {"inputs": [IMAGE, instance]}), message)
 
 
-PROMPTS: list[tuple[str, dict[str, Any], str]] = [
-    ("a number", {"prompt": 5}, "instances[0].prompt: Expected"),
-    ("twice", {"prompt": "a", "text": "b"}, "instances[0]: Expected prompts in one place, got 'prompt' and 'text'"),
-    ("in two places", {"prompt": "a", "parameters": {"prompts": ["b"]}}, "'prompt' and parameters.prompts"),
-    ("among the parameters", {"parameters": {"prompts": 5}}, "instances[0].parameters.prompts: Expected"),
-    ("too many tokens", {"prompt": "a", "parameters": {"max_new_tokens": 10**6}}, "parameters.max_new_tokens: "),
-]
-
-
-@pytest.mark.parametrize(("fields", "message"), [case[1:] for case in PROMPTS], ids=[case[0] for case in PROMPTS])
-def test_bad_prompt_is_rejected(client: Client, fields: dict[str, Any], message: str) -> None:
-    status = 413 if "tokens" in message else 400
-    assert_rejected(post(client, "teller", {"instances": [{"b64": IMAGE, **fields}]}), message, status)
-
-
-def test_prompt_without_an_image_is_rejected(client: Client) -> None:
-    assert_rejected(post(client, "teller", {"instances": [{"prompt": "a"}]}), "instances[0]: Expected the image under")
-
-
-def test_bad_request_parameter_error_names_its_path(client: Client) -> None:
-    body = {"instances": [IMAGE, {"b64": IMAGE, "parameters": {"score_threshold": 1}}]}
-    response = post(client, "detector", {**body, "parameters": {"score_threshold": 2}})
-    assert_rejected(response, "parameters.score_threshold: ")
-    assert response.json()["error"].startswith("parameters.")
-
-
 @pytest.mark.parametrize("media_type", ["application/xml", "multipart/form-data; boundary=a", "a", "image"])
 @pytest.mark.parametrize("model", ["detector", "half_plus_two"])
 def test_unsupported_content_type_is_rejected(client: Client, model: str, media_type: str) -> None:
@@ -153,12 +122,6 @@ def test_unsupported_content_type_is_rejected(client: Client, model: str, media_
 @pytest.mark.parametrize("content", [b"", b"abc", encode_image(rectangle())[:60]])
 def test_invalid_raw_image_body_is_rejected(client: Client, content: bytes) -> None:
     assert_rejected(post(client, "detector", content, **{"content-type": "image/png"}), "")
-
-
-@pytest.mark.parametrize(("model", "content"), [("half_plus_two", encode_image(rectangle())), ("sorter", b"red")])
-def test_raw_image_for_another_model_is_rejected(client: Client, model: str, content: bytes) -> None:
-    response = post(client, model, content, **{"content-type": "image/png"})
-    assert_rejected(response, "Content-Type: Expected JSON, got 'image/png'")
 
 
 def test_errors_quote_long_values_only_in_part(client: Client) -> None:

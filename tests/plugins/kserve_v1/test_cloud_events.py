@@ -44,9 +44,7 @@ def assert_rejected(response: httpx.Response, message: str) -> None:
     assert message in response.json()["error"]
 
 
-@pytest.mark.parametrize(
-    "extra_headers", [{}, {"ce-time": "2026-11-21T10:00:00Z"}, {"ce-camera": "7", "content-type": "a"[:0]}]
-)
+@pytest.mark.parametrize("extra_headers", [{"ce-time": "2026-11-21T10:00:00Z"}, {"ce-camera": "7", "content-type": ""}])
 def test_binary_event_is_answered_with_event_headers(client: Client, extra_headers: dict[str, str]) -> None:
     response = post(client, DATA, {**BINARY, **extra_headers})
     assert response.status_code == 200, response.text
@@ -102,7 +100,7 @@ def test_content_type_takes_precedence_over_event_headers(client: Client) -> Non
 
 
 @pytest.mark.parametrize(
-    ("event", "prediction_count"),
+    ("event", "count"),
     [
         ({"data_base64": encode_base64(IMAGE), "datacontenttype": "image/png"}, 1),
         ({"data_base64": encode_base64(json.dumps({"instances": [encode_base64(IMAGE)]}).encode())}, 1),
@@ -110,16 +108,10 @@ def test_content_type_takes_precedence_over_event_headers(client: Client) -> Non
         ({"data": {"inputs": [encode_base64(IMAGE)]}, "datacontenttype": None}, 1),
     ],
 )
-def test_event_data_is_accepted_in_every_form(client: Client, event: dict[str, Any], prediction_count: int) -> None:
+def test_event_data_is_accepted_in_every_form(client: Client, event: dict[str, Any], count: int) -> None:
     response = post(client, {**STRUCTURED, **event}, {"content-type": EVENT}, "detector")
     assert response.status_code == 200, response.text
-    assert len(response.json()["data"]["predictions"]) == prediction_count
-
-
-def test_binary_event_with_an_image_is_answered(client: Client) -> None:
-    response = post(client, IMAGE, {**BINARY, "content-type": "image/png"}, "detector")
-    assert response.headers["ce-type"] == "io.kserve.inference.response"
-    assert len(response.json()["predictions"][0]) == 1
+    assert len(response.json()["data"]["predictions"]) == count
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -157,7 +149,6 @@ BAD_EVENTS: list[tuple[str, object, str]] = [
     ("data_base64 is a number", {**STRUCTURED, "data_base64": 5}, "data_base64: Expected"),
     ("data_base64 is not JSON", {**STRUCTURED, "data_base64": "YQ=="}, "data_base64: The body is not valid JSON"),
     ("neither key in data", {**STRUCTURED, "data": {}}, 'data: Expected either "instances" or "inputs"'),
-    ("bad instance", {**STRUCTURED, "data": {"instances": ["a"]}}, "data.instances[0]: Expected FP32"),
     ("bad parameter", {**STRUCTURED, "data": {"instances": [1], "parameters": 5}}, "data.parameters: Expected"),
     ("image for tensors", {**STRUCTURED, "datacontenttype": "image/png", "data_base64": "YQ=="}, "datacontenttype:"),
     ("data of unsupported type", {**STRUCTURED, "datacontenttype": "text/csv", "data": "1"}, "datacontenttype: Exp"),

@@ -61,35 +61,13 @@ def test_unknown_paths_and_methods_return_a_json_error(client: Client) -> None:
         assert len(response.content) < 300
 
 
-# A model in every state
-
-
-def not_ready_errors(client: Client, name: str) -> list[str]:
-    """Return the errors of readiness and prediction for a model that is not ready."""
-    messages: list[str] = []
-    for response in (client.get(f"/v1/models/{name}"), predict(client, name, 1)):
-        assert response.status_code == 503, response.text
-        assert list(response.json()) == ["error"]
-        messages.append(response.json()["error"])
-    return messages
-
-
 def test_loading_model_is_listed_but_not_ready() -> None:
     app = create_app(build_engine(("detector",), loaded=False), [KServeV1()], CollectorRegistry(), 1000)
     with TestClient(app) as client:
         assert client.get("/v1/models").json()["models"] == ["detector"]
-        assert not_ready_errors(client, "detector") == ["Model with name detector is not ready. not loaded yet"] * 2
-
-
-def test_a_model_that_is_unloaded_and_loaded_again() -> None:
-    with TestClient(app_with_models(("half_plus_two",))) as client:
-        for _ in range(2):
-            assert client.post("/v2/repository/models/half_plus_two/unload").status_code == 200
-            expected = ["Model with name half_plus_two is not ready. unloaded"] * 2
-            assert not_ready_errors(client, "half_plus_two") == expected
-            assert client.get("/v1/models").json()["models"] == ["half_plus_two"]
-            assert client.post("/v2/repository/models/half_plus_two/load").status_code == 200
-            assert predictions(predict(client, "half_plus_two", 1)) == [2.5]
+        for response in (client.get("/v1/models/detector"), predict(client, "detector", 1)):
+            assert response.status_code == 503
+            assert response.json() == {"error": "Model with name detector is not ready. not loaded yet"}
 
 
 def test_offline_server_is_not_ready_but_still_answers() -> None:
