@@ -23,27 +23,29 @@ def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Te
     return Tensor(name=name, datatype=datatype, data=np.array(data, datatype.dtype))
 
 
-def test_no_rows_are_an_empty_list() -> None:
-    empty = np.zeros((0, 3), np.float32)
-    assert json.loads(encode(response(tensor(empty)), TensorFormat.ROW)) == {"predictions": []}
-    assert json.loads(encode(response(tensor(empty), tensor(empty, name="z")), TensorFormat.ROW)) == {"predictions": []}
-    assert json.loads(encode(response(tensor(empty)), TensorFormat.COLUMN)) == {"outputs": []}
+EMPTY, UNEVEN = tensor(np.zeros((0, 3))), [tensor([1, 2]), tensor([1, 2, 3], name="z")]
 
 
-def test_scalar_in_row_format_is_rejected() -> None:
-    with pytest.raises(InferenceError) as caught:
-        encode(response(tensor(1.0)), TensorFormat.ROW)
-    assert "no common first dimension" in str(caught.value)
-    assert json.loads(encode(response(tensor(1.0)), TensorFormat.COLUMN)) == {"outputs": 1.0}
+@pytest.mark.parametrize(
+    ("tensors", "form", "body"),
+    [
+        ([EMPTY], TensorFormat.ROW, {"predictions": []}),
+        ([EMPTY, tensor(np.zeros((0, 3)), name="z")], TensorFormat.ROW, {"predictions": []}),
+        ([EMPTY], TensorFormat.COLUMN, {"outputs": []}),
+        (UNEVEN, TensorFormat.COLUMN, {"outputs": {"y": [1.0, 2.0], "z": [1.0, 2.0, 3.0]}}),
+    ],
+)
+def test_tensors_become_rows_or_columns(tensors: list[Tensor], form: TensorFormat, body: object) -> None:
+    assert json.loads(encode(response(*tensors), form)) == body
 
 
-def test_rows_of_different_batch_sizes_are_rejected() -> None:
-    uneven = response(tensor([1, 2]), tensor([1, 2, 3], name="z"))
-    with pytest.raises(InferenceError) as caught:
-        encode(uneven, TensorFormat.ROW)
-    assert "'y' [2], 'z' [3]" in str(caught.value)
+@pytest.mark.parametrize(
+    ("tensors", "message"), [([tensor(1.0)], "no common first dimension"), (UNEVEN, r"'y' \[2\], 'z' \[3\]")]
+)
+def test_outputs_without_a_common_first_dimension_have_no_rows(tensors: list[Tensor], message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        encode(response(*tensors), TensorFormat.ROW)
     assert caught.value.kind is ErrorKind.INVALID_REQUEST
-    assert json.loads(encode(uneven, TensorFormat.COLUMN)) == {"outputs": {"y": [1.0, 2.0], "z": [1.0, 2.0, 3.0]}}
 
 
 def test_only_output_names_ending_in_bytes_are_written_as_base64() -> None:

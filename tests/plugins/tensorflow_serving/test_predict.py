@@ -27,7 +27,6 @@ from tests.support.servers.grpc_server import build_engine_from_sources
 
 Client = TestClient[Litestar]
 
-HALF_PLUS_TWO = DEMO_MODELS / "half_plus_two"
 LABELS = {"stable": "1", "canary": "3", "broken": "4"}
 
 
@@ -187,9 +186,8 @@ def test_options_request_needs_a_valid_origin(client: Client, origin: str, statu
 @pytest.mark.parametrize(("cors", "status"), [("", 404), ("*", 503)])
 def test_listener_has_the_options(cors: str, status: int) -> None:
     options = {"tensorflow_serving": True, "tensorflow_serving_cors": cors, "loading_status": status}
-    settings = registry().settings(grpc=False, page=False, **options)
-    service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
-    (listener,) = service.listeners[1:]
+    sources = [ModelSource(name="half_plus_two", version="1", folder=DEMO_MODELS / "half_plus_two")]
+    (listener,) = Service(registry().settings(grpc=False, page=False, **options), lambda: sources).listeners[1:]
     assert (listener.name, listener.port) == ("TensorFlow Serving", 8501)
     with TestClient(listener.app, base_url="http://127.0.0.1") as client:
         # The main application loads the models, and it is not started here.

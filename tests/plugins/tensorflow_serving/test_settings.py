@@ -26,12 +26,7 @@ def test_ports_open_if_the_protocol_or_a_port_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("text", "origins"),
-    [
-        ("", []),
-        (" * ", ["*"]),
-        ("https://a.example, http://b.example", ["https://a.example", "http://b.example"]),
-    ],
+    ("text", "origins"), [("", []), (" * ", ["*"]), ("https://a.a, http://b.b", ["https://a.a", "http://b.b"])]
 )
 def test_cors_names_origins_or_any(text: str, origins: list[str]) -> None:
     (port,) = protocols(registry().settings(tensorflow_serving=True, tensorflow_serving_cors=text)).ports

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.plugins.tensorflow_serving.targets import ModelTarget, Verb, is_api_path, parse_target
+from app.plugins.tensorflow_serving.targets import ModelTarget, Verb, parse_target
 from tasks.inference.error import InferenceError
 
 
@@ -80,11 +80,3 @@ def test_path_without_a_model_is_rejected(path: str) -> None:
 def test_version_over_64_bits_is_rejected(digits: str) -> None:
     with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits[:1000]}"):
         parse_target("POST", f"/v1/models/m/versions/{digits}:PREDICT")
-
-
-@pytest.mark.parametrize(
-    ("path", "served"),
-    [("/v1/models", True), ("/V1/x", True), ("/v1/", True), ("/v1", False), ("/", False), ("/v2/models", False)],
-)
-def test_only_paths_below_v1_belong_to_the_api(path: str, served: bool) -> None:
-    assert is_api_path(path) is served
