@@ -22,13 +22,6 @@ def gmap_with(**fields: Any) -> Any:
     return GrpsMessage(gmap={"s_b": {"a": b"x", "b": b"y"}, **fields}).gmap
 
 
-def map_error(gmap: Any, parameter_names: Sequence[str] | None = None) -> str:
-    with pytest.raises(InferenceError) as caught:
-        read_map(gmap, parameter_names)
-    assert caught.value.kind is ErrorKind.INVALID_REQUEST
-    return caught.value.path
-
-
 def registry(*models: tuple[str, str], default: str = "") -> Registry:
     return Registry(
         ModelSource(name=name, version=version, folder=Path(name), settings=ModelSettings(default=name == default))
@@ -56,50 +49,38 @@ def test_map_images_are_sorted_and_get_parameters_and_metadata() -> None:
     assert parsed.parameter_paths["prompts"] == "gmap.s_s[question]"
 
 
-def test_map_texts_are_sorted_and_parameter_names_are_parameters() -> None:
-    texts = {"z": "zed", "text": "a", "labels": "x", "text.metadata": "one", "metadata": "all", "parameters": "{}"}
-    maps = {"s_b": {"m": "é".encode()}, "s_s": texts, "s_i32": {"top_k": 1, "other": 2}}
-    parsed = read_map(GrpsMessage(gmap=maps).gmap, ("labels", "top_k"))
-    assert {tensor.name: tensor.elements[0].text() for tensor in parsed.inputs} == {"m": "é", "text": "a", "z": "zed"}
-    assert parsed.paths == ("gmap.s_b[m]", "gmap.s_s[text]", "gmap.s_s[z]")
-    assert dict(parsed.parameters) == {"labels": "x", "top_k": 1, "other": 2}
-    assert dict(parsed.echoes) == {"m": "metadata", "text": "text.metadata", "z": "metadata"}
+IMAGES = {"s_b": {"a": b"x", "b": b"y"}}
+TEXTS = ("labels",)
+"""The parameters of a model of texts."""
 
 
 @pytest.mark.parametrize(
-    ("fields", "path"),
+    ("fields", "parameter_names", "path"),
     [
-        ({"s_s": {"labels": "x", "metadata": "m", "parameters": "{}"}}, "gmap.s_s"),
-        ({"s_s": {"a": "x"}, "s_b": {"a": b"x"}}, "gmap.s_s[a]"),
-        ({"s_s": {"a": "x", "b.metadata": "x"}}, "gmap.s_s[b.metadata]"),
-        ({"s_s": {"a": "x", "labels.metadata": "x", "labels": "y"}}, "gmap.s_s[labels.metadata]"),
-        ({"s_s": {"a": "x", "a.parameters": "x"}}, "gmap.s_s[a.parameters]"),
-        ({"s_b": {"a.metadata": b"x"}}, "gmap.s_b[a.metadata]"),
+        ({"s_s": {"labels": "x", "metadata": "m", "parameters": "{}"}}, TEXTS, "gmap.s_s"),
+        ({"s_s": {"a": "x"}, "s_b": {"a": b"x"}}, TEXTS, "gmap.s_s[a]"),
+        ({"s_s": {"a": "x", "b.metadata": "x"}}, TEXTS, "gmap.s_s[b.metadata]"),
+        ({"s_s": {"a": "x", "labels.metadata": "x", "labels": "y"}}, TEXTS, "gmap.s_s[labels.metadata]"),
+        ({"s_s": {"a": "x", "a.parameters": "x"}}, TEXTS, "gmap.s_s[a.parameters]"),
+        ({"s_b": {"a.metadata": b"x"}}, TEXTS, "gmap.s_b[a.metadata]"),
+        ({}, None, "gmap.s_b"),
+        ({"s_b": {"metadata": b"x"}}, None, "gmap.s_b[metadata]"),
+        ({"s_b": {"a.metadata": b"x"}}, None, "gmap.s_b[a.metadata]"),
+        ({**IMAGES, "s_s": {"c.metadata": "x"}}, None, "gmap.s_s[c.metadata]"),
+        ({**IMAGES, "s_s": {"prompt": "a"}, "s_i32": {"prompts": 1}}, None, "gmap.s_i32[prompts]"),
+        ({**IMAGES, "s_s": {"parameters": "[]"}}, None, "gmap.s_s[parameters]"),
+        ({**IMAGES, "s_s": {"parameters": "{"}}, None, "gmap.s_s[parameters]"),
+        ({**IMAGES, "s_s": {"b.parameters": '{"a": NaN}'}}, None, "gmap.s_s[b.parameters].a"),
+        ({**IMAGES, "s_s": {"parameters": '{"metadata": "x"}'}}, None, "gmap.s_s[parameters].metadata"),
+        ({**IMAGES, "s_s": {"metadata": "x", "a.metadata": "y", "b.metadata": "z"}}, None, "gmap.s_s[metadata]"),
+        ({**IMAGES, "s_f": {"top_k": 1}, "s_d": {"top_k": 1}}, None, "gmap.s_d[top_k]"),
+        ({**IMAGES, "s_s": {"labels": "x"}, "s_i32": {"labels": 1}}, None, "gmap.s_i32[labels]"),
     ],
 )
-def test_invalid_map_of_texts_is_rejected(fields: dict[str, Any], path: str) -> None:
-    assert map_error(GrpsMessage(gmap=fields).gmap, ("labels",)) == path
-
-
-@pytest.mark.parametrize(
-    ("gmap", "path"),
-    [
-        (GrpsMessage(gmap={}).gmap, "gmap.s_b"),
-        (gmap_with(s_b={"metadata": b"x"}), "gmap.s_b[metadata]"),
-        (gmap_with(s_b={"a.metadata": b"x"}), "gmap.s_b[a.metadata]"),
-        (gmap_with(s_s={"c.metadata": "x"}), "gmap.s_s[c.metadata]"),
-        (gmap_with(s_s={"prompt": "a"}, s_i32={"prompts": 1}), "gmap.s_i32[prompts]"),
-        (gmap_with(s_s={"parameters": "[]"}), "gmap.s_s[parameters]"),
-        (gmap_with(s_s={"parameters": "{"}), "gmap.s_s[parameters]"),
-        (gmap_with(s_s={"b.parameters": '{"a": NaN}'}), "gmap.s_s[b.parameters].a"),
-        (gmap_with(s_s={"parameters": '{"metadata": "x"}'}), "gmap.s_s[parameters].metadata"),
-        (gmap_with(s_s={"metadata": "x", "a.metadata": "y", "b.metadata": "z"}), "gmap.s_s[metadata]"),
-        (gmap_with(s_f={"top_k": 1}, s_d={"top_k": 1}), "gmap.s_d[top_k]"),
-        (gmap_with(s_s={"labels": "x"}, s_i32={"labels": 1}), "gmap.s_i32[labels]"),
-    ],
-)
-def test_invalid_map_of_images_is_rejected(gmap: Any, path: str) -> None:
-    assert map_error(gmap) == path
+def test_invalid_map_is_rejected(fields: dict[str, Any], parameter_names: Sequence[str] | None, path: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read_map(GrpsMessage(gmap=fields).gmap, parameter_names)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
 
 
 MODELS = (("detector", "1"), ("detector", "2.0-rc1"), ("oriented-detector", "1"), ("oriented", "detector"))

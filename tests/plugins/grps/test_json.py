@@ -16,13 +16,11 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 
 
-# protobuf rounds the largest floats when it writes them, and then cannot read them. This server can, in tensors.
 def assert_equal_messages(actual: Any, expected: Any) -> None:
     """Assert that two messages are equal, where NaN equals NaN."""
     assert MessageToDict(actual) == MessageToDict(expected)
 
 
-LARGEST = float(np.finfo(np.float32).max)
 TENSORS = [
     {"name": "å", "dtype": 1, "shape": [2], "flat_uint8": [0, 255]},
     {"dtype": 5, "shape": [2], "flat_int64": [-(2**63), 2**63 - 1]},
@@ -50,7 +48,9 @@ def test_json_is_compatible_with_protobuf_in_both_directions(fields: dict[str, A
 
 
 def test_largest_floats_are_read_as_protobuf_writes_them() -> None:
-    message = GrpsMessage(gtensors={"tensors": [{"flat_float32": [LARGEST, -LARGEST]}]})
+    # protobuf rounds them, and then cannot read them.
+    largest = float(np.finfo(np.float32).max)
+    message = GrpsMessage(gtensors={"tensors": [{"flat_float32": [largest, -largest]}]})
     text = MessageToJson(message, preserving_proto_field_name=True)
     assert_equal_messages(read_json_message(text.encode())[0], message)
 
@@ -77,9 +77,7 @@ def tensor(**fields: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (b"", "empty body"),
         (b"[1]", ""),
-        (b'{"str_data": "a"', ""),
         (b'{"str_data": "\xff"}', ""),
         (b'{"gmap": {"s_d": {"a": NaN}}}', "gmap.s_d.a"),
         (b'{"ndarray": [1e999]}', "[...][0]"),
@@ -98,7 +96,6 @@ def tensor(**fields: object) -> dict[str, Any]:
         ({"x" * 1000: 1}, "xxx..."),
         ({"gtensors": {"tensors": ["name"]}}, "gtensors.tensors[0]: "),
         ({"gtensors": {"tensor": []}}, '"tensor"'),
-        (tensor(flat_double=[1.0]), "gtensors.tensors[1]: Message type "),
         (tensor(dtype="DT_DOUBLE"), "gtensors.tensors[1].dtype"),
         (tensor(shape=[1.5]), "gtensors.tensors[1].shape[0]"),
         (tensor(flat_uint8=[1, -1]), "flat_uint8"),
@@ -114,7 +111,6 @@ def tensor(**fields: object) -> dict[str, Any]:
         ({"gmap": {"s_i32": {"a": 2**31}}}, "s_i32"),
         ({"str_data": "a", "strData": "b"}, "data_oneof"),
         ({"ndarray": [1], "gtensors": {}}, "ndarray"),
-        ({"bin_data": "YQ=="}, "bin_data"),
         ({"binData": "YQ=="}, "bin_data"),
     ],
 )
@@ -167,12 +163,10 @@ def test_invalid_array_error_names_the_element(value: object, path: str) -> None
 
 
 def test_status_names_the_tensors_that_an_ndarray_leaves_out() -> None:
-    def message_with(*names: str) -> Any:
-        tensors = [{"name": name, "dtype": 7, "shape": [1], "flat_float32": [1]} for name in names]
-        return with_success_status(GrpsMessage(gtensors={"tensors": tensors}))
-
     def status_text(*names: str) -> str:
-        content = json.loads(encode_json(message_with(*names), as_ndarray=True))
+        tensors = [{"name": name, "dtype": 7, "shape": [1], "flat_float32": [1]} for name in names]
+        message = with_success_status(GrpsMessage(gtensors={"tensors": tensors}))
+        content = json.loads(encode_json(message, as_ndarray=True))
         assert content["ndarray"] == [1.0]
         assert (content["status"]["code"], content["status"]["status"]) == (200, "SUCCESS")
         return content["status"]["msg"]

@@ -60,17 +60,6 @@ def test_numbers_round_trip(datatype: Datatype, data: st.DataObject) -> None:
         np.testing.assert_array_equal(tensor.data, array)
 
 
-def test_texts_round_trip() -> None:
-    data = np.empty((1, 2), object)
-    data[:] = ["Åsa".encode(), b""]
-    message = generic(dtype=0, shape=())
-    write_tensor(Tensor(name="words", datatype=Datatype.BYTES, data=data), message)
-    tensor = read_tensor(message, None, "t")
-    assert isinstance(tensor, BytesTensor)
-    texts = [element.text() for element in tensor.elements]
-    assert (tensor.name, tensor.shape, texts) == ("words", (1, 2), ["Åsa", ""])
-
-
 @pytest.mark.parametrize(
     ("datatype_name", "values", "rounded"),
     [
