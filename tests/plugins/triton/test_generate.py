@@ -1,8 +1,7 @@
 """Test Triton's generate extension: questions about an image, with complete and streamed answers."""
 
 import json
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, ScriptedModel, scripted_engine
 from tests.support.servers.apps import app_of_protocol
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 IMAGE = encode_base64(encode_image(rectangle()))
-SHAPE_IMAGE = encode_base64((FIXTURES / "images" / "shape.jpg").read_bytes())
 REQUEST = {"text_input": "what?", "image": IMAGE}
 
 
@@ -29,10 +26,14 @@ def parse_events(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(block.removeprefix(b"data: ")) for block in blocks]
 
 
+def speaker(*steps: str | Exception, observers: Sequence[EventRecorder] = ()) -> TestClient[Litestar]:
+    """Return a client of a fake model that generates `steps`, and of other fakes."""
+    return TestClient(app_of_protocol(scripted_engine(ScriptedModel(*steps), *observers), "chariot-v2"))
+
+
 @pytest.fixture(scope="module")
 def client() -> Generator[TestClient[Litestar]]:
-    """Serve a fake model that generates "a red circle", and other fakes."""
-    with TestClient(app_of_protocol(scripted_engine(ScriptedModel("a", " red", " circle")), "chariot-v2")) as client:
+    with speaker("a", " red", " circle") as client:
         yield client
 
 
@@ -62,7 +63,7 @@ def test_model_without_streaming_sends_one_event(client: TestClient[Litestar]) -
 
 @pytest.mark.parametrize("steps", [(), ("", "")])
 def test_empty_answer_is_one_empty_event(steps: tuple[str, ...]) -> None:
-    with TestClient(app_of_protocol(scripted_engine(ScriptedModel(*steps)), "chariot-v2")) as client:
+    with speaker(*steps) as client:
         (event,) = parse_events(client.post("/v2/models/speaker/generate_stream", json=REQUEST).content)
     assert event["text_output"] == ""
 
@@ -142,32 +143,26 @@ def test_unknown_or_non_text_model_is_rejected(
 
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
 def test_question_that_the_model_rejects_is_named(path: str) -> None:
-    model = ScriptedModel(invalid("Expected a question", "inputs[0].parameters.prompts[0]"))
-    with TestClient(app_of_protocol(scripted_engine(model), "chariot-v2")) as client:
+    with speaker(invalid("Expected a question", "inputs[0].parameters.prompts[0]")) as client:
         response = client.post(f"/v2/models/speaker/{path}", json=REQUEST)
     assert (response.status_code, response.json()) == (400, {"error": "text_input: Expected a question"})
 
 
-def test_error_is_a_status_before_the_first_event_and_an_event_after() -> None:
-    for steps, texts in (((), None), (("a", "b"), ["a", "b"])):
-        with TestClient(
-            app_of_protocol(scripted_engine(ScriptedModel(*steps, RuntimeError("a wire came off"))), "chariot-v2")
-        ) as client:
-            response = client.post("/v2/models/speaker/generate_stream", json=REQUEST)
-            complete = client.post("/v2/models/speaker/generate", json=REQUEST)
-        assert complete.status_code == 500
-        assert complete.json() == {"error": "The model failed: a wire came off"}
-        if texts is None:
-            assert (response.status_code, response.json()) == (500, complete.json())
-        else:
-            *text_events, last = parse_events(response.content)
-            assert (response.status_code, last) == (200, complete.json())
-            assert [event["text_output"] for event in text_events] == texts
+@pytest.mark.parametrize("steps", [(), ("a", "b")])
+def test_error_is_a_status_before_the_first_event_and_an_event_after(steps: tuple[str, ...]) -> None:
+    with speaker(*steps, RuntimeError("a wire came off")) as client:
+        response = client.post("/v2/models/speaker/generate_stream", json=REQUEST)
+        complete = client.post("/v2/models/speaker/generate", json=REQUEST)
+    error = {"error": "The model failed: a wire came off"}
+    assert (complete.status_code, complete.json()) == (500, error)
+    *text_events, last = parse_events(response.content) if steps else [response.json()]
+    assert (response.status_code, last) == (200 if steps else 500, error)
+    assert tuple(event["text_output"] for event in text_events) == steps
 
 
 def test_streamed_requests_are_observed() -> None:
     seen = EventRecorder()
-    with TestClient(app_of_protocol(scripted_engine(ScriptedModel("a"), seen), "chariot-v2")) as client:
+    with speaker("a", observers=[seen]) as client:
         client.post("/v2/models/speaker/generate_stream", json=REQUEST, headers={"X-Request-ID": "r1"})
         client.post("/v2/models/missing/generate", json=REQUEST, headers={"X-Request-ID": "r2"})
     assert [(event.protocol, event.request_id, event.outcome) for event in seen.events] == [

@@ -1,6 +1,7 @@
 """Statistics of inferences."""
 
 import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,17 +11,9 @@ from app.plugins.triton.statistics import ModelStatistics, Statistics
 from tasks.inference.error import ErrorKind
 
 EVENT = RequestContext(
-    protocol="kserve-v2",
-    request_id="1",
-    model_name="m",
-    model_version="1",
-    batch_size=4,
-    queue=10,
-    total=100,
-    decode_ns=20,
-    model_ns=30,
-    postprocess_ns=5,
-)
+    protocol="kserve-v2", request_id="1", model_name="m", model_version="1", batch_size=4, queue=10, total=100,
+    decode_ns=20, model_ns=30, postprocess_ns=5,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -42,17 +35,13 @@ def test_success_counts_every_item_and_one_execution(statistics: Statistics) -> 
     assert counts.last_inference > 0
 
 
-def test_explanation_is_not_counted(statistics: Statistics) -> None:
-    statistics.observe(msgspec.structs.replace(EVENT, explanation=True))
-    assert statistics.for_model("m", "1") == ModelStatistics()
-
-
-def test_versions_are_counted_separately_and_empty_version_is_ignored(statistics: Statistics) -> None:
-    statistics.observe(msgspec.structs.replace(EVENT, model_version="2"))
-    statistics.observe(msgspec.structs.replace(EVENT, model_version="", outcome=ErrorKind.MODEL_NOT_FOUND))
-    assert statistics.for_model("m", "1").execution_count == 0
-    assert statistics.for_model("m", "2").execution_count == 1
-    assert statistics.for_model("m", "") == ModelStatistics()
+@pytest.mark.parametrize(
+    "changes", [{"explanation": True}, {"model_version": "", "outcome": ErrorKind.MODEL_NOT_FOUND}], ids=str
+)
+def test_explanation_and_unknown_model_are_not_counted(statistics: Statistics, changes: dict[str, Any]) -> None:
+    event = msgspec.structs.replace(EVENT, **changes)
+    statistics.observe(event)
+    assert statistics.for_model("m", event.model_version) == ModelStatistics()
 
 
 def test_statistics_are_returned_as_a_copy(statistics: Statistics) -> None:
