@@ -20,12 +20,10 @@ def test_stages_use_official_slim_image_by_its_digest() -> None:
     assert re.search(r"^ARG BASE=python:3\.1[1-9]-slim-\w+@sha256:[0-9a-f]{64}$", FILE.read_text(), re.MULTILINE)
 
 
-def test_final_stage_has_no_run_and_no_add() -> None:
+def test_final_stage_has_the_version_and_a_user_and_no_run_and_no_add() -> None:
     assert arguments_of(IMAGE, "RUN") == []
     assert arguments_of(BUILD, "ADD") + arguments_of(IMAGE, "ADD") == []
-
-
-def test_image_runs_as_numeric_non_root_user() -> None:
+    assert f"VERSION={__version__}" in arguments_of(IMAGE, "ARG")
     assert int(only_argument(IMAGE, "USER")) > 0
 
 
@@ -39,10 +37,6 @@ def test_image_exposes_the_default_port_of_every_protocol() -> None:
     names = [name for name in PROPERTIES if re.fullmatch(r"CHARIOTEER_\w+_PORT", name)]
     assert len(names) == 4
     assert sorted(only_argument(IMAGE, "EXPOSE").split()) == sorted(str(PROPERTIES[name]["default"]) for name in names)
-
-
-def test_image_has_the_version_of_the_package() -> None:
-    assert f"VERSION={__version__}" in arguments_of(IMAGE, "ARG")
 
 
 def test_health_check_reads_all_port_variables() -> None:

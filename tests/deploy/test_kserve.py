@@ -28,19 +28,10 @@ def runtime(name: str) -> dict[str, Any]:
     return of_kind(overlay(name), "ServingRuntime" if name == "namespaced" else "ClusterServingRuntime")
 
 
-def container() -> dict[str, Any]:
-    (runtime_container,) = runtime("standard")["spec"]["containers"]
-    return runtime_container
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_resource_identities_are_unique(name: str) -> None:
-    identities = list(map(identity, overlay(name)))
-    assert len(set(identities)) == len(identities)
-
-
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_service_uses_format_and_protocol_of_its_runtime(name: str) -> None:
+    identities = list(map(identity, overlay(name)))
+    assert len(set(identities)) == len(identities)
     model = predictor(overlay(name))["model"]
     assert model["runtime"] == runtime(name)["metadata"]["name"]
     assert model["protocolVersion"] in runtime(name)["spec"]["protocolVersions"]
@@ -54,7 +45,7 @@ def test_each_protocol_has_an_overlay() -> None:
 
 
 @pytest.mark.parametrize("name", STANDARD)
-def test_resources_use_the_default_ports(name: str) -> None:
+def test_resources_fit_the_ports_pods_and_drain_timeout_of_the_service(name: str) -> None:
     documents = overlay(name)
     ports = {port["name"]: port["containerPort"] for port in predictor(documents)["model"]["ports"]}
     assert set(ports.values()) == {HTTP, GRPC}
@@ -62,44 +53,32 @@ def test_resources_use_the_default_ports(name: str) -> None:
     assert ports[endpoint["port"]] == HTTP
     (rule,) = of_kind(documents, "NetworkPolicy")["spec"]["ingress"]
     assert {port["port"] for port in rule["ports"]} == {HTTP, GRPC}
+    label = {"serving.kserve.io/inferenceservice": of_kind(documents, "InferenceService")["metadata"]["name"]}
+    assert of_kind(documents, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": label}
+    for kind in ("PodDisruptionBudget", "ServiceMonitor"):
+        assert of_kind(documents, kind)["spec"]["selector"] == {"matchLabels": label}
+    drain = PROPERTIES["CHARIOTEER_DRAIN_TIMEOUT"]["default"]
+    assert predictor(documents)["terminationGracePeriodSeconds"] > drain
+    assert of_kind(documents, "PodDisruptionBudget")["spec"]["minAvailable"] < predictor(documents)["minReplicas"]
 
 
 def test_grpc_overlay_has_grpc_port_first() -> None:
     assert predictor(overlay("grpc"))["model"]["ports"][0] == {"name": "h2c", "containerPort": GRPC, "protocol": "TCP"}
 
 
-@pytest.mark.parametrize("name", STANDARD)
-def test_selectors_match_pods_of_the_service(name: str) -> None:
-    documents = overlay(name)
-    label = {"serving.kserve.io/inferenceservice": of_kind(documents, "InferenceService")["metadata"]["name"]}
-    assert of_kind(documents, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": label}
-    for kind in ("PodDisruptionBudget", "ServiceMonitor"):
-        assert of_kind(documents, kind)["spec"]["selector"] == {"matchLabels": label}
-
-
-@pytest.mark.parametrize("name", STANDARD)
-def test_pod_grace_period_exceeds_drain_timeout(name: str) -> None:
-    documents = overlay(name)
-    drain = PROPERTIES["CHARIOTEER_DRAIN_TIMEOUT"]["default"]
-    assert predictor(documents)["terminationGracePeriodSeconds"] > drain
-    assert of_kind(documents, "PodDisruptionBudget")["spec"]["minAvailable"] < predictor(documents)["minReplicas"]
-
-
-def test_runtime_names_the_model_after_the_inference_service() -> None:
-    assert container()["args"] == ["serve", "--model-name", "{{.Name}}"]
-
-
 def test_container_settings_match_the_image() -> None:
-    assert container()["image"].startswith("charioteer:")
-    assert container()["securityContext"]["runAsNonRoot"] is (int(only_argument(IMAGE, "USER")) > 0)
-    for variable in container()["env"]:
+    (container,) = runtime("standard")["spec"]["containers"]
+    assert container["args"] == ["serve", "--model-name", "{{.Name}}"]
+    assert container["image"].startswith("charioteer:")
+    assert container["securityContext"]["runAsNonRoot"] is True
+    for variable in container["env"]:
         assert variable["name"] in PROPERTIES
         # The image does not set it: the operator must decide that a gateway authenticates clients.
         assert variable["value"] == {**environment(IMAGE), "CHARIOTEER_INSECURE": "true"}[variable["name"]]
-    assert "CHARIOTEER_INSECURE" in {variable["name"] for variable in container()["env"]}
+    assert "CHARIOTEER_INSECURE" in {variable["name"] for variable in container["env"]}
     assert "CHARIOTEER_INSECURE" not in environment(IMAGE)
     for probe in ("livenessProbe", "readinessProbe"):
-        assert container()[probe]["httpGet"]["port"] == HTTP
+        assert container[probe]["httpGet"]["port"] == HTTP
 
 
 def test_service_monitor_has_only_selector_and_endpoint() -> None:
