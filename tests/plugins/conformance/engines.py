@@ -86,7 +86,7 @@ CallFault = Callable[[str, Any, Reply], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A deliberate fault: what it changes, and the ids of the checks that must fail.
+    """A deliberate fault: what it changes, and the ids of the checks that must fail, first the one that it is for.
 
     Args:
         model: the model that shows it, a fixture or `BARS`.
@@ -95,35 +95,31 @@ class Fault:
 
     protocol: str
     model: str
-    check: str
+    checks: str = ""
     change_answer: AnswerFault = lambda _, status, answer: (status, answer)
     change_request: RequestFault = lambda request: request
     change_call: CallFault = lambda _method, _request, _reply: None
-    also_fails: Sequence[str] = ()
     raw: bool = False
 
 
 AnswerFaults = Mapping[str, tuple[str, AnswerFault] | tuple[str, AnswerFault, str]]
-"""For each fault the check that must fail, the change of HTTP answers, and its model if another than the usual one."""
+"""For each fault the checks that must fail, the change of HTTP answers, and its model if another than the usual one."""
 
 CallFaults = Mapping[str, tuple[str, CallFault] | tuple[str, CallFault, str]]
 """As `AnswerFaults`, for gRPC replies."""
 
 
-def answer_faults(protocol: str, model: str, faults: AnswerFaults, *, raw: bool = False) -> dict[str, Fault]:
-    """Return the faults of a table; `model` is the usual model."""
-    return _faults(protocol, model, faults, lambda change: {"change_answer": change, "raw": raw})
+RequestFaults = Mapping[str, tuple[str, RequestFault]]
+"""As `AnswerFaults`, for HTTP requests."""
 
 
-def call_faults(protocol: str, model: str, faults: CallFaults) -> dict[str, Fault]:
-    """Return the faults of a table; `model` is the usual model."""
-    return _faults(protocol, model, faults, lambda change: {"change_call": change})
-
-
-def _faults(protocol: str, model: str, faults: Mapping[str, Any], options: Callable[[Any], Any]) -> dict[str, Fault]:
+def faults_of(
+    protocol: str, model: str, table: Mapping[str, Any], changes: str = "change_answer", *, raw: bool = False
+) -> dict[str, Fault]:
+    """Return the faults of a table; `model` is the usual model, and `changes` the field of `Fault` with the change."""
     return {
-        name: Fault(protocol=protocol, model=[model, *other][-1], check=check, **options(change))
-        for name, (check, change, *other) in faults.items()
+        name: Fault(protocol=protocol, model=[model, *other][-1], checks=checks, raw=raw, **{changes: change})
+        for name, (checks, change, *other) in table.items()
     }
 
 

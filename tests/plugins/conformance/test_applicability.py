@@ -37,7 +37,7 @@ def check(
 @pytest.mark.parametrize("protocol", CHARIOT_PROTOCOLS)
 @pytest.mark.parametrize(("model", "reason"), [("half_plus_two", "takes tensors: x FP32"), ("greeter", "takes texts")])
 def test_no_check_of_chariot_is_for_a_tensor_model(engines: Engines, protocol: str, model: str, reason: str) -> None:
-    report = check_with_fault(engines, Fault(protocol=protocol, model=model, check=""))
+    report = check_with_fault(engines, Fault(protocol=protocol, model=model))
     assert {finding.verdict for finding in report.findings} == {Verdict.NOT_APPLICABLE}
     assert report.conforms
     assert reason in report.inapplicable_reason

@@ -5,25 +5,18 @@ from typing import Any
 import httpx
 
 from tests.plugins.conformance.deliberate_faults.spoiling import (
-    change_answers,
+    errors_in,
+    rename_field,
     replace_at,
     replace_containing,
+    replace_field,
     replace_when,
 )
-from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, answer_faults
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, faults_of
 
 
 def reject_content_type(content_type: str, status: int = 415) -> AnswerFault:
     return replace_when(lambda r: r.method == "POST" and r.headers.get("content-type", "") == content_type, status)
-
-
-def nested(answer: Any) -> None:
-    if "output" in answer:
-        answer["output"] = [answer["output"]]
-
-
-def error_without_detail(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    return (status, {"error": "no"}) if status == 400 else (status, answer)
 
 
 def reversed_lines(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
@@ -33,9 +26,9 @@ def reversed_lines(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any
 
 
 ANSWER_FAULTS: AnswerFaults = {
-    "results": ("CV2-001", change_answers(lambda a: a.update(results=a.pop("output")) if "output" in a else None)),
+    "results": ("CV2-001", rename_field("output", "results")),
     "no slash at the end": ("CV2-002", replace_at("/infer/")),
-    "items in a list": ("CV2-003", change_answers(nested)),
+    "items in a list": ("CV2-003", replace_field("output", lambda items: [items])),
     "a Content-Type is needed": ("CV2-004", reject_content_type("")),
     "no lines": ("CV2-005", reject_content_type("application/jsonl")),
     "no images": ("CV2-007", reject_content_type("image/png")),
@@ -43,9 +36,9 @@ ANSWER_FAULTS: AnswerFaults = {
     "not JSON, 500": ("CV2-009", replace_when(lambda r: r.content == b'{"input": ', 500)),
     "not base64, 500": ("CV2-010", replace_containing(b"%%%", 500)),
     "no input, 500": ("CV2-011", replace_when(lambda r: r.content == b'{"parameters":{}}', 500)),
-    "errors without detail": ("CV2-012", error_without_detail),
+    "errors without detail": ("CV2-012", errors_in("error")),
 }
-FAULTS: dict[str, Fault] = {
-    **answer_faults("chariot-v2", "detector", ANSWER_FAULTS),
-    **answer_faults("chariot-v2", "detector", {"lines backwards": ("CV2-006", reversed_lines)}, raw=True),
+FAULTS = {
+    **faults_of("chariot-v2", "detector", ANSWER_FAULTS),
+    **faults_of("chariot-v2", "detector", {"lines backwards": ("CV2-006", reversed_lines)}, raw=True),
 }

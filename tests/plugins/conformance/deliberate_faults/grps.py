@@ -4,8 +4,14 @@ from typing import Any
 
 import httpx
 
-from tests.plugins.conformance.deliberate_faults.spoiling import change_answers, replace_when, set_headers
-from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, Fault, answer_faults
+from tests.plugins.conformance.deliberate_faults.spoiling import (
+    change_answers,
+    replace_at,
+    replace_field,
+    replace_when,
+    set_headers,
+)
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, RequestFaults, faults_of
 
 PREDICT = "/infer/predict"
 SUCCESS = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "[]"}
@@ -15,23 +21,9 @@ def failure(code: int, text: str = "no") -> dict[str, Any]:
     return {"status": {"code": code, "msg": text, "status": "FAILURE"}}
 
 
-def replace_prediction(word: bytes, status: int = 200, answer: Any = SUCCESS, *, query: str = "") -> AnswerFault:
-    """Replace the answer to predictions with `word` in the body and `query` in the query."""
-    return replace_when(
-        lambda r: r.url.path.endswith(PREDICT) and word in r.content and query in str(r.url.query), status, answer
-    )
-
-
-def replace_prediction_of(content: bytes) -> AnswerFault:
-    return replace_when(lambda r: r.url.path.endswith(PREDICT) and r.content == content, 200, SUCCESS)
-
-
-def replace_at(path: str, status: int, answer: Any) -> AnswerFault:
-    return replace_when(lambda r: r.url.path.endswith(path), status, answer)
-
-
-def two_data_fields(answer: Any) -> None:
-    answer["gmap" if "gmap" not in answer else "str_data"] = {}
+def replace_prediction(word: bytes, status: int = 200, answer: Any = SUCCESS) -> AnswerFault:
+    """Replace the answer to predictions with `word` in the body."""
+    return replace_when(lambda r: r.url.path.endswith(PREDICT) and word in r.content, status, answer)
 
 
 def too_few(answer: Any) -> None:
@@ -45,25 +37,10 @@ def misread_nested(request: httpx.Request, status: int, answer: Any) -> tuple[in
     return status, answer
 
 
-def nested(answer: Any) -> None:
-    if "ndarray" in answer:
-        answer["ndarray"] = [answer["ndarray"]]
-
-
 def without_message(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
     if status >= 400 and request.url.path.endswith(PREDICT):
         answer["status"]["msg"] = ""
     return status, answer
-
-
-def always_200(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Answer with status 200 as GRPS's C++ server does."""
-    return (200 if request.url.path.endswith(PREDICT) else status), answer
-
-
-def server_error_for_bad_json(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Answer malformed JSON with status 500 as GRPS's Python server does."""
-    return (500, failure(500)) if request.content.endswith(b": ") else (status, answer)
 
 
 def without_model_query(request: httpx.Request) -> httpx.Request:
@@ -74,12 +51,7 @@ def without_model_query(request: httpx.Request) -> httpx.Request:
     return httpx.Request(request.method, url, headers=request.headers, content=request.content)
 
 
-def server_error_for_unknown_model(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    return (500, failure(500)) if status == 404 and b"conform-unknown" in request.content else (status, answer)
-
-
 def comma_separated_stream(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Separate the messages of a stream by commas."""
     if "streaming" in str(request.url) and isinstance(answer, bytes):
         return status, b"},{".join(part for part in answer.split(b"}{")) if b"}{" in answer else answer + b","
     return status, answer
@@ -98,44 +70,45 @@ ANSWER_FAULTS: AnswerFaults = {
     "not ready is 200": ("GRPS-004", lambda r, s, a: (200, a) if r.url.path.endswith("ready") else (s, a)),
     "no YAML": ("GRPS-S04", change_answers(lambda a: a.update(str_data="a: [b: c"), "/metadata/server")),
     "no status": ("GRPS-S05", change_answers(lambda a: a.pop("status"), PREDICT)),
-    "two kinds of data": ("GRPS-S06", change_answers(two_data_fields, PREDICT)),
+    "two kinds of data": ("GRPS-S06",
+        change_answers(lambda a: a.update({"str_data" if "gmap" in a else "gmap": {}}), PREDICT)),
     "JSON as text": ("GRPS-008", set_headers(PREDICT, content_type="text/html")),
     "too few elements": ("GRPS-S07", change_answers(too_few, PREDICT), "half_plus_two"),
     "only datatype names accepted": ("GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400)), "half_plus_two"),
     "nested numbers misread": ("GRPS-011", misread_nested, "half_plus_two"),
-    "nested once more": ("GRPS-012", change_answers(nested, PREDICT), "half_plus_two"),
+    "nested once more": ("GRPS-012", replace_field("ndarray", lambda value: [value], PREDICT), "half_plus_two"),
     "ndarray ignored": ("GRPS-013",
         replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" not in str(r.url), 200, SUCCESS)),
     "no bytes": ("GRPS-014",
         replace_when(lambda r: r.headers.get("content-type") == "application/octet-stream", 415, failure(415))),
     "any model accepted": ("GRPS-S08", replace_prediction(b"conform-unknown")),
-    "unknown models are 500": ("GRPS-S09", server_error_for_unknown_model),
+    "unknown models are 500": ("GRPS-S09",
+        lambda r, s, a: (500, failure(500)) if s == 404 and b"conform-unknown" in r.content else (s, a)),
     "query before body": ("GRPS-018",
         replace_when(lambda r: "conform-unknown" in str(r.url) and b'"model"' in r.content, 404, failure(404))),
     "anything is JSON": ("GRPS-019", replace_when(lambda r: r.content.endswith(b": "), 200, SUCCESS)),
-    "bad JSON, 500": ("GRPS-020", server_error_for_bad_json),
+    "bad JSON, 500": ("GRPS-020",  # as GRPS's Python server does
+        replace_when(lambda r: r.content.endswith(b": "), 500, failure(500))),
     "no data, 200": ("GRPS-021", replace_prediction(b'"conform_unknown"')),
-    "no body, 200": ("GRPS-022", replace_prediction_of(b"")),
+    "no body, 200": ("GRPS-022", replace_when(lambda r: r.url.path.endswith(PREDICT) and not r.content, 200, SUCCESS)),
     "any Content-Type accepted": ("GRPS-023",
         replace_when(lambda r: r.headers.get("content-type") == "image/png", 200, SUCCESS)),
     "bytes in JSON": ("GRPS-024", replace_prediction(b'"bin_data"')),
     "errors without a message": ("GRPS-025", without_message),
-    "always 200": ("GRPS-026", always_200),
+    "always 200": ("GRPS-026",  # as GRPS's C++ server does
+        lambda r, s, a: (200 if r.url.path.endswith(PREDICT) else s, a)),
     "no YAML of a model": ("GRPS-S10", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
-    "metadata of anything": (
-        "GRPS-S11",
-        replace_when(
-            lambda r: r.url.path.endswith("/metadata/model") and b"conform-unknown" in r.content, 200, SUCCESS
-        ),
-    ),
+    "metadata of anything": ("GRPS-S11",
+        replace_when(lambda r: r.url.path.endswith("/model") and b"conform-unknown" in r.content, 200, SUCCESS)),
     "a stream without flags": ("GRPS-029", stream_without_flags),
     "ndarray in a stream accepted": ("GRPS-030",
         replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" in str(r.url), 200, SUCCESS)),
 }  # fmt: skip
 _STREAM_FAULTS: AnswerFaults = {"commas in a stream": ("GRPS-029", comma_separated_stream)}
+_REQUEST_FAULTS: RequestFaults = {"query ignored": ("GRPS-017", without_model_query)}
 
-FAULTS: dict[str, Fault] = {
-    **answer_faults("grps", "detector", ANSWER_FAULTS),
-    **answer_faults("grps", "vlm", _STREAM_FAULTS, raw=True),
-    "query ignored": Fault(protocol="grps", model="detector", check="GRPS-017", change_request=without_model_query),
+FAULTS = {
+    **faults_of("grps", "detector", ANSWER_FAULTS),
+    **faults_of("grps", "vlm", _STREAM_FAULTS, raw=True),
+    **faults_of("grps", "detector", _REQUEST_FAULTS, "change_request"),
 }

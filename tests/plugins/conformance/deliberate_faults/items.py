@@ -4,6 +4,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import cv2
@@ -11,8 +12,8 @@ import httpx
 import numpy as np
 
 from app.plugins.conformance.sample_images import BLANK_IMAGE
-from tests.plugins.conformance.deliberate_faults.spoiling import change_answers, change_body
-from tests.plugins.conformance.engines import BARS, AnswerFault, AnswerFaults, Fault, answer_faults
+from tests.plugins.conformance.deliberate_faults.spoiling import change_body, change_each, replace_field
+from tests.plugins.conformance.engines import BARS, AnswerFault, AnswerFaults, RequestFaults, faults_of
 
 Item = dict[str, Any]
 
@@ -29,12 +30,7 @@ def image_in(request: httpx.Request) -> bytes:
         return b""
 
 
-def change_lists(change: Callable[[list[Item]], object]) -> AnswerFault:
-    return change_answers(lambda answer: change(answer["output"]) if "output" in answer else None)
-
-
-def change_items(change: Callable[[Item], object]) -> AnswerFault:
-    return change_lists(lambda items: [change(item) for item in items])
+change_items = partial(change_each, "output")
 
 
 def change_sized_items(change: Callable[[Item, int, int], object]) -> AnswerFault:
@@ -56,16 +52,14 @@ def scale(item: Item, across: float, down: float, names: str = "xmin ymin xmax y
         item[name] *= down if index % 2 else across
 
 
+def change_points(item: Item, change: Callable[[Item], object]) -> None:
+    for contour in item["contour"]:
+        for point in contour:
+            change(point)
+
+
 def scale_points(item: Item, across: float, down: float) -> None:
-    for contour in item["contour"]:
-        for point in contour:
-            scale(point, across, down, "x y")
-
-
-def move_points(item: Item) -> None:
-    for contour in item["contour"]:
-        for point in contour:
-            point["x"] -= 700
+    change_points(item, lambda point: scale(point, across, down, "x y"))
 
 
 def reject_images(matches: Callable[[bytes], bool]) -> AnswerFault:
@@ -110,17 +104,13 @@ def without_threshold(body: Item) -> None:
         del body["parameters"]["score_threshold"]
 
 
-def repeat_first_item(item_list: list[Item]) -> None:
-    item_list[1:1] = item_list[:1]
-
-
 ANSWER_FAULTS: AnswerFaults = {
     "missing corner": ("CV2-I01", change_items(lambda item: item.pop("ymax"))),
     "label of numbers": ("CV2-I02", change_items(lambda item: item.update(label=3))),
     "score of text": ("CV2-I03", change_items(lambda item: item.update(score=str(item["score"])))),
     "score in per cent": ("CV2-I04", change_items(lambda item: item.update(score=item["score"] * 100))),
-    "worst first": ("CV2-I05", change_lists(lambda found: found.reverse())),
-    "a label twice": ("CV2-I07", change_lists(repeat_first_item), "classifier"),
+    "worst first": ("CV2-I05", replace_field("output", lambda items: items[::-1])),
+    "a label twice": ("CV2-I07", replace_field("output", lambda items: items[:1] + items), "classifier"),
     "answer that is a list": ("CV2-I08", change_items(lambda item: item.update(answer=[item["answer"]])), "vlm"),
     "prompts not returned": ("CV2-I09", change_items(lambda item: item.update(prompt="?")), "vlm"),
     "no JPEG": ("CV2-I11", reject_images(lambda image: image.startswith(_JPEG))),
@@ -151,17 +141,16 @@ ANSWER_FAULTS: AnswerFaults = {
         change_sized_items(lambda item, w, h: scale_points(item, 1 / w, 1 / h)), "segmenter"),
     "contours of the model's own frame": ("CV2-P13",
         change_sized_items(lambda item, w, h: scale_points(item, 320 / w, 320 / h)), "segmenter"),
-    "contours outside": ("CV2-P14", change_items(move_points), "segmenter"),
+    "contours outside": ("CV2-P14",
+        change_items(lambda item: change_points(item, lambda p: p.update(x=p["x"] - 700))), "segmenter"),
     "unstable scores": ("CV2-I15", unstable_scores()),
 }  # fmt: skip
 
-FAULTS: dict[str, Fault] = {
-    **answer_faults("chariot-v2", "detector", ANSWER_FAULTS),
-    **{
-        name: Fault(protocol="chariot-v2", model="detector", check=check, change_request=change_body(change))
-        for name, check, change in (
-            ("threshold ignored", "CV2-I06", without_threshold),
-            ("EXIF ignored", "CV2-I10", without_exif),
-        )
-    },
+REQUEST_FAULTS: RequestFaults = {
+    "threshold ignored": ("CV2-I06", change_body(without_threshold)),
+    "EXIF ignored": ("CV2-I10", change_body(without_exif)),
+}
+FAULTS = {
+    **faults_of("chariot-v2", "detector", ANSWER_FAULTS),
+    **faults_of("chariot-v2", "detector", REQUEST_FAULTS, "change_request"),
 }

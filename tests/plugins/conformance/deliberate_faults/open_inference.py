@@ -1,43 +1,33 @@
 """Deliberate faults in an engine of the Open Inference Protocol over REST."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
 
 from tests.plugins.conformance.deliberate_faults.spoiling import (
     change_answers,
-    detail_errors,
+    change_each,
+    errors_in,
     replace_at,
     replace_containing,
+    replace_field,
     replace_when,
     server_error_for_bad_json,
     set_headers,
 )
-from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, answer_faults
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, faults_of
+
+change_outputs = partial(change_each, "outputs", path="/infer")
 
 
-def change_outputs(change: Callable[[dict[str, Any]], object]) -> AnswerFault:
-    def change_all(answer: Any) -> None:
-        for output in answer["outputs"]:
-            change(output)
-
-    return change_answers(change_all, "/infer")
-
-
-def datatype_string(answer: Any) -> None:
-    for spec in answer.get("outputs", ()):
-        if "data" not in spec and spec["datatype"] == "BYTES":
-            spec["datatype"] = "STRING"
+def datatype_string(output: Any) -> None:
+    if "data" not in output and output["datatype"] == "BYTES":
+        output["datatype"] = "STRING"
 
 
 def numbers_as_text(output: Any) -> None:
     output["data"] = [str(value) for value in output["data"]] if "data" in output else []
-
-
-def no_extensions(answer: Any) -> None:
-    if "extensions" in answer:
-        answer["extensions"] = None
 
 
 def repeated_outputs(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
@@ -56,13 +46,13 @@ def replace_status(path: str, status: int) -> AnswerFault:
 
 
 ANSWER_FAULTS: AnswerFaults = {
-    "no extensions": ("V2-001", change_answers(no_extensions)),
+    "no extensions": ("V2-001", replace_field("extensions", lambda _: None)),
     "not live": ("V2-002", replace_status("/health/live", 400)),
     "not ready": ("V2-003", replace_status("/health/ready", 503)),
     "empty health answers": ("V2-004", change_answers(lambda a: a.clear(), "/health/")),
     "a model not ready": ("V2-005", replace_status("/half_plus_two/ready", 503)),
     "no platform": ("V2-006", change_answers(lambda a: a.pop("platform", 0))),
-    "datatype STRING": ("V2-S01", change_answers(datatype_string), "detector"),
+    "datatype STRING": ("V2-S01", change_each("outputs", datatype_string), "detector"),
     "no shape": ("V2-008", change_outputs(lambda o: o.pop("shape"))),
     "JSON as text": ("V2-009", set_headers("/infer", content_type="text/html")),
     "an undeclared output": ("V2-S02", change_outputs(lambda o: o.update(name="other"))),
@@ -75,7 +65,7 @@ ANSWER_FAULTS: AnswerFaults = {
     "an output twice": ("V2-S07", repeated_outputs),
     "any output accepted": ("V2-S09", replace_containing(b'"outputs":[{"name":"conform', 200, {"outputs": []})),
     "unknown models are 400": ("V2-019", replace_at("/conform-unknown", 400)),
-    "errors in a field detail": ("V2-020", detail_errors),
+    "errors in a field detail": ("V2-020", errors_in("detail")),
     "any JSON accepted": ("V2-021", replace_when(lambda r: r.content.endswith(b"["), 200, {"outputs": []})),
     "bad JSON, 500": ("V2-022", server_error_for_bad_json),
     "no inputs, 200": ("V2-023", replace_containing(b'{"id":"conform"}', 200, {"outputs": []})),
@@ -84,6 +74,6 @@ ANSWER_FAULTS: AnswerFaults = {
     "unknown parameters refused": ("V2-S08", replace_containing(b'"parameters":{"conform-unknown":1}')),
     "no versions": ("V2-027", replace_at("/versions/")),
 }
-FAULTS = answer_faults("v2", "half_plus_two", ANSWER_FAULTS) | answer_faults(
+FAULTS = faults_of("v2", "half_plus_two", ANSWER_FAULTS) | faults_of(
     "v2", "half_plus_two", {"a byte lost": ("V2-028", truncated_binary)}, raw=True
 )

@@ -1,13 +1,14 @@
 """Deliberate faults in an engine of the Open Inference Protocol over gRPC."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from app.core.proto import message_class
-from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, without_error_text
-from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, call_faults
+from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, replace_reply, without_error_text
+from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, faults_of
 
 _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13
 
@@ -16,15 +17,8 @@ def change_outputs(change: Callable[[Any], object]) -> CallFault:
     return change_messages("ModelInfer", lambda answer: [change(output) for output in answer.outputs])
 
 
-def replace_when(matches: Callable[[Any], bool], status: int, method: str = "ModelInfer") -> CallFault:
-    """Replace the status of calls whose request matches."""
-
-    def change_call(called: str, request: Any, reply: Reply) -> None:
-        if called == method and matches(request):
-            empty = [message_class(f"inference.{method}Response")()] if status == _OK else []
-            reply.replace(status, *empty)
-
-    return change_call
+replace_inference = partial(replace_reply, "ModelInfer")
+EMPTY = message_class("inference.ModelInferResponse")()
 
 
 def invalid_argument_for_unknown_model(called: str, request: Any, reply: Reply) -> None:
@@ -32,15 +26,9 @@ def invalid_argument_for_unknown_model(called: str, request: Any, reply: Reply) 
         reply.replace(_INVALID)
 
 
-def misread_raw(called: str, request: Any, reply: Reply) -> None:
-    if called == "ModelInfer" and request.raw_input_contents and reply.status == _OK:
-        for answer in reply.messages:
-            for index, raw in enumerate(answer.raw_output_contents):
-                answer.raw_output_contents[index] = (np.frombuffer(raw, "<f4") + 1).tobytes()
-
-
-def contents_beside_raw(output: Any) -> None:
-    output.contents.fp64_contents.append(1)
+def misread_raw(answer: Any) -> None:
+    raw_contents = [(np.frombuffer(raw, "<f4") + 1).tobytes() for raw in answer.raw_output_contents]
+    answer.raw_output_contents[:] = raw_contents
 
 
 def too_few(answer: Any) -> None:
@@ -56,24 +44,9 @@ def truncated_raw(answer: Any) -> None:
     answer.raw_output_contents[:] = [b"\5\0\0"] * len(answer.outputs)
 
 
-def no_inputs(answer: Any) -> None:
-    del answer.inputs[:]
-
-
 def renamed_datatypes(answer: Any) -> None:
     for output in answer.outputs:
         output.datatype = "FLOAT"
-
-
-def repeated_output(called: str, request: Any, reply: Reply) -> None:
-    if called == "ModelInfer" and request.outputs and reply.status == _OK:
-        for answer in reply.messages:
-            answer.outputs.add().CopyFrom(answer.outputs[0])
-
-
-def version_not_found(called: str, request: Any, reply: Reply) -> None:
-    if called == "ModelInfer" and request.model_version:
-        reply.replace(_NOT_FOUND)
 
 
 CALL_FAULTS: CallFaults = {
@@ -81,36 +54,38 @@ CALL_FAULTS: CallFaults = {
     "not ready": ("V2G-002", change_messages("ServerReady", lambda a: a.Clear())),
     "no name": ("V2G-003", change_messages("ServerMetadata", lambda a: a.ClearField("name"))),
     "a model not ready": ("V2G-004", change_messages("ModelReady", lambda a: a.Clear())),
-    "no inputs in the metadata": ("V2G-006", change_messages("ModelMetadata", no_inputs)),
+    "no inputs in the metadata": ("V2G-006", change_messages("ModelMetadata", lambda a: a.ClearField("inputs"))),
     "datatype FLOAT": ("V2G-S01", change_messages("ModelMetadata", renamed_datatypes)),
     "outputs without a name": ("V2G-008", change_outputs(lambda o: o.ClearField("name"))),
     "an undeclared output": ("V2G-S02", change_outputs(lambda o: setattr(o, "name", "other"))),
     "another datatype": ("V2G-S03", change_outputs(lambda o: setattr(o, "datatype", "FP64"))),
     "another rank": ("V2G-S04", change_outputs(lambda o: o.shape.append(1))),
-    "contents in two places": ("V2G-011", change_outputs(contents_beside_raw)),
+    "contents in two places": ("V2G-011", change_outputs(lambda o: o.contents.fp64_contents.append(1))),
     "too few elements": ("V2G-012", change_messages("ModelInfer", too_few)),
     "no id": ("V2G-S05", change_messages("ModelInfer", lambda a: a.ClearField("id"))),
     "another model": ("V2G-S06", change_messages("ModelInfer", lambda a: setattr(a, "model_name", "x"))),
-    "raw misread": ("V2G-015", misread_raw),
-    "an output twice": ("V2G-S07", repeated_output),
-    "unknown parameters refused": ("V2G-S08", replace_when(lambda r: "conform-unknown" in r.parameters, _INVALID)),
+    "raw misread": ("V2G-015", change_messages("ModelInfer", misread_raw, lambda r: r.raw_input_contents)),
+    "an output twice": ("V2G-S07",
+        change_messages("ModelInfer", lambda a: a.outputs.add().CopyFrom(a.outputs[0]), lambda r: r.outputs)),
+    "unknown parameters refused": ("V2G-S08", replace_inference(lambda r: "conform-unknown" in r.parameters, _INVALID)),
     "unknown models are INVALID_ARGUMENT": ("V2G-018", invalid_argument_for_unknown_model),
     "errors without a message": ("V2G-019", without_error_text),
     "any output accepted": ("V2G-S09",
-        replace_when(lambda r: any(o.name == "conform-unknown" for o in r.outputs), _OK)),
+        replace_inference(lambda r: any(o.name == "conform-unknown" for o in r.outputs), _OK, EMPTY)),
     "no inputs, INTERNAL": ("V2G-021",
-        replace_when(lambda r: r.model_name != "conform-unknown" and not r.inputs, _INTERNAL)),
+        replace_inference(lambda r: r.model_name != "conform-unknown" and not r.inputs, _INTERNAL)),
     "an unknown datatype, INTERNAL": ("V2G-S10",
-        replace_when(lambda r: any(i.datatype == "CONFORM" for i in r.inputs), _INTERNAL)),
+        replace_inference(lambda r: any(i.datatype == "CONFORM" for i in r.inputs), _INTERNAL)),
     "a wrong shape, INTERNAL": ("V2G-S11",
-        replace_when(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL)),
+        replace_inference(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL)),
     "raw and typed contents accepted": ("V2G-024",
-        replace_when(lambda r: bool(r.raw_input_contents) and any(i.HasField("contents") for i in r.inputs), _OK)),
+        replace_inference(
+            lambda r: r.raw_input_contents and any(i.HasField("contents") for i in r.inputs), _OK, EMPTY)),
     "too many raw contents accepted": ("V2G-025",
-        replace_when(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK)),
-    "no versions": ("V2G-026", version_not_found),
+        replace_inference(lambda r: len(r.raw_input_contents) > len(r.inputs), _OK, EMPTY)),
+    "no versions": ("V2G-026", replace_inference(lambda r: r.model_version, _NOT_FOUND)),
     "truncated raw elements": ("V2G-012", change_messages("ModelInfer", truncated_raw)),
     "truncated raw texts": ("V2G-012", change_messages("ModelInfer", truncated_raw), "greeter"),
 }  # fmt: skip
 
-FAULTS = call_faults("v2-grpc", "half_plus_two", CALL_FAULTS)
+FAULTS = faults_of("v2-grpc", "half_plus_two", CALL_FAULTS, "change_call")

@@ -22,14 +22,28 @@ def change_answers(change: Callable[[Any], object], path: str = "") -> AnswerFau
     return fault
 
 
+def change_each(names: str, change: Callable[[Any], object], path: str = "") -> AnswerFault:
+    """Change each item of the list `names` of answers that have it, as `change_answers` does."""
+    return change_answers(lambda answer: [change(item) for item in answer.get(names) or ()], path)
+
+
+def replace_field(name: str, change: Callable[[Any], object], path: str = "") -> AnswerFault:
+    """Replace the value of a field of answers that have it, as `change_answers` does."""
+    return change_answers(lambda answer: answer.update({name: change(answer[name])}) if name in answer else None, path)
+
+
+def rename_field(old: str, new: str, path: str = "") -> AnswerFault:
+    """Rename a field of answers that have it, as `change_answers` does."""
+    return change_answers(lambda answer: answer.update({new: answer.pop(old)}) if old in answer else None, path)
+
+
 def set_headers(path: str, **headers: str | None) -> AnswerFault:
     """Replace headers of every answer of status 200 on a path that contains `path`."""
     replaced = {name.replace("_", "-"): value for name, value in headers.items()}
 
     def fault(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-        return (
-            (status, WithHeaders(answer, replaced)) if status == 200 and path in request.url.path else (status, answer)
-        )
+        matches = status == 200 and path in request.url.path
+        return status, WithHeaders(answer, replaced) if matches else answer
 
     return fault
 
@@ -72,20 +86,34 @@ def change_body(change: Callable[[Json], object]) -> RequestFault:
     return fault
 
 
-def detail_errors(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Answer errors as FastAPI does, which Triton's client cannot read."""
-    return (status, {"detail": "no"}) if status >= 400 else (status, answer)
+def errors_in(field: str) -> AnswerFault:
+    """Answer errors with a text in `field`; FastAPI's is `detail`, which Triton's client cannot read."""
+    return lambda _, status, answer: (status, {field: "no"} if status >= 400 else answer)
 
 
 def server_error_for_bad_json(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
     return (500, answer) if request.content.endswith(b"[") else (status, answer)
 
 
-def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:
-    def change_call(called: str, _: Any, reply: Reply) -> None:
-        if called == method:
+def change_messages(
+    method: str, change: Callable[[Any], object], matches: Callable[[Any], object] = lambda _: True
+) -> CallFault:
+    """Change the messages of a method's replies to requests that match."""
+
+    def change_call(called: str, request: Any, reply: Reply) -> None:
+        if called == method and matches(request):
             for answer in reply.messages:
                 change(answer)
+
+    return change_call
+
+
+def replace_reply(method: str, matches: Callable[[Any], object], status: int, *messages: Any) -> CallFault:
+    """Replace the status and messages of a method's replies to requests that match."""
+
+    def change_call(called: str, request: Any, reply: Reply) -> None:
+        if called == method and matches(request):
+            reply.replace(status, *messages)
 
     return change_call
 

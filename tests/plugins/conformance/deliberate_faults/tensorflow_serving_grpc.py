@@ -4,36 +4,18 @@ from collections.abc import Callable
 from typing import Any
 
 from app.plugins.tensorflow_serving.proto import message_class
-from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, without_error_text
-from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, call_faults
+from tests.plugins.conformance.deliberate_faults.spoiling import change_messages, replace_reply, without_error_text
+from tests.plugins.conformance.engines import CallFault, CallFaults, Reply, faults_of
 
 _INVALID, _NOT_FOUND, _INTERNAL = 3, 5, 13
 _UNKNOWN = "conform-unknown"
-
-
-def change_when(
-    matches: Callable[[Any], object], change: Callable[[Any], object], method: str = "Predict"
-) -> CallFault:
-    """Change the answers of a method to requests that match."""
-
-    def change_call(called: str, request: Any, reply: Reply) -> None:
-        if called == method and matches(request):
-            for answer in reply.messages:
-                change(answer)
-
-    return change_call
 
 
 def accept_when(
     matches: Callable[[Any], object], method: str = "Predict", answer: str = "PredictResponse"
 ) -> CallFault:
     """Answer requests that match with an empty message."""
-
-    def change_call(called: str, request: Any, reply: Reply) -> None:
-        if called == method and matches(request):
-            reply.replace(0, message_class(f"tensorflow.serving.{answer}")())
-
-    return change_call
+    return replace_reply(method, matches, 0, message_class(f"tensorflow.serving.{answer}")())
 
 
 def replace_status(old: int, new: int, matches: Callable[[Any], object]) -> CallFault:
@@ -60,7 +42,7 @@ def regressions_plus_one(answer: Any) -> None:
         regression.value += 1
 
 
-def repeated_versions(answer: Any) -> None:
+def repeat_versions(answer: Any) -> None:
     answer.model_version_status.extend(list(answer.model_version_status))
 
 
@@ -73,7 +55,7 @@ CALL_FAULTS: CallFaults = {
     "versions without a state": ("TFSG-002",
         change_messages("GetModelStatus", lambda a: a.model_version_status[0].ClearField("state"))),
     "all versions returned": ("TFSG-003",
-        change_when(lambda r: r.model_spec.HasField("version"), repeated_versions, "GetModelStatus")),
+        change_messages("GetModelStatus", repeat_versions, lambda r: r.model_spec.HasField("version"))),
     "reloads accepted": ("TFSG-004", accept_when(lambda _: True, "HandleReloadConfigRequest", "ReloadConfigResponse")),
     "another type URL": ("TFSG-005",
         change_messages("GetModelMetadata", lambda a: setattr(a.metadata["signature_def"], "type_url", "x/y"))),
@@ -82,10 +64,12 @@ CALL_FAULTS: CallFaults = {
     "an undeclared output": ("TFSG-007", change_messages("Predict", renamed_output)),
     "too many elements": ("TFSG-008", change_messages("Predict", lambda a: a.outputs["y"].float_val.append(1))),
     "too short tensor_content": ("TFSG-008", change_messages("Predict", truncated_content)),
-    "tensor_content misread": ("TFSG-009", change_when(lambda r: r.inputs["x"].tensor_content, plus_one)),
-    "one value misread": ("TFSG-010", change_when(lambda r: len(r.inputs["x"].float_val) == 1, plus_one)),
+    "tensor_content misread": ("TFSG-009",
+        change_messages("Predict", plus_one, lambda r: r.inputs["x"].tensor_content)),
+    "one value misread": ("TFSG-010",
+        change_messages("Predict", plus_one, lambda r: len(r.inputs["x"].float_val) == 1)),
     "output_filter ignored": ("TFSG-011",
-        change_when(lambda r: r.output_filter, lambda a: a.outputs["z"].CopyFrom(a.outputs["y"]))),
+        change_messages("Predict", lambda a: a.outputs["z"].CopyFrom(a.outputs["y"]), lambda r: r.output_filter)),
     "no version in the answer": ("TFSG-012", change_messages("Predict", lambda a: a.model_spec.ClearField("version"))),
     "unknown models are INVALID_ARGUMENT": ("TFSG-013",
         replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.name == _UNKNOWN)),
@@ -104,9 +88,9 @@ CALL_FAULTS: CallFaults = {
     "one classification": ("TFSG-022", change_messages("Classify", lambda a: a.result.classifications.pop())),
     "one regression": ("TFSG-023", change_messages("Regress", lambda a: a.result.regressions.pop())),
     "another context": ("TFSG-024",
-        change_when(lambda r: r.input.HasField("example_list_with_context"), regressions_plus_one, "Regress")),
+        change_messages("Regress", regressions_plus_one, lambda r: r.input.HasField("example_list_with_context"))),
     "no examples accepted": ("TFSG-025",
         accept_when(lambda r: not r.HasField("input"), "Classify", "ClassificationResponse")),
     "one task": ("TFSG-026", change_messages("MultiInference", lambda a: a.results.pop())),
 }  # fmt: skip
-FAULTS = call_faults("tensorflow-serving-grpc", "half_plus_two", CALL_FAULTS)
+FAULTS = faults_of("tensorflow-serving-grpc", "half_plus_two", CALL_FAULTS, "change_call")
