@@ -67,20 +67,6 @@ def test_calls_of_the_upstream_grps_client_test_succeed(peer: GrpcTestClient) ->
     assert (metadata["name"], metadata["inputs"][0]["dtype"]) == ("echo-pair", "DT_INT64")
 
 
-def test_offline_server_is_not_ready_but_still_answers() -> None:
-    engine = build_engine(("detector",))
-    with run_grpc_server(engine) as peer:
-        assert_success(call(peer, "Offline"))
-        assert not engine.online
-        assert error_status(call(peer, "CheckReadiness")) == (503, "The server was taken offline by its operator")
-        assert not peer.call("ServerReady").ready
-        assert_success(call(peer, "CheckLiveness"))
-        assert_success(call(peer, "Predict", bin_data=IMAGE))
-        assert_success(call(peer, "Online"))
-        assert_success(call(peer, "CheckReadiness"))
-        assert peer.call("ServerReady").ready
-
-
 def test_unloaded_model_is_not_ready() -> None:
     with run_grpc_server(build_engine(("detector",), loaded=False)) as peer:
         assert error_status(call(peer, "CheckReadiness"))[0] == 503

@@ -13,7 +13,6 @@ from app.core.server.http.asgi import create_app
 from app.plugins.kserve_v1.routes import KServeV1
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.apps import ALL_MODELS, app_with_models
 from tests.support.servers.grpc_server import build_engine
 
@@ -68,35 +67,6 @@ def test_loading_model_is_listed_but_not_ready() -> None:
         for response in (client.get("/v1/models/detector"), predict(client, "detector", 1)):
             assert response.status_code == 503
             assert response.json() == {"error": "Model with name detector is not ready. not loaded yet"}
-
-
-def test_offline_server_is_not_ready_but_still_answers() -> None:
-    engine = build_engine(("detector",))
-    engine.online = False
-    with TestClient(create_app(engine, [KServeV1()], CollectorRegistry(), 100_000)) as client:
-        message = "Model with name detector is not ready. The server was taken offline by its operator"
-        assert client.get("/v1/models/detector").json() == {"error": message}
-        assert len(predictions(predict(client, "detector", IMAGE))) == 1
-
-
-def test_every_request_is_observed_once() -> None:
-    recorder = EventRecorder()
-    engine = build_engine(("detector", "failing"), observers=[recorder])
-    with TestClient(create_app(engine, [KServeV1()], CollectorRegistry(), 100_000)) as client:
-        metadata = '[{"key":"a","type":"str","value":"b"}]'
-        predict(client, "detector", IMAGE, {"b64": IMAGE, "parameters": {"metadata": metadata}})
-        predict(client, "detector")
-        predict(client, "missing", IMAGE)
-        predict(client, "failing", IMAGE)
-        client.get("/v1/models/missing")
-    outcomes = [(event.protocol, event.model_name, event.outcome, event.batch_size) for event in recorder.events]
-    assert outcomes == [
-        ("kserve-v1", "detector", None, 2),
-        ("kserve-v1", "detector", "invalid_request", 0),
-        ("kserve-v1", "missing", "model_not_found", 0),
-        ("kserve-v1", "failing", "model_failed", 0),
-    ]
-    assert [entry.key for entry in recorder.events[0].metadata[0].entries] == ["a"]
 
 
 # Images

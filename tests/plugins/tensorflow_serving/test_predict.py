@@ -19,9 +19,7 @@ from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
-from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
 from tests.support.servers.grpc_server import build_engine_from_sources
 
@@ -48,16 +46,11 @@ def listener_client(engine: Engine, *, any_origin: bool = False, loading_status:
 
 
 @pytest.fixture(scope="module")
-def recorder() -> EventRecorder:
-    return EventRecorder()
-
-
-@pytest.fixture(scope="module")
-def engine(recorder: EventRecorder) -> Engine:
+def engine() -> Engine:
     names = ("classifier", "detector", "failing", "half_plus_two", "echo-pair", "greeter")
     versions = [source("versioned", version, version_labels=LABELS) for version in ("1", "2", "3", "4", "1.5")]
     others = [ModelSource(name=name, version="1", folder=DEMO_MODELS / name) for name in names]
-    return build_engine_from_sources([*versions, *others], load, observers=[recorder])
+    return build_engine_from_sources([*versions, *others], load)
 
 
 @pytest.fixture(scope="module")
@@ -262,18 +255,3 @@ def test_metrics_path_with_a_query_is_rejected(client: Client) -> None:
     assert answer.text == (
         "Unexpected path: /monitoring/prometheus/metrics?x=1. Should be /monitoring/prometheus/metrics"
     )
-
-
-def test_observers_receive_successful_and_failed_requests(client: Client, recorder: EventRecorder) -> None:
-    count = len(recorder.events)
-    client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]}, headers={"X-Request-ID": "seven"})
-    client.post("/v1/models/missing:predict", json={"instances": [1.0]})
-    client.post("/v1/models/half_plus_two:predict", content=b"")
-    events = recorder.events[count:]
-    assert [(event.model_name, event.outcome) for event in events] == [
-        ("half_plus_two", None),
-        ("missing", ErrorKind.MODEL_NOT_FOUND),
-        ("half_plus_two", ErrorKind.INVALID_REQUEST),
-    ]
-    assert events[0].request_id == "seven"
-    assert {event.protocol for event in events} == {"tensorflow-serving"}
