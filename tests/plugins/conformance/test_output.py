@@ -18,10 +18,8 @@ from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 from tests.plugins.conformance.engines import check_engine
 
-HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
-    b"9" * 400,
-    b"9" * 400,
-)
+ITEM = b'{"label":"a","score":_,"xmin":_}'.replace(b"_", b"9" * 400)
+HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[%s]]}]}' % ITEM
 EACH_PROTOCOL = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 HOSTILE = "<script>alert(1)</script> [bold]&\x00\x1b[31m]]>"
 
@@ -66,14 +64,8 @@ CHECKS = (
 
 
 def report(*checks: Check) -> ConformanceReport:
-    protocol = Protocol("x", checks or CHECKS)
-    return check_engine(
-        protocol,
-        lambda _: httpx.Response(200, content=HOSTILE.encode()),
-        url="http://engine.local/<b>",
-        model=None,
-        max_requests=20,
-    )
+    protocol, answer = Protocol("x", checks or CHECKS), httpx.Response(200, content=HOSTILE.encode())
+    return check_engine(protocol, lambda _: answer, url="http://engine.local/<b>", model=None, max_requests=20)
 
 
 def test_each_check_has_the_expected_verdict() -> None:
@@ -138,10 +130,14 @@ def test_page_escapes_text_and_lists_failures_first() -> None:
     assert "<td>X-1 failed<details><summary>X-6, X-9</summary>" in page
 
 
-def test_table_shows_texts_escaped_verdict_and_features() -> None:
+def table(result: ConformanceReport, *, everything: bool = False) -> str:
     written = io.StringIO()
-    print_report(report(), Console(file=written, width=200), everything=True)
-    text = written.getvalue()
+    print_report(result, Console(file=written, width=200), everything=everything)
+    return written.getvalue()
+
+
+def test_table_shows_texts_escaped_verdict_and_features() -> None:
+    text = table(report(), everything=True)
     assert HOSTILE.replace("\x00", r"\x00").replace("\x1b", r"\x1b") in text
     assert "\x1b" not in text
     assert "does not conform" in text
@@ -150,9 +146,7 @@ def test_table_shows_texts_escaped_verdict_and_features() -> None:
 
 
 def test_table_folds_untested_checks_with_the_same_reason() -> None:
-    written = io.StringIO()
-    print_report(report(), Console(file=written, width=160))
-    rows = [line for line in written.getvalue().splitlines() if line.startswith("│")]
+    rows = [line for line in table(report()).splitlines() if line.startswith("│")]
     (folded,) = [index for index, row in enumerate(rows) if "2 checks" in row]
     assert "X-1 failed" in rows[folded]
     assert "X-6, X-9" in rows[folded + 1]
@@ -164,10 +158,8 @@ def test_table_folds_untested_checks_with_the_same_reason() -> None:
     [(1, "engine conforms, by"), (3, "conforms but for 1 MUST not tested"), (0, "not conform, by")],
 )
 def test_untested_must_check_is_not_shown_as_passed(index: int, message: str) -> None:
-    out = io.StringIO()
     result = report(CHECKS[index])
-    print_report(result, Console(file=out, width=200))
-    assert message in out.getvalue()
+    assert message in table(result)
     assert ("conforms but for 1 MUST not tested</h1>" in html_report(result).decode()) is (index == 3)
 
 
