@@ -59,7 +59,7 @@ def test_commands_run_with_the_base_dependencies(tmp_path: Path) -> None:
         assert "Traceback" not in process.stderr, f"{name}\n{process.stderr}"
 
 
-@pytest.mark.parametrize("name", ["", "keys", "drift"])
+@pytest.mark.parametrize("name", ["", "drift"])
 def test_help_is_printed_with_the_base_dependencies(name: str, tmp_path: Path) -> None:
     process = Workspace(tmp_path, linked_environment()).run(f".venv/bin/charioteer {name} --help")
     assert process.returncode == 0, process.stderr
