@@ -23,15 +23,22 @@ def model(folder: Path) -> Any:
     return assemble(tiny.source(folder))[0]
 
 
+FEATURES = (1, 2, 3, 4)
+
+
 def answers(model: Any, *items: Any) -> list[list[str]]:
     return [list(prediction.answers) for prediction in model(items)]
+
+
+def ask(model: Any, *prompts: str, features: tuple[int, ...] = FEATURES, **parameters: object) -> list[str]:
+    """Return the answers to prompts about one image."""
+    return answers(model, tiny.prompted_image(tiny.image_with_features(*features), *prompts, **parameters))[0]
 
 
 @pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (9, 0, 0, 200)])
 @pytest.mark.parametrize("words", ["what is this", "w3 w4 w5 red"])
 def test_answers_equal_those_computed_without_cache(model: Any, features: tuple[int, ...], words: str) -> None:
-    item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=9)
-    assert answers(model, item) == [[tiny.reference(words, features, 9)]]
+    assert ask(model, words, features=features, max_new_tokens=9) == [tiny.reference(words, features, 9)]
 
 
 def test_every_prompt_of_every_image_is_answered(model: Any) -> None:
@@ -42,64 +49,58 @@ def test_every_prompt_of_every_image_is_answered(model: Any) -> None:
 
 
 def test_an_answer_ends_before_any_end_token(folder: Path) -> None:
-    words, features = "what is this", (1, 2, 3, 4)
-    endless = tiny.reference(words, features, 8, ends=()).split()
+    words = "what is this"
+    endless = tiny.reference(words, FEATURES, 8, ends=()).split()
     end = tiny.VOCABULARY.index(endless[4])
     tiny.change(folder / "generation_config.json", eos_token_id=[tiny.END, end])
-    model = assemble(tiny.source(folder))[0]
-    item = tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=8)
-    assert answers(model, item) == [[tiny.reference(words, features, 8, ends=(tiny.END, end))]]
-    assert len(answers(model, item)[0][0].split()) < len(endless)
+    (answer,) = ask(assemble(tiny.source(folder))[0], words, max_new_tokens=8)
+    assert answer == tiny.reference(words, FEATURES, 8, ends=(tiny.END, end))
+    assert len(answer.split()) < len(endless)
 
 
 def test_an_answer_has_at_most_max_new_tokens(folder: Path) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=None)
     model, description = assemble(tiny.source(folder))
-    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=7)
-    assert answers(model, item) == [[tiny.reference("what is this", (1, 2, 3, 4), 7, ends=())]]
+    expected = tiny.reference("what is this", FEATURES, 7, ends=())
+    assert ask(model, "what is this", max_new_tokens=7) == [expected]
     assert "none: answers end at max_new_tokens" in [fact.value for fact in description.facts]
 
 
 def test_prompt_longer_than_context_is_rejected_with_its_index(model: Any) -> None:
-    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "w1 " * 58)
     with pytest.raises(InferenceError, match="model's 64 tokens, got 64 tokens, 4 of them the image") as caught:
-        model([item])
+        ask(model, "a", "w1 " * 58)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
 
 def test_answer_stops_at_context_length(folder: Path) -> None:
     tiny.change(folder / "generation_config.json", eos_token_id=9999)
-    model = assemble(tiny.source(folder))[0]
-    item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "w1 " * 57, max_new_tokens=30)
-    [[answer]] = answers(model, item)
-    assert answer == tiny.reference("w1 " * 57, (1, 2, 3, 4), 1, ends=())
+    found = ask(assemble(tiny.source(folder))[0], "w1 " * 57, max_new_tokens=30)
+    assert found == [tiny.reference("w1 " * 57, FEATURES, 1, ends=())]
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n", "what <image> is", "<end>", "a<end>b", "<begin> a", "<pad>"])
 def test_unusable_prompt_is_rejected(model: Any, prompt: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", prompt)])
+        ask(model, "a", prompt)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "prompts[1]")
 
 
 @pytest.mark.parametrize("prompt", ["unheard of", "<unk>", "{{ 7 * 7 }}", "{% raw %}", "\x00", "😀 ﷽", "a" * 5000])
 def test_unknown_words_are_answered(model: Any, prompt: str) -> None:
-    [[answer]] = answers(model, tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), prompt, max_new_tokens=4))
-    assert answer == tiny.reference(prompt, (1, 2, 3, 4), 4)
+    assert ask(model, prompt, max_new_tokens=4) == [tiny.reference(prompt, FEATURES, 4)]
 
 
 @pytest.mark.parametrize(("prompts", "encoded"), [(("a", "red", "w1"), 1), (("a", ""), 0)])
 def test_image_is_encoded_once_if_all_prompts_are_usable(model: Any, prompts: tuple[str, ...], encoded: int) -> None:
     calls = tiny.encoded_images(model)
     with nullcontext() if encoded else pytest.raises(InferenceError, match="empty text"):
-        model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), *prompts, max_new_tokens=1)])
+        ask(model, *prompts, max_new_tokens=1)
     assert len(calls) == encoded
 
 
 def test_sampling_is_repeatable_only_with_same_seed(model: Any) -> None:
-    def sample(**parameters: object) -> list[list[str]]:
-        image = tiny.image_with_features(1, 2, 3, 4)
-        return answers(model, tiny.prompted_image(image, "a", temperature=9.0, max_new_tokens=20, **parameters))
+    def sample(**parameters: object) -> list[str]:
+        return ask(model, "a", temperature=9.0, max_new_tokens=20, **parameters)
 
     assert sample(seed=7) == sample(seed=7)
     assert len({str(sample(seed=seed)) for seed in range(4)}) > 1
@@ -110,8 +111,7 @@ def test_concurrent_calls_give_independent_answers(model: Any) -> None:
     cases = [((n, 2, 3, n % 5), f"w{n % 9} what") for n in range(40)]
 
     def answer_of(case: tuple[tuple[int, ...], str]) -> str:
-        features, words = case
-        return answers(model, tiny.prompted_image(tiny.image_with_features(*features), words, max_new_tokens=12))[0][0]
+        return ask(model, case[1], features=case[0], max_new_tokens=12)[0]
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(answer_of, cases))
@@ -120,8 +120,7 @@ def test_concurrent_calls_give_independent_answers(model: Any) -> None:
 
 def test_half_precision_graphs_are_fed_half_precision(tmp_path: Path) -> None:
     model = assemble(tiny.source(tiny.write_model(tmp_path, subfolder="onnx", suffix="_fp16", half=True)))[0]
-    item = tiny.prompted_image(tiny.image_with_features(1, 0, 1, 0), "what", max_new_tokens=3)
-    assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
+    assert ask(model, "what", features=(1, 0, 1, 0), max_new_tokens=3) == [tiny.reference("what", (1, 0, 1, 0), 3)]
 
 
 def test_a_model_is_recognised_by_its_file_names(tmp_path: Path) -> None:
