@@ -1,27 +1,13 @@
 """Test that V1 rejects bad input with an error in the client's terms and keeps serving."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 
-from tests.support.data.chariot import IMAGE
+from tests.support.data.chariot import IMAGE, Client
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
-
-Client = TestClient[Litestar]
-
-MODELS = ("classifier", "detector", "teller", "sorter", "tagger", *ECHO_MODELS, *TENSOR_FIXTURES)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with TestClient(app_with_models(MODELS)) as client:
-        yield client
 
 
 def post(client: Client, model: str, body: object, **headers: str) -> httpx.Response:

@@ -2,32 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 
 from app.plugins.kserve_v1.cloud_events import EventMode, encode_event
+from tests.support.data.chariot import Client
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.apps import app_with_models
-
-Client = TestClient[Litestar]
 
 BINARY = {"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/here", "ce-type": "a.b"}
 STRUCTURED = {"specversion": "1.0", "id": "7", "source": "/here", "type": "a.b"}
 EVENT = "application/cloudevents+json"
 DATA = {"instances": [1, 2]}
 IMAGE = encode_image(rectangle())
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with TestClient(app_with_models(("detector", "half_plus_two", "failing"))) as client:
-        yield client
 
 
 def post(client: Client, body: object, headers: dict[str, str], model: str = "half_plus_two") -> httpx.Response:

@@ -1,28 +1,18 @@
 """Test KServe V1: model listing, model states and predictions."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.server.http.asgi import create_app
 from app.plugins.kserve_v1.routes import KServeV1
-from tests.support.data.chariot import IMAGE
+from tests.support.data.chariot import IMAGE, Client
 from tests.support.data.images import encode_image, rectangle
-from tests.support.servers.apps import ALL_MODELS, app_with_models
+from tests.support.servers.apps import ALL_MODELS
 from tests.support.servers.grpc_server import build_engine
-
-Client = TestClient[Litestar]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with TestClient(app_with_models(ALL_MODELS)) as client:
-        yield client
 
 
 def predict(client: Client, model: str, *instances: object, **body: object) -> httpx.Response:
