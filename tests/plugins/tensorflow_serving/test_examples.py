@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
-from app.core.server.http.asgi import create_listener_app
-from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from app.plugins.tensorflow_serving.signatures import signatures
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.plugins.tensorflow_serving.test_predict import listener_client
 from tests.support.models.fake_models import stand_in_metadata
-from tests.support.servers.apps import MAX_REQUEST_BYTES, model_source
+from tests.support.servers.apps import model_source
 from tests.support.servers.grpc_server import build_engine_from_sources
 
 Compute = Callable[..., NDArray[Any]]
@@ -43,7 +41,7 @@ def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute,
 def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:
     """Send examples, and return the status and the results or the error."""
     engine = build_engine_from_sources([model_source("made")], lambda _: fake_model)
-    with TestClient(create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)) as client:
+    with listener_client(engine) as client:
         answer = client.post(f"/v1/models/made:{verb}", content=json.dumps({"examples": examples, **body}))
     (result,) = answer.json().values()
     return answer.status_code, result

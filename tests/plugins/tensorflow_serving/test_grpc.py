@@ -5,16 +5,14 @@ from typing import Any
 
 import grpc
 import pytest
-from litestar.testing import TestClient
 
 from app.core.protocols.grpc_protocol import GrpcProtocol
-from app.core.server.http.asgi import create_listener_app
 from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.plugins.tensorflow_serving.proto import message_class
-from app.plugins.tensorflow_serving.routes import TensorFlowServing
+from tests.plugins.tensorflow_serving.test_predict import listener_client
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
+from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 
 PREDICTION = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"
@@ -221,8 +219,7 @@ def test_code_for_a_loading_model_comes_from_the_settings(protocol: GrpcProtocol
 
 def test_rest_and_grpc_share_metrics() -> None:
     engine = build_engine(("half_plus_two",))
-    app = create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)
-    with run_grpc_server(engine, protocols=[TensorFlowPredictionService()]) as peer, TestClient(app) as client:
+    with run_grpc_server(engine, protocols=[TensorFlowPredictionService()]) as peer, listener_client(engine) as client:
         call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
         call_error(peer, "Predict", model_spec=spec("half_plus_two", signature_name="s"))
         call_error(peer, "Predict", model_spec=spec("unknown"))

@@ -4,17 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 
-from app.core.server.http.asgi import create_listener_app
-from app.plugins.tensorflow_serving.routes import TensorFlowServing
-from tests.plugins.tensorflow_serving.test_predict import error_message
+from tests.plugins.tensorflow_serving.test_predict import Client, error_message, listener_client
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model, model_source
+from tests.support.servers.apps import load_test_model, model_source
 from tests.support.servers.grpc_server import build_engine_from_sources
-
-Client = TestClient[Litestar]
 
 MODELS = ("classifier", "detector", "teller", "sorter", "tagger", "half_plus_two", "echo-pair", "echo-int64", "greeter")
 DETECT, TELL, SORT = (f"/v1/models/{name}:predict" for name in ("detector", "teller", "sorter"))
@@ -24,7 +18,7 @@ IMAGE = {"b64": encode_base64(encode_image(rectangle()))}
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     engine = build_engine_from_sources([model_source(name) for name in MODELS], load_test_model)
-    with TestClient(create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)) as client:
+    with listener_client(engine) as client:
         yield client
 
 
