@@ -31,7 +31,7 @@ def findings(protocol: str, reply: Respond, **target: Any) -> dict[str, Finding]
 
 
 def with_metadata(metadata: object, infer: Callable[[bytes], object]) -> Respond:
-    """Answer GET with metadata, and POST with what `infer` returns for the body, or 400 if that is None."""
+    """Answer GET with metadata, and POST with what `infer` returns for the body: 400 for None."""
 
     def reply(request: httpx.Request) -> httpx.Response:
         answer = metadata if request.method == "GET" else infer(request.content)
