@@ -1,6 +1,7 @@
 """Postprocessing: predictions are filtered by the parameters of the request."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToText, PromptedImage
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, select
 from tasks.vision.image import Image
+from tests.support.rejection import rejects
 
 IMAGE = Image(np.zeros((100, 200, 3), np.uint8))
 NAN = math.nan
@@ -34,25 +36,31 @@ def classified(scores: NDArray[np.float32], **parameters: Any) -> list[str]:
 
 
 def detected(
-    scores: NDArray[np.float32], boxes: NDArray[np.float32] | None = None, labels: str = "", **parameters: Any
+    scores: NDArray[np.float32],
+    boxes: NDArray[np.float32] | None = None,
+    names: Sequence[str] = (),
+    keypoints: NDArray[np.float32] | None = None,
+    **parameters: Any,
 ) -> Detections:
-    count = len(scores)
-    all_boxes = boxes if boxes is not None else np.tile(floats(0, 0, 9, 9), (count, 1))
-    names = list(labels) or [str(index) for index in range(count)]
-    item = DetectionInput(IMAGE, DetectionParameters(**parameters))
-    return ObjectDetection().postprocess(item, Detections(labels=names, scores=scores, boxes=all_boxes))
+    labels = names or [str(index) for index in range(len(scores))]
+    all_boxes = boxes if boxes is not None else np.tile(floats(0, 0, 9, 9), (len(scores), 1))
+    prediction = Detections(labels=labels, scores=scores, boxes=all_boxes, keypoints=keypoints)
+    return ObjectDetection().postprocess(DetectionInput(IMAGE, DetectionParameters(**parameters)), prediction)
 
 
-def oriented(scores: NDArray[np.float32], boxes: NDArray[np.float32], **parameters: Any) -> list[str]:
-    names = [str(index) for index in range(len(scores))]
-    prediction = OrientedDetections(labels=names, scores=scores, boxes=boxes, width=200, height=100)
-    item = DetectionInput(IMAGE, DetectionParameters(**parameters))
-    return list(OrientedObjectDetection().postprocess(item, prediction).labels)
+def oriented(
+    scores: NDArray[np.float32], boxes: NDArray[np.float32], names: Sequence[str] = (), **parameters: Any
+) -> OrientedDetections:
+    labels = names or [str(index) for index in range(len(scores))]
+    prediction = OrientedDetections(labels=labels, scores=scores, boxes=boxes, width=200, height=100)
+    return OrientedObjectDetection().postprocess(DetectionInput(IMAGE, DetectionParameters(**parameters)), prediction)
 
 
-def segmented(scores: NDArray[np.float32], *masks: NDArray[np.uint8], **parameters: Any) -> Segments:
-    names = [str(index) for index in range(len(scores))]
-    prediction = Segments(labels=names, scores=scores, contours=[contours_of_mask(mask) for mask in masks])
+def segmented(
+    scores: NDArray[np.float32], *masks: NDArray[np.uint8], names: Sequence[str] = (), **parameters: Any
+) -> Segments:
+    labels = names or [str(index) for index in range(len(scores))]
+    prediction = Segments(labels=labels, scores=scores, contours=[contours_of_mask(mask) for mask in masks])
     return ImageSegmentation().postprocess(SegmentationInput(IMAGE, SegmentationParameters(**parameters)), prediction)
 
 
@@ -63,7 +71,7 @@ def test_a_score_equal_to_the_threshold_is_kept(threshold: float) -> None:
     scores = floats(equal, below)
     assert classified(scores, score_threshold=threshold) == ["0"]
     assert detected(scores, score_threshold=threshold).labels == ["0"]
-    assert oriented(scores, floats([9, 9, 5, 5, 0], [9, 9, 5, 5, 0]), score_threshold=threshold) == ["0"]
+    assert oriented(scores, floats([9, 9, 5, 5, 0], [9, 9, 5, 5, 0]), score_threshold=threshold).labels == ["0"]
 
 
 def test_best_scores_come_first_and_ties_keep_their_order() -> None:
@@ -71,7 +79,7 @@ def test_best_scores_come_first_and_ties_keep_their_order() -> None:
     expected = [str(index) for index in sorted(range(300), key=lambda index: -scores[index])]
     assert classified(scores) == detected(scores).labels == expected
     boxes = floats([0, 0, 1, 1], [-9, 0, 2, 2], [0, 0, 3, 3])
-    detections = detected(floats(0.6, 0.9, 0.7), boxes, "abc")
+    detections = detected(floats(0.6, 0.9, 0.7), boxes, ["a", "b", "c"])
     assert [(record.label, record.score, record.xmin, record.xmax) for record in detections.records()] == [
         ("b", 0.9, 0, 2), ("c", 0.7, 0, 3), ("a", 0.6, 0, 1),
     ]  # fmt: skip
@@ -108,7 +116,7 @@ def test_classes_are_chosen_by_action_and_labels_before_top_k(parameters: dict[s
 def test_scores_that_are_not_finite_are_removed(score: float) -> None:
     scores, mask = floats(score, 0.9), np.ones((3, 3), np.uint8)
     assert classified(scores) == detected(scores, score_threshold=0.0).labels == ["1"]
-    assert oriented(scores, floats([9, 9, 5, 5, 0], [9, 9, 5, 5, 0]), score_threshold=0.0) == ["1"]
+    assert oriented(scores, floats([9, 9, 5, 5, 0], [9, 9, 5, 5, 0]), score_threshold=0.0).labels == ["1"]
     assert segmented(scores, mask, mask, score_threshold=0.0).labels == ["1"]
 
 
@@ -143,7 +151,7 @@ def test_boxes_are_clipped_to_the_image() -> None:
     ids=str,
 )  # fmt: skip
 def test_oriented_boxes_are_filtered_by_their_centre(box: list[float], expected: bool) -> None:
-    assert oriented(floats(0.9), floats(box)) == (["0"] if expected else [])
+    assert oriented(floats(0.9), floats(box)).labels == (["0"] if expected else [])
 
 
 def test_epsilon_simplifies_the_remaining_contours() -> None:
@@ -155,7 +163,7 @@ def test_epsilon_simplifies_the_remaining_contours() -> None:
 
 def test_empty_predictions_and_masks_give_no_records() -> None:
     none, empty = np.zeros(0, np.float32), np.zeros((4, 4), np.uint8)
-    assert classified(none) == oriented(none, np.zeros((0, 5), np.float32)) == []
+    assert classified(none) == oriented(none, np.zeros((0, 5), np.float32)).labels == []
     assert detected(none, np.zeros((0, 4), np.float32)).records() == []
     assert segmented(none).records() == segmented(floats(0.9), empty, score_threshold=0.0).records() == []
     assert segmented(floats(0.9, 0.8), empty, np.ones((4, 4), np.uint8)).labels == ["1"]
@@ -178,6 +186,64 @@ def test_top_k_returns_a_prefix_of_all_predictions(scores: list[float], top_k: i
 @pytest.mark.parametrize(("count", "length"), [(257, 1), (1, 257)])
 def test_too_many_or_too_long_candidate_labels_are_rejected(count: int, length: int) -> None:
     check_candidate_labels(SelectionParameters(candidate_labels=("a" * 256,) * 256), "parameters")
-    with pytest.raises(InferenceError, match="at most 256 labels of at most 256 characters") as caught:
+    with rejects("at most 256 labels of at most 256 characters", "parameters.candidate_labels", ErrorKind.TOO_LARGE):
         check_candidate_labels(SelectionParameters(candidate_labels=("a" * length,) * count), "parameters")
-    assert caught.value.path == "parameters.candidate_labels"
+
+
+# The first three of these objects overlap, and the last one is elsewhere.
+LABELS, SCORES = ["cat", "cat", "dog", "cat"], floats(0.7, 0.8, 0.9, 0.6)
+BOXES = floats([10, 10, 50, 50], [12, 10, 50, 50], [10, 12, 50, 50], [90, 10, 130, 50])
+
+
+def overlapping(kind: str, **parameters: Any) -> Any:
+    match kind:
+        case "box":
+            return detected(SCORES, BOXES, LABELS, **parameters)
+        case "oriented":
+            boxes = floats(*([(left + right) / 2, 30, right - left, 15, 0.4] for left, _, right, _ in BOXES.tolist()))
+            return oriented(SCORES, boxes, LABELS, **parameters)
+        case _:
+            masks = np.zeros((4, 100, 200), np.uint8)
+            for mask, (left, top, right, bottom) in zip(masks, BOXES.astype(int).tolist(), strict=True):
+                mask[top:bottom, left:right] = 1
+            return segmented(SCORES, *masks, names=LABELS, **parameters)
+
+
+@pytest.mark.parametrize("kind", ["box", "oriented", "contour"])
+@pytest.mark.parametrize(
+    ("parameters", "scores"),
+    [
+        ({}, [0.9, 0.8, 0.7, 0.6]),
+        ({"agnostic": True}, [0.9, 0.8, 0.7, 0.6]),
+        ({"nms": True}, [0.9, 0.8, 0.6]),
+        ({"nms": True, "agnostic": True}, [0.9, 0.6]),
+        ({"nms": True, "iou_threshold": 1.0}, [0.9, 0.8, 0.7, 0.6]),
+        # The threshold on the number counts the objects that suppression keeps.
+        ({"nms": True, "top_k": 3}, [0.9, 0.8, 0.6]),
+        # An object whose class is filtered out still suppresses others.
+        ({"nms": True, "agnostic": True, "labels": ("cat",)}, [0.6]),
+        ({"nms": True, "score_threshold": 1.0}, []),
+    ],
+    ids=str,
+)
+def test_nms_drops_the_worse_of_two_objects(kind: str, parameters: dict[str, Any], scores: list[float]) -> None:
+    assert overlapping(kind, **parameters).scores.tolist() == pytest.approx(scores)
+
+
+def test_nms_ignores_boxes_that_are_outside_the_image_or_not_finite() -> None:
+    boxes = floats([300, 10, 340, 50], [NAN, 10, 50, 50], [10, 10, 50, 50])
+    assert detected(floats(0.9, 0.8, 0.7), boxes, ["cat"] * 3, nms=True).boxes.tolist() == boxes[2:].tolist()
+
+
+def test_nms_keeps_boxes_with_their_own_keypoints() -> None:
+    points = np.arange(8, dtype=np.float32).reshape(4, 1, 2)
+    found = detected(SCORES, BOXES, LABELS, points, nms=True)
+    assert found.keypoints is not None
+    assert found.keypoints.tolist() == points[[2, 1, 3]].tolist()
+
+
+def test_nms_compares_only_the_best_oriented_boxes() -> None:
+    boxes = floats([100, 50, 4, 2, 0]).repeat(2500, axis=0)
+    found = oriented(np.linspace(0.1, 0.9, 2500, dtype=np.float32), boxes, nms=True, score_threshold=0.0)
+    assert len(found.labels) == 2000
+    assert found.labels[0] == "2499"

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from app.core.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import TensorInference, Tensors
+from tests.support.data.requests import file_input, request, text_input
 
 SPECS = [
     TensorSpec(name="x", datatype=Datatype.FP32, shape=(-1, 2)),
@@ -21,15 +21,13 @@ SPECS = [
 
 TASK = TensorInference(SPECS, SPECS)
 
-BASE64 = {"content_type": "base64"}
 X = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((3, 2), np.float32))
 WORDS = BytesTensor(name="words", shape=(2,), elements=[StringElement("aGk="), BinaryElement("Å".encode())])
 
 
 def decoded(*inputs: InputTensor, **parameters: object) -> dict[str, NDArray[Any]]:
     """Return the inputs of the model."""
-    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=inputs, parameters=parameters)
-    (group,) = TASK.decode(request, {}, Limits())
+    (group,) = TASK.decode(request(*inputs, **parameters), {}, Limits())
     (item,) = group.items
     return dict(item.tensors)
 
@@ -53,30 +51,20 @@ def test_model_inputs_are_keyed_by_name() -> None:
     [(None, ["/w==", b"\xff"]), ("str", ["/w==", b"\xff"]), ("base64", [b"\xff", b"\xff"])],
 )
 def test_binary_model_receives_bytes(content_type: str | None, expected: list[object]) -> None:
-    words = BytesTensor(
-        name="words",
-        shape=(2,),
-        elements=[StringElement("/w=="), BinaryElement(b"\xff")],
-        parameters={"content_type": content_type},
-    )
-    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(words,))
-    (group,) = TensorInference(SPECS[1:], SPECS, binary=True).decode(request, {}, Limits())
+    elements, parameters = [StringElement("/w=="), BinaryElement(b"\xff")], {"content_type": content_type}
+    words = BytesTensor(name="words", shape=(2,), elements=elements, parameters=parameters)
+    (group,) = TensorInference(SPECS[1:], SPECS, binary=True).decode(request(words), {}, Limits())
     assert group.items[0].tensors["words"].tolist() == expected
     assert group.name == "words"
 
 
-@pytest.mark.parametrize(
-    ("element", "content_type"), [(BinaryElement(b"\xff"), "str"), (StringElement("/w=="), "base64")]
-)
-def test_text_model_rejects_bytes_that_are_no_text(element: Element, content_type: str) -> None:
-    parameters = {"content_type": content_type}
-    words = BytesTensor(name="words", shape=(1,), elements=[element], parameters=parameters)
-    assert rejection(X, words) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
-
-
-def test_text_model_receives_decoded_base64() -> None:
-    words = BytesTensor(name="words", shape=(1,), elements=[StringElement("aGk=")], parameters=BASE64)
-    assert decoded(X, words)["words"].tolist() == ["hi"]
+def test_text_model_decodes_base64_and_rejects_bytes_that_are_no_text() -> None:
+    assert decoded(X, text_input("aGk=", name="words", content_type="base64"))["words"].tolist() == ["hi"]
+    for wrong in (
+        file_input(b"\xff", name="words", content_type="str"),
+        text_input("/w==", name="words", content_type="base64"),
+    ):
+        assert rejection(X, wrong) == "inputs[1].data[0]: Expected text in UTF-8, got other bytes"
 
 
 def test_missing_unknown_and_repeated_inputs_are_rejected() -> None:
@@ -102,23 +90,18 @@ def test_number_of_elements_must_match_the_shape(shape: tuple[int, ...]) -> None
 
 
 def test_shape_that_overflows_is_rejected() -> None:
-    empty = BytesTensor(name="b", shape=(0, 2**64), elements=[])
     task = TensorInference([TensorSpec(name="b", datatype=Datatype.BYTES, shape=(-1, -1))], [])
-    request = InferenceRequest(id="", model_name="m", model_version=None, inputs=(empty,))
     with pytest.raises(InferenceError, match=r"inputs\[0\].shape"):
-        task.decode(request, {}, Limits())
+        task.decode(request(BytesTensor(name="b", shape=(0, 2**64), elements=[])), {}, Limits())
 
 
 def test_answer_is_available_as_records_and_tensors() -> None:
-    texts = np.array([[b"a"], [b"\xff"]], object)
-    numbers = np.array([1.5, np.inf], np.float32)
-    answer = Tensors(
-        [
-            Tensor(name="t", datatype=Datatype.BYTES, data=texts),
-            Tensor(name="n", datatype=Datatype.FP32, data=numbers),
-            Tensor(name="b", datatype=Datatype.BF16, data=np.array([0x3F00], np.uint16)),
-        ]
-    )
+    tensors = {
+        "t": (Datatype.BYTES, np.array([[b"a"], [b"\xff"]], object)),
+        "n": (Datatype.FP32, np.array([1.5, np.inf], np.float32)),
+        "b": (Datatype.BF16, np.array([0x3F00], np.uint16)),
+    }
+    answer = Tensors([Tensor(name=name, datatype=datatype, data=data) for name, (datatype, data) in tensors.items()])
     assert Tensors.stack([answer]) is answer.tensors
     assert msgspec.json.decode(msgspec.json.encode(answer.records())) == [
         {"name": "t", "datatype": "BYTES", "shape": [2, 1], "data": ["a", {"b64": "/w=="}]},

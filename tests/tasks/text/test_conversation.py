@@ -4,18 +4,16 @@ from typing import Any
 
 import pytest
 
-from app.core.wire.bytes_elements import BinaryElement, StringElement
 from tasks.image_text_to_text import ImageTextToText, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.text.generation import Message, MessagePart, reject_conversation, template_message, with_texts
 from tasks.text_generation import TextGeneration
 from tests.support.data.images import encode_image, rectangle
+from tests.support.data.requests import file_input, request, text_input
+from tests.support.rejection import rejects
 
-IMAGE = BinaryElement(encode_image(rectangle()))
-NOTHING: list[Any] = []
+PNG = encode_image(rectangle())
 IMAGE_PART = {"type": "image"}
 WHAT = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "what?"}]}
 ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "a box"}]}
@@ -24,10 +22,9 @@ WHERE = {"role": "user", "content": [{"type": "text", "text": "where?"}]}
 
 
 def decode_images(count: int, messages: object, **limits: Any) -> PromptedImage:
-    tensor = BytesTensor(name="image", shape=(count,), elements=[IMAGE] * count, parameters={"messages": messages})
-    request = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
-    ((group,),) = ([group.items for group in ImageTextToText().decode(request, {}, Limits(**limits))],)
-    (item,) = group
+    tensor = file_input(*[PNG] * count, messages=messages)
+    (group,) = ImageTextToText().decode(request(tensor), {}, Limits(**limits))
+    (item,) = group.items
     return item
 
 
@@ -48,19 +45,18 @@ def test_conversation_without_images_has_none() -> None:
     item = decode_images(0, [WHERE])
     assert (item.prompts, len(item.images)) == (("where?",), 0)
     assert item.parameters.messages is not None
-    with pytest.raises(InferenceError, match="answers no question without one") as caught:
+    with rejects("answers no question without one", "inputs[0].parameters.messages"):
         _ = item.image
-    assert caught.value.path == "inputs[0].parameters.messages"
 
 
 @pytest.mark.parametrize(
     ("count", "messages", "kind", "message"),
     [
-        (1, NOTHING, ErrorKind.INVALID_REQUEST, "the last one from the user"),
+        (1, [], ErrorKind.INVALID_REQUEST, "the last one from the user"),
         (1, [WHAT, ANSWER], ErrorKind.INVALID_REQUEST, "the last one from the user"),
         (2, [WHAT], ErrorKind.INVALID_REQUEST, "the 2 images of the request, got places for 1"),
         (1, [WHERE], ErrorKind.INVALID_REQUEST, "the 1 images of the request, got places for 0"),
-        (1, [{"role": "tool", "content": NOTHING}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
+        (1, [{"role": "tool", "content": []}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
         (1, [HALF], ErrorKind.INVALID_REQUEST, "Expected Unicode text, got a lone surrogate"),
         (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, "at most 10 characters in all messages, got 11"),
     ],
@@ -73,10 +69,8 @@ def test_invalid_messages_are_rejected(count: int, messages: object, kind: Error
 
 
 def test_text_generation_rejects_images_in_messages() -> None:
-    text = BytesTensor(name="args", shape=(1,), elements=[StringElement("what?")])
-    request = InferenceRequest(id="r", model_name="m", inputs=(text,), parameters={"messages": [WHAT]})
     with pytest.raises(InferenceError, match="places for 1"):
-        TextGeneration().decode(request, {}, Limits())
+        TextGeneration().decode(request(text_input("what?"), messages=[WHAT]), {}, Limits())
 
 
 def test_models_without_a_template_reject_several_messages_and_images() -> None:

@@ -8,19 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.wire.bytes_elements import BinaryElement, StringElement
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.text_classification import TextClassification
 from tasks.text_generation import ContinuedText, TextGeneration
 from tasks.token_classification import TokenClassification
-
-
-def text_input(*texts: str, name: str = "args", **parameters: Any) -> BytesTensor:
-    elements = [StringElement(text) for text in texts]
-    return BytesTensor(name=name, shape=(len(texts),), elements=elements, parameters=parameters)
+from tests.support.data.requests import file_input, request, text_input
+from tests.support.rejection import rejects
 
 
 def argument(name: str, *values: object, datatype: Datatype = Datatype.INT64, **parameters: object) -> Tensor:
@@ -28,29 +24,21 @@ def argument(name: str, *values: object, datatype: Datatype = Datatype.INT64, **
 
 
 def read(
-    *inputs: InputTensor,
-    parameters: Mapping[str, object] | None = None,
-    defaults: Mapping[str, object] | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    wanted: InferenceRequest, defaults: Mapping[str, object] | None = None, **limits: Any
 ) -> list[tuple[str, list[ContinuedText]]]:
-    request = InferenceRequest(id="r", model_name="m", inputs=inputs, parameters=parameters or {})
-    groups = TextGeneration().decode(request, defaults or {}, limits)
+    groups = TextGeneration().decode(wanted, defaults or {}, Limits(**limits))
     return [(group.name, list(group.items)) for group in groups]
 
 
-def read_one(*inputs: InputTensor, **options: Any) -> ContinuedText:
-    ((_, (item,)),) = read(*inputs, **options)
+def read_one(*inputs: InputTensor) -> ContinuedText:
+    ((_, (item,)),) = read(request(*inputs))
     return item
 
 
 def test_every_element_is_a_text() -> None:
-    groups = read(text_input("a", "b"), text_input("c", name="more"))
-    assert [(name, [item.item.text for item in items]) for name, items in groups] == [
-        ("args", ["a", "b"]),
-        ("more", ["c"]),
-    ]
-    assert [item.item.path for _, items in groups for item in items] == [
-        "inputs[0].data[0]", "inputs[0].data[1]", "inputs[1].data[0]",
+    groups = read(request(text_input("a", "b"), text_input("c", name="more")))
+    assert [(name, [(item.item.text, item.item.path) for item in items]) for name, items in groups] == [
+        ("args", [("a", "inputs[0].data[0]"), ("b", "inputs[0].data[1]")]), ("more", [("c", "inputs[1].data[0]")]),
     ]  # fmt: skip
 
 
@@ -67,23 +55,16 @@ def test_example_of_the_chariot_documentation() -> None:
 
 def test_arguments_override_request_parameters_but_not_input_parameters() -> None:
     inputs = (text_input("a"), text_input("b", top_k=3), argument("top_k", 2))
-    groups = read(*inputs, parameters={"top_k": 1, "seed": 7}, defaults={"seed": 1})
+    groups = read(request(*inputs, top_k=1, seed=7), {"seed": 1})
     assert [(items[0].parameters.top_k, items[0].parameters.seed) for _, items in groups] == [(2, 7), (3, 7)]
 
 
 def test_argument_may_be_one_text_or_several() -> None:
-    request = InferenceRequest(
-        id="r",
-        model_name="m",
-        inputs=(
-            text_input("x"),
-            text_input("red", "blue", name="labels"),
-            text_input("max", name="aggregation_strategy"),
-        ),
+    labels, strategy = text_input("red", "blue", name="labels"), text_input("max", name="aggregation_strategy")
+    ((item,),) = (
+        group.items for group in TokenClassification().decode(request(text_input("x"), labels, strategy), {}, Limits())
     )
-    ((item,),) = [group.items for group in TokenClassification().decode(request, {}, Limits())]
-    assert item.parameters.labels == ("red", "blue")
-    assert item.parameters.aggregation_strategy == "max"
+    assert (item.parameters.labels, item.parameters.aggregation_strategy) == (("red", "blue"), "max")
 
 
 @pytest.mark.parametrize(
@@ -118,42 +99,38 @@ def test_unknown_raw_argument_is_ignored() -> None:
         ((text_input(),), "inputs[0].data", "at least one text"),
         ((), "inputs", "at least one input"),
         ((text_input("a", "\ud800"),), "inputs[0].data[1]", r"lone surrogate, U\+D800"),
-        ((BytesTensor(name="a", shape=(1,), elements=[BinaryElement(b"\xff")]),), "inputs[0].data[0]", "UTF-8"),
+        ((file_input(b"\xff"),), "inputs[0].data[0]", "UTF-8"),
     ],
 )
 def test_invalid_inputs_are_rejected(inputs: tuple[InputTensor, ...], path: str, reason: str) -> None:
-    with pytest.raises(InferenceError, match=reason) as caught:
-        read(*inputs)
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
+    with rejects(reason, path):
+        read(request(*inputs))
 
 
 @pytest.mark.parametrize(
     ("inputs", "limits", "path"),
     [
-        ((text_input("a", "b"),), Limits(max_prompts=1), "inputs"),
-        ((text_input("a", "b"),), Limits(max_inputs=1), "inputs"),
+        ((text_input("a", "b"),), {"max_prompts": 1}, "inputs"),
+        ((text_input("a", "b"),), {"max_inputs": 1}, "inputs"),
         (
             (text_input("a"), argument("max_new_tokens", 9)),
-            Limits(max_new_tokens=8),
+            {"max_new_tokens": 8},
             "inputs[0].parameters.max_new_tokens",
         ),
     ],
 )
-def test_inputs_above_a_limit_are_rejected(inputs: tuple[InputTensor, ...], limits: Limits, path: str) -> None:
-    with pytest.raises(InferenceError) as caught:
-        read(*inputs, limits=limits)
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.TOO_LARGE, path)
+def test_inputs_above_a_limit_are_rejected(inputs: tuple[InputTensor, ...], limits: dict[str, int], path: str) -> None:
+    with rejects(path=path, kind=ErrorKind.TOO_LARGE):
+        read(request(*inputs), **limits)
 
 
 @pytest.mark.parametrize("task", [TextClassification(), TokenClassification()])
 def test_candidate_labels_are_rejected(task: TextClassification | TokenClassification) -> None:
-    request = InferenceRequest(id="r", model_name="m", inputs=(text_input("a", candidate_labels=["b"]),))
-    with pytest.raises(InferenceError) as caught:
-        task.decode(request, {}, Limits())
-    assert caught.value.path == "inputs[0].parameters.candidate_labels"
+    with rejects(path="inputs[0].parameters.candidate_labels"):
+        task.decode(request(text_input("a", candidate_labels=["b"])), {}, Limits())
 
 
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_texts_are_read_unchanged(texts: list[str]) -> None:
-    ((_, items),) = read(text_input(*texts))
+    ((_, items),) = read(request(text_input(*texts)))
     assert [item.item.text for item in items] == texts

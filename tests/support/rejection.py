@@ -1,0 +1,19 @@
+"""Check how a request is rejected."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+
+from tasks.inference.error import ErrorKind, InferenceError
+
+
+@contextmanager
+def rejects(
+    match: str | None = None, path: str | None = None, kind: ErrorKind = ErrorKind.INVALID_REQUEST
+) -> Generator[None]:
+    """Check that an error of this kind is raised, whose text matches a pattern; None accepts any path."""
+    with pytest.raises(InferenceError, match=match) as caught:
+        yield
+    assert caught.value.kind is kind
+    assert path in (None, caught.value.path)
