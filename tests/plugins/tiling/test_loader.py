@@ -18,10 +18,10 @@ from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explain_request
 from app.plugins.maite.models import as_maite
 from app.plugins.tiling.servable import TiledServable
-from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tests.plugins.tiling.spots import answer, canvas, plain, request
 from tests.support.command_line import charioteer
+from tests.support.rejection import rejects
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
@@ -125,9 +125,8 @@ def test_model_that_another_process_loads_is_tiled_here_and_isolated_there(tmp_p
 
 def test_explanations_of_tiled_answers_are_rejected(tmp_path: Path) -> None:
     servable = load(source(tmp_path, tiling={}))
-    with pytest.raises(InferenceError, match="Explanations are for the whole image, not for tiles: send 0") as refused:
+    with rejects("Explanations are for the whole image, not for tiles: send 0", "inputs[0].parameters.tile"):
         explain_request(servable, request(canvas()), Limits(), lambda: True)
-    assert refused.value.path == "inputs[0].parameters.tile"
     assert explain_request(servable, request(canvas(), tile=0), Limits(), lambda: True).samples == 0
 
 

@@ -8,7 +8,6 @@ import pytest
 from numpy.typing import NDArray
 
 from app.plugins.torch.heads.segmentation import class_map
-from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.plugins.torch.asking import (
     FolderOf,
@@ -21,6 +20,7 @@ from tests.plugins.torch.asking import (
     scene,
 )
 from tests.support.models import tiny_models
+from tests.support.rejection import rejects
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +130,5 @@ def test_masks_of_large_image_have_its_size(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["maskformer", "oneformer"])
 def test_image_that_the_processor_rejects_is_an_invalid_request(served: Served, name: str) -> None:
-    with pytest.raises(InferenceError, match="The model's processor rejects the image") as caught:
+    with rejects("The model's processor rejects the image"):
         answers(served(name), image_input(np.zeros((700, 1, 3), np.uint8)))
-    assert caught.value.kind is ErrorKind.INVALID_REQUEST

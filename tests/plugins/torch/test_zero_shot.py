@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind
 from tests.plugins.torch.asking import (
     FolderOf,
     Served,
@@ -18,6 +18,7 @@ from tests.plugins.torch.asking import (
     scene,
 )
 from tests.support.models import tiny_models
+from tests.support.rejection import rejects
 
 pytestmark = pytest.mark.slow
 
@@ -91,9 +92,8 @@ def test_grounding_assigns_class_of_best_word(folder_of: FolderOf, served: Serve
 def test_missing_or_invalid_candidate_labels_are_rejected(
     served: Served, name: str, parameters: dict[str, Any], kind: ErrorKind
 ) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects(path="inputs[0].parameters.candidate_labels", kind=kind):
         answers(served(name), image_input(scene(), **parameters))
-    assert (caught.value.kind, caught.value.path) == (kind, "inputs[0].parameters.candidate_labels")
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip", "owlvit", "grounding_dino"])
@@ -116,6 +116,5 @@ def test_candidate_label_may_be_any_text(served: Served, name: str, label: str) 
 def test_unreadable_candidate_label_is_named_in_error(
     served: Served, name: str, labels: list[str], kind: ErrorKind, path: str
 ) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects(path=path, kind=kind):
         answers(served(name), image_input(scene(), candidate_labels=labels))
-    assert (caught.value.kind, caught.value.path) == (kind, path)
