@@ -9,15 +9,13 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
-from app.core.wire.bytes_elements import BinaryElement
-from metadata.model import Origin
+from metadata.model import Fact, Origin
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import PosedObject
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
+from tests.core.runtimes.onnxruntime.answers import all_close, assert_found, detect, inspected, uniform_image
 from tests.support.data.images import encode_image, rectangle
+from tests.support.data.requests import file_input, request
 
 SHAPES = [(128, 896, 16, "face"), (256, 896, 16, "face"), (192, 2304, 16, "face"), (192, 2016, 18, "palm")]
 
@@ -39,11 +37,9 @@ def write(folder: Path, outputs: dict[str, Any], side: int = 128) -> Path:
 def test_rows_are_relative_to_the_centres_of_their_cells(tmp_path: Path) -> None:
     # Two anchors in each of 16 x 16 cells of 8 pixels, then six in each of 8 x 8 cells of 16 pixels.
     outputs = rows(896, 16, {35: (0.9, [2, -2, 10, 20, 1, 1]), 512 + 8 * 6 * 7 + 5: (0.8, [0, 0, 8, 8])})
-    (found,) = detector(write(tmp_path, outputs))([detection_input(uniform_image(128, 128, 0))])
-    assert found.labels == ["face", "face"]
-    assert found.scores.tolist() == pytest.approx([0.9, 0.8])
+    found = detect(write(tmp_path, outputs), uniform_image(128, 128, 0))
     # Anchor 35 is the second one of cell 1 in row 1: its centre is 12, 12.
-    assert all_close(found.boxes, [[9, 0, 19, 20], [4, 116, 12, 124]])
+    assert_found(found, ("face", 0.9, [9, 0, 19, 20]), ("face", 0.8, [4, 116, 12, 124]))
     assert found.keypoints is not None
     assert found.keypoints.shape == (2, 6, 2)
     assert all_close(found.keypoints[0, :2], [[13, 13], [12, 12]])
@@ -54,9 +50,8 @@ def test_rows_are_relative_to_the_centres_of_their_cells(tmp_path: Path) -> None
 
 def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
     outputs = rows(896, 16, {34: (0.9, [0, 0, 20, 20, 6]), 35: (0.6, [2, 0, 20, 20, 0]), 300: (0.7, [0, 0, 8, 8])})
-    (found,) = detector(write(tmp_path, outputs))([detection_input(uniform_image(128, 128, 0))])
-    assert all_close(found.scores[:, np.newaxis], [[0.9], [0.7]])
-    assert all_close(found.boxes[:1], [[2.8, 2, 22.8, 22]])
+    found = detect(write(tmp_path, outputs), uniform_image(128, 128, 0))
+    assert_found(found, ("face", 0.9, [2.8, 2, 22.8, 22]), ("face", 0.7, [48, 72, 56, 80]))
     assert found.keypoints is not None
     assert all_close(found.keypoints[:1, 0], [[12 + 3.6, 12]])
 
@@ -68,17 +63,13 @@ def test_boxes_are_averaged_from_the_overlap_of_mediapipe(
     # Two boxes of 20 pixels, 8 apart, have an IoU of 12 / 28.
     outputs = rows(896, 16, {34: (0.9, [0, 0, 20, 20]), 35: (0.6, [8, 0, 20, 20])})
     file = write(tmp_path, outputs)
-    image = BytesTensor(
-        name="image", shape=(1,), elements=[BinaryElement(encode_image(rectangle(128, 128)))], parameters=parameters
-    )
-    request = InferenceRequest(id="faces", model_name="model", inputs=(image,))
-    (output,) = load(graphs.source(file)).predict(request, Limits()).outputs
+    image = file_input(encode_image(rectangle(128, 128)), **parameters)
+    (output,) = load(graphs.source(file)).predict(request(image), Limits()).outputs
     assert len(output.predictions[0].records()) == objects
     # The settings precede the layout.
     servable = load(graphs.source(file, parameters={"iou_threshold": 0.4, "score_threshold": 0.7}))
     assert servable.defaults == {"iou_threshold": 0.4, "score_threshold": 0.7}
-    facts = {fact.topic: (fact.value, fact.origin) for fact in servable.description.facts}
-    assert facts["iou_threshold"] == ("0.4", Origin.DECLARED)
+    assert Fact("iou_threshold", "0.4", Origin.DECLARED) in servable.description.facts
 
 
 @pytest.mark.parametrize(("side", "count", "width", "label"), SHAPES)

@@ -10,7 +10,16 @@ from onnx import TensorProto, helper
 
 from metadata.model import Fact, Origin
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
+from tests.core.runtimes.onnxruntime.answers import (
+    all_close,
+    assert_found,
+    detect,
+    detection_input,
+    detector,
+    facts_of,
+    inspected,
+    uniform_image,
+)  # fmt: skip
 
 WIDE = uniform_image(64, 128, 0)
 BOXES = np.array([[[0.5, 0.5, 0.5, 0.25], [0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 1, 1]]], np.float32)
@@ -32,9 +41,7 @@ def write(folder: Path, logits: Any, model_type: str | None = None, names: Any =
 def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type: str, batch: int | str) -> None:
     model = detector(write(tmp_path, np.log(PROBABILITIES), model_type, shape=(batch, 3, 64, 64)))
     for found in model([detection_input(WIDE), detection_input(WIDE)]):
-        assert found.labels == ["dog", "cat"]
-        assert found.scores == pytest.approx([0.7, 0.6])
-        assert all_close(found.boxes, [[32, 24, 96, 40], [0, 0, 64, 32]])
+        assert_found(found, ("dog", 0.7, [32, 24, 96, 40]), ("cat", 0.6, [0, 0, 64, 32]))
     # The class of no object lowers scores, and is not returned.
     (every,) = model([detection_input(WIDE, 0.0)])
     assert (every.labels, every.scores.tolist()) == (["dog", "cat", "dog"], pytest.approx([0.7, 0.6, 0.06]))
@@ -44,18 +51,14 @@ def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type:
 def test_sigmoid_scores_each_class_separately(tmp_path: Path, model_type: str) -> None:
     names = {"0": "cat", "1": "dog", "2": "fox"}
     logits = [[graphs.logit(probability) for probability in row] for row in PROBABILITIES]
-    (found,) = detector(write(tmp_path, logits, model_type, names))([detection_input(WIDE, 0.25)])
-    assert found.labels == ["fox", "dog", "cat"]
-    assert found.scores == pytest.approx([0.9, 0.7, 0.6])
-    assert all_close(found.boxes, [[0, 0, 128, 64], [32, 24, 96, 40], [0, 0, 64, 32]])
+    found = detect(write(tmp_path, logits, model_type, names), WIDE, 0.25)
+    assert_found(found, ("fox", 0.9, [0, 0, 128, 64]), ("dog", 0.7, [32, 24, 96, 40]), ("cat", 0.6, [0, 0, 64, 32]))
 
 
 @pytest.mark.parametrize(("layout", "labels"), [("detr", ["dog", "cat"]), ("detr-sigmoid", ["cat", "dog", "fox"])])
 def test_softmax_or_sigmoid_layout_can_be_declared(tmp_path: Path, layout: str, labels: list[str]) -> None:
-    file = write(tmp_path, np.log(PROBABILITIES) + 3)
-    (found,) = detector(file, layout=layout, labels=["cat", "dog", "fox"][: 2 + (layout != "detr")])(
-        [detection_input(WIDE, 0.55)]
-    )
+    names = ["cat", "dog", "fox"][: 2 + (layout != "detr")]
+    found = detect(write(tmp_path, np.log(PROBABILITIES) + 3), WIDE, 0.55, layout=layout, labels=names)
     assert set(found.labels) == set(labels)
 
 
@@ -73,19 +76,16 @@ def test_pixel_mask_input_is_filled_with_ones(tmp_path: Path) -> None:
         nodes,
         {"logits": ["b", 3, 3], "pred_boxes": ["b", 3, 4]},
         constants={
-            "first": np.array([[[5, 0, 0]]], np.float32),
-            "known": np.zeros((1, 3, 3), np.float32),
-            "boxes": BOXES,
+            "first": np.array([[[5, 0, 0]]], np.float32), "known": np.zeros((1, 3, 3), np.float32), "boxes": BOXES,
         },
         shape=("b", 3, "h", "w"),
         name="pixel_values",
         extra_inputs=[helper.make_tensor_value_info("pixel_mask", TensorProto.INT64, ["b", "h", "w"])],
-    )
-    (found,) = detector(file, layout="detr")([detection_input(WIDE)])
+    )  # fmt: skip
     power = np.exp(5)
-    assert found.scores == pytest.approx([power / (power + 2)] * 3)
-    facts = inspected(graphs.source(file, layout="detr")).description.facts
-    assert Fact("further input", "pixel_mask, filled in by the server", Origin.MODEL_FILE) in facts
+    assert detect(file, WIDE, layout="detr").scores == pytest.approx([power / (power + 2)] * 3)
+    fact = Fact("further input", "pixel_mask, filled in by the server", Origin.MODEL_FILE)
+    assert facts_of(file, layout="detr")["further input"] == fact
 
 
 def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> None:
@@ -94,13 +94,12 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     )
     file = write(tmp_path, np.log(PROBABILITIES), "detr", shape=("batch", 3, "h", "w"))
     found = inspected(graphs.source(file))
-    facts = {fact.topic: (fact.value, fact.origin) for fact in found.description.facts}
-    assert facts["size of each image"] == ("shorter side to 40, longer to at most 70", Origin.PREPROCESSOR)
+    fact = Fact("size of each image", "shorter side to 40, longer to at most 70", Origin.PREPROCESSOR)
+    assert fact in found.description.facts
     images = [uniform_image(64, 80, 0), uniform_image(300, 100, 0)]
     answers = [answer for image in images for answer in found.graph.run([image])]
     assert [(answer.height, answer.width) for answer in answers] == [(40, 50), (70, 32)]
-    (boxes,) = detector(file)([detection_input(uniform_image(300, 100, 0), 0.65)])
-    assert all_close(boxes.boxes, [[25, 112.5, 75, 187.5]])
+    assert all_close(detect(file, uniform_image(300, 100, 0), 0.65).boxes, [[25, 112.5, 75, 187.5]])
 
 
 def test_images_are_stretched_if_graph_has_fixed_size(tmp_path: Path) -> None:
@@ -113,6 +112,4 @@ def test_images_are_stretched_if_graph_has_fixed_size(tmp_path: Path) -> None:
 
 def test_model_with_single_class_is_read(tmp_path: Path) -> None:
     file = write(tmp_path, [[graphs.logit(0.7)], [graphs.logit(0.2)], [graphs.logit(0.9)]], "rt_detr", {"0": "cat"})
-    (found,) = detector(file)([detection_input(WIDE)])
-    assert found.labels == ["cat", "cat"]
-    assert found.scores == pytest.approx([0.9, 0.7])
+    assert_found(detect(file, WIDE), ("cat", 0.9, [0, 0, 128, 64]), ("cat", 0.7, [32, 24, 96, 40]))

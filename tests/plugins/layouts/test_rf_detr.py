@@ -13,14 +13,15 @@ from metadata.model import Fact, Origin
 from tasks.vision.contours import mask_of_contours
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import (
-    all_close,
+    assert_found,
+    detect,
     detection_input,
     detector,
+    facts_of,
     inspected,
-    segmentation_input,
-    segmenter,
+    segment,
     uniform_image,
-)
+)  # fmt: skip
 
 LABELS = ("cat", "dog", "fox")
 # The image is stretched to the input, so fractions of the input are fractions of the image.
@@ -57,18 +58,14 @@ def test_best_query_class_pairs_are_returned(tmp_path: Path, batch: int | str, h
     model = detector(write(tmp_path, (batch, 3, 64, 64), output_types=output_types), labels=LABELS)
     # There are no more pairs than queries.
     for found in model([detection_input(WIDE), detection_input(WIDE, 0.0), detection_input(WIDE)]):
-        assert found.labels == [label for label, _, _ in EXPECTED]
-        assert found.scores == pytest.approx([score for _, score, _ in EXPECTED], abs=1e-3)
-        assert all_close(found.boxes, [box for _, _, box in EXPECTED], tolerance=0.1 if half else 1e-3)
+        assert_found(found, *EXPECTED, tolerance=0.1 if half else 1e-3)
         assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
 
 
 @pytest.mark.parametrize(("labels", "best"), [(None, "3"), (("cat", "dog", "fox", "owl"), "owl")])
 def test_no_background_without_labels_or_with_label_for_each_output(tmp_path: Path, labels: Any, best: str) -> None:
-    settings = {} if labels is None else {"labels": labels}
-    (found,) = detector(write(tmp_path), **settings)([detection_input(WIDE, 0.95)])
-    assert found.labels == [best]
-    assert found.scores == pytest.approx([0.99])
+    found = detect(write(tmp_path), WIDE, 0.95, labels=labels)
+    assert (found.labels, found.scores.tolist()) == ([best], pytest.approx([0.99]))
 
 
 def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
@@ -79,11 +76,10 @@ def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
 def test_class_names_are_read_from_rfdetr_metadata(tmp_path: Path) -> None:
     metadata = {"class_id_to_name": {"0": "cat", "2": "fox"}, "means": [0, 0, 0], "stds": [1, 1, 1], "task": "detect"}
     file = write(tmp_path, properties={"rfdetr_inference": json.dumps(metadata)})
-    (found,) = detector(file)([detection_input(WIDE)])
-    assert found.labels == ["cat", "fox"]
-    facts = {fact.topic: (fact.value, fact.origin) for fact in inspected(graphs.source(file)).description.facts}
-    assert facts["labels"] == ("2: cat, fox", Origin.MODEL_FILE)
-    assert facts["mean"] == ("0, 0, 0", Origin.CONVENTION)
+    assert detect(file, WIDE).labels == ["cat", "fox"]
+    facts = facts_of(file)
+    assert facts["labels"] == Fact("labels", "2: cat, fox", Origin.MODEL_FILE)
+    assert facts["mean"] == Fact("mean", "0, 0, 0", Origin.CONVENTION)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"means": [1]}', '{"class_id_to_name": {"a": "b"}}', "[" * 100_000])
@@ -94,18 +90,19 @@ def test_invalid_metadata_is_rejected(tmp_path: Path, text: str) -> None:
 
 
 def test_images_are_preprocessed_as_in_rf_detr(tmp_path: Path) -> None:
-    facts = {fact.topic: fact for fact in inspected(graphs.source(write(tmp_path), labels=LABELS)).description.facts}
-    assert facts["background"] == Fact("background", "class 3 of 4 in the output, left out", Origin.CONVENTION)
-    assert facts["resize"] == Fact("resize", "stretch", Origin.CONVENTION)
-    assert facts["mean"] == Fact("mean", "0.485, 0.456, 0.406", Origin.CONVENTION)
-    assert facts["std"] == Fact("std", "0.229, 0.224, 0.225", Origin.CONVENTION)
+    facts = facts_of(write(tmp_path), labels=LABELS)
+    expected = {
+        "background": "class 3 of 4 in the output, left out", "resize": "stretch", "mean": "0.485, 0.456, 0.406",
+        "std": "0.229, 0.224, 0.225",
+    }  # fmt: skip
+    assert [facts[topic] for topic in expected] == [Fact(*item, Origin.CONVENTION) for item in expected.items()]
 
 
 def test_masks_belong_to_their_queries(tmp_path: Path) -> None:
     masks = np.full((1, 4, 16, 16), -5, np.float32)
     masks[0, 0, 4:8, 4:12] = 5
     masks[0, 1, :, 8:] = 5
-    (found,) = segmenter(write(tmp_path, masks=masks), labels=LABELS)([segmentation_input(WIDE, 0.65)])
+    found = segment(write(tmp_path, masks=masks), WIDE, 0.65, labels=LABELS)
     assert found.labels == ["cat", "dog", "fox"]
     assert found.scores == pytest.approx([0.9, 0.8, 0.7])
     cat, dog, fox = (mask_of_contours(contours, 128, 64) for contours in found.contours)
@@ -125,6 +122,6 @@ def test_non_finite_outputs_are_dropped(tmp_path: Path) -> None:
         "labels": np.array([[[5, 5], [nan, 3]]], np.float32),
     }
     file = graphs.constant(tmp_path / "model.onnx", broken, shape=("batch", 3, 64, 64))
-    (found,) = detector(file)([detection_input(WIDE, 0.0)])
+    found = detect(file, WIDE, 0.0)
     assert found.labels == ["1"]
     assert np.isfinite(found.boxes).all()

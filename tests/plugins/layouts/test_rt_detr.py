@@ -9,18 +9,21 @@ from onnx import TensorProto, helper
 
 from metadata.model import Fact, Origin
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
+from tests.core.runtimes.onnxruntime.answers import (
+    all_close,
+    assert_found,
+    detect,
+    detection_input,
+    detector,
+    facts_of,
+    uniform_image,
+)  # fmt: skip
 
 FRACTIONS = [[0.25, 0.5, 0.5, 0.75], [0, 0, 0.125, 1.25], [0.5, 0.5, 0.75, 0.75], [0, 0, 1, 1]]
 LABELS = ("cat", "dog")
 
 
-def write(
-    folder: Path,
-    batch: int | str = "N",
-    sizes: int = TensorProto.INT64,
-    sides: tuple[int | str, int | str] = (64, 64),
-) -> Path:
+def write(folder: Path, batch: int | str = "N", sizes: int = TensorProto.INT64, sides: Any = (64, 64)) -> Path:
     """Write a graph whose boxes are fractions times the (width, height) given for each image."""
     constants: dict[str, Any] = {
         "fractions": np.array([FRACTIONS], np.float32),
@@ -28,6 +31,7 @@ def write(
         "known": np.array([[0.9, 0.8, 0.3, 0.0]], np.float32),
         "row": np.array([-1, 1, 4], np.int64),
         "zero": np.array(0, np.float32),
+        "axis": np.array([1], np.int64),
     }
     nodes = [
         helper.make_node("Cast", ["orig_target_sizes"], ["floats"], to=TensorProto.FLOAT),
@@ -41,7 +45,6 @@ def write(
         helper.make_node("Cast", ["column"], ["whole"], to=TensorProto.INT64),
         helper.make_node("Add", ["whole", "numbers"], ["labels"]),
     ]
-    constants["axis"] = np.array([1], np.int64)
     return graphs.write(
         folder / "model.onnx",
         nodes,
@@ -66,23 +69,21 @@ def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: Any, sizes: in
     model = detector(write(tmp_path, batch, sizes, sides=sides), labels=LABELS)
     images = (uniform_image(100, 200, 0), uniform_image(80, 40, 0), uniform_image(64, 64, 0))
     wide, high, last = model([detection_input(image) for image in images])
-    assert wide.labels == ["dog", "cat"]
-    assert wide.scores == pytest.approx([0.9, 0.8])
     # The task clips boxes later.
-    assert all_close(wide.boxes, [[50, 50, 100, 75], [0, 0, 25, 125]])
+    assert_found(wide, ("dog", 0.9, [50, 50, 100, 75]), ("cat", 0.8, [0, 0, 25, 125]))
     assert all_close(high.boxes, [[10, 40, 20, 60], [0, 0, 5, 100]])
     assert all_close(last.boxes, [[16, 32, 32, 48], [0, 0, 8, 80]])
 
 
 def test_letterbox_is_undone_in_boxes(tmp_path: Path) -> None:
-    model = detector(write(tmp_path), labels=LABELS, preprocessing={"resize": "letterbox"})
-    (found,) = model([detection_input(uniform_image(64, 128, 0), 0.85)])
+    image = uniform_image(64, 128, 0)
+    found = detect(write(tmp_path), image, 0.85, labels=LABELS, preprocessing={"resize": "letterbox"})
     # The letterbox halves the image and adds 16 rows above: y 32..48 of the input is y 32..64 of the image.
     assert all_close(found.boxes, [[32, 32, 64, 64]])
 
 
 def test_description_lists_input_filled_by_server(tmp_path: Path) -> None:
-    facts = inspected(graphs.source(write(tmp_path))).description.facts
-    assert Fact("further input", "orig_target_sizes, filled in by the server", Origin.MODEL_FILE) in facts
-    assert Fact("resize", "stretch", Origin.CONVENTION) in facts
-    assert Fact("mean", "0, 0, 0", Origin.CONVENTION) in facts
+    facts = facts_of(write(tmp_path))
+    assert facts["further input"].value == "orig_target_sizes, filled in by the server"
+    assert facts["resize"] == Fact("resize", "stretch", Origin.CONVENTION)
+    assert facts["mean"] == Fact("mean", "0, 0, 0", Origin.CONVENTION)

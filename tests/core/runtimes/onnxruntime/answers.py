@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from app.core.runtimes.onnxruntime.files.location import locate_graph
 from app.core.runtimes.onnxruntime.heads import task_and_model
 from app.core.runtimes.onnxruntime.inspection import Inspection, inspect_model
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelSource
+from metadata.model import Fact
 from tasks.image_classification import ClassificationInput, ImageClassifier
-from tasks.image_segmentation import ImageSegmenter, SegmentationInput, SegmentationParameters
+from tasks.image_segmentation import ImageSegmenter, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import VisionLanguageModel
-from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetector
-from tasks.oriented_object_detection import OrientedObjectDetector
+from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetector
+from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetector
 from tasks.task import TaskType
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
@@ -79,6 +81,35 @@ def _model(file: Path, task_type: TaskType, settings: dict[str, Any]) -> Any:
     task, model, _ = task_and_model(inspected(graphs.source(file, **settings)))
     assert task.task_type is task_type
     return model
+
+
+def detect(
+    file: Path, image: Image, score_threshold: float = 0.5, iou_threshold: float = 0.45, **settings: Any
+) -> Detections:
+    """Return what a detector finds in an image."""
+    (found,) = detector(file, **settings)([detection_input(image, score_threshold, iou_threshold)])
+    return found
+
+
+def segment(file: Path, image: Image, score_threshold: float = 0.5, **settings: Any) -> Segments:
+    """Return what a segmenter finds in an image."""
+    (found,) = segmenter(file, **settings)([segmentation_input(image, score_threshold)])
+    return found
+
+
+def facts_of(file: Path, **settings: Any) -> dict[str, Fact]:
+    """Return the facts about a vision model by topic."""
+    return {fact.topic: fact for fact in inspected(graphs.source(file, **settings)).description.facts}
+
+
+def assert_found(
+    found: Detections | OrientedDetections, *expected: tuple[str, float, Sequence[float]], tolerance: float = 1e-3
+) -> None:
+    """Check the label, score and box of each object."""
+    labels, scores, boxes = zip(*expected, strict=True)
+    assert tuple(found.labels) == labels
+    assert found.scores == pytest.approx(scores, abs=1e-3)
+    assert all_close(found.boxes, boxes, tolerance)
 
 
 def all_close(found: Any, expected: Sequence[Sequence[float]], tolerance: float = 1e-3) -> bool:
