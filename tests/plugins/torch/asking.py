@@ -10,11 +10,10 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
-from app.core.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tests.support.data.images import encode_image
+from tests.support.data.requests import file_input, request
 from tests.support.models import tiny_models
 
 FolderOf = Callable[[str], Path]
@@ -33,17 +32,7 @@ def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]
 
 
 def image_input(*images: NDArray[np.uint8], **parameters: object) -> BytesTensor:
-    elements = [BinaryElement(encode_image(image)) for image in images]
-    return BytesTensor(name="image", shape=(len(images),), elements=elements, parameters=parameters)
-
-
-def text_input(*texts: str, **parameters: object) -> BytesTensor:
-    elements = [StringElement(text) for text in texts]
-    return BytesTensor(name="args", shape=(len(texts),), elements=elements, parameters=parameters)
-
-
-def request(*inputs: InputTensor) -> InferenceRequest:
-    return InferenceRequest(id="r", model_name="m", inputs=inputs)
+    return file_input(*map(encode_image, images), **parameters)
 
 
 def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
@@ -57,8 +46,7 @@ def boxes_of(records: Sequence[Any]) -> NDArray[np.float64]:
     return np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in records])
 
 
-def pil_image(pixels: NDArray[np.uint8]) -> PIL.Image.Image:
-    return PIL.Image.fromarray(pixels)
+pil_image = PIL.Image.fromarray
 
 
 def model_and_processor(folder: Path, auto: str) -> tuple[Any, Any]:

@@ -17,10 +17,8 @@ from tests.plugins.torch.asking import (
 
 pytestmark = pytest.mark.slow
 
-DETECTORS = ["detr", "yolos", "rt_detr", "d_fine"]
 
-
-@pytest.mark.parametrize("name", DETECTORS)
+@pytest.mark.parametrize("name", ["detr", "yolos", "rt_detr", "d_fine"])
 @pytest.mark.parametrize("threshold", [0.0, 0.4])
 def test_boxes_equal_those_of_processor(folder_of: FolderOf, served: Served, name: str, threshold: float) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForObjectDetection")
@@ -34,17 +32,6 @@ def test_boxes_equal_those_of_processor(folder_of: FolderOf, served: Served, nam
     assert len(found) == len(order) > 0
     scores = expected["scores"].numpy()[order]
     assert [record.score for record in found] == pytest.approx(scores.tolist(), abs=1e-4)
-    assert [record.label for record in found] == [
-        model.config.id2label[int(number)] for number in expected["labels"][order]
-    ]
+    labels = [model.config.id2label[int(number)] for number in expected["labels"][order]]
+    assert [record.label for record in found] == labels
     assert np.abs(boxes_of(found) - boxes[order]).max() < 1e-2
-
-
-@pytest.mark.parametrize("name", DETECTORS)
-def test_batched_image_gets_same_answer_as_alone(served: Served, name: str) -> None:
-    images = [scene(150, 90, 1), scene(60, 120, 2), scene(150, 90, 3)]
-    batched = answers(served(name), image_input(*images, score_threshold=0.0))
-    for pixels, found in zip(images, batched, strict=True):
-        (alone,) = answers(served(name), image_input(pixels, score_threshold=0.0))
-        assert [record.score for record in found] == pytest.approx([record.score for record in alone], abs=1e-4)
-        assert [record.xmin for record in found] == pytest.approx([record.xmin for record in alone], abs=1e-2)

@@ -12,20 +12,16 @@ import pytest
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explanation_targets
-from app.plugins.text.processor import load_processor
 from app.plugins.torch.architecture import read_model_spec
-from app.plugins.torch.heads.image_text_to_text import (
-    TransformersVisionLanguageModel,
-    load_vision_language_model,
-)
+from app.plugins.torch.heads.image_text_to_text import TransformersVisionLanguageModel, load_vision_language_model
 from app.plugins.torch.network import load_network
 from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
-from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, request, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, scene
 from tests.support.data.library_answers import LibraryModel
-from tests.support.models import tiny_models
+from tests.support.data.requests import request
 from tests.support.rejection import rejects
 
 pytestmark = [
@@ -39,23 +35,6 @@ FAMILIES = [*TEMPLATED, "blip", "blip_vqa", "git", "paligemma", "florence2", "tr
 KINDS = ["llava", "blip", "trocr"]
 """A decoder alone, a decoder that reads the image, and one behind an encoder."""
 PROMPT = "what is in the picture?"
-
-
-def processor_of(folder: Path, model_type: str) -> Any:
-    return load_processor(ModelSource(name="m", version="1", folder=folder), model_type)
-
-
-def generated_text(folder: Path, inputs: Any, tokens: int) -> str:
-    """Return the text that transformers generates, without the prompt."""
-    t = tiny_models.transformers()
-    auto_class = "AutoModelForImageTextToText"
-    model = getattr(t, auto_class).from_pretrained(folder).eval()
-    tokens_with_prompt = model.generate(**inputs, max_new_tokens=tokens, do_sample=False)
-    tokenizer = t.AutoTokenizer.from_pretrained(folder)
-    prompt = tokenizer.decode(inputs["input_ids"][0], skip_special_tokens=True)
-    answer = tokenizer.decode(tokens_with_prompt[0], skip_special_tokens=True)
-    assert answer.startswith(prompt)
-    return answer.removeprefix(prompt)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -79,11 +58,11 @@ def test_conversation_with_images_equals_generate(folder_of: FolderOf, served: S
     questions = [{"role": "user", "content": [{"type": "image"}, text]} for _ in images]
     answer = {"role": "assistant", "content": [{"type": "text", "text": "a dog"}]}
     messages = [questions[0], answer, questions[1]] if images else [{"role": "user", "content": [text]}]
-    processor = processor_of(folder_of(name), name)
-    rendered = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    library = LibraryModel(folder_of(name))
+    rendered = library.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     files = [pil_image(pixels) for pixels in images] or None
-    inputs = processor(text=[rendered], images=files, return_tensors="pt")
-    expected = generated_text(folder_of(name), inputs, 12)
+    inputs = library.processor(text=[rendered], images=files, return_tensors="pt")
+    expected = library.text(inputs, library.generate(dict(inputs), 12))
     tensor = image_input(*images, messages=messages, max_new_tokens=12)
     ((found,),) = answers(served(name), tensor)
     assert (found.prompt, found.answer) == (PROMPT, expected)

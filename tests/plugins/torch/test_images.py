@@ -14,7 +14,7 @@ from app.plugins.torch.images import Batch, ImagePreparation, table_preparation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
-from tests.plugins.torch.asking import FolderOf, pil_image, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, boxes_of, image_input, pil_image, scene
 from tests.support.data.rounding import assert_equal_but_for_rounding
 from tests.support.models import tiny_models
 
@@ -64,6 +64,20 @@ def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
     processor: Any = type("Inverting", (processor_class,), {"__call__": inverted})(size={"height": 16, "width": 16})
     assert table_preparation(processor) is not None
     assert ImagePreparation(processor).table is None
+
+
+@pytest.mark.parametrize("name", ["resnet", "detr", "yolos", "rt_detr", "d_fine", "mask2former"])
+def test_images_of_several_sizes_are_answered_in_order_as_alone(served: Served, name: str) -> None:
+    images = [scene(150, 90, 1), scene(60, 120, 2), scene(150, 90, 3)]
+    parameters = {"score_threshold": 0.1 if name == "mask2former" else 0.0}
+    batched = answers(served(name), image_input(*images, **parameters))
+    for pixels, found in zip(images, batched, strict=True):
+        (alone,) = answers(served(name), image_input(pixels, **parameters))
+        assert [record.score for record in found] == pytest.approx([record.score for record in alone], abs=1e-3)
+        if hasattr(found[0], "xmin"):
+            assert np.abs(boxes_of(found) - boxes_of(alone)).max() < 1e-2
+        else:
+            assert [record.label for record in found] == [record.label for record in alone]
 
 
 def test_images_are_batched_by_preprocessed_shape(folder_of: FolderOf) -> None:

@@ -12,8 +12,9 @@ from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
-from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, request, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, scene
 from tests.support.data.library_answers import LibraryModel
+from tests.support.data.requests import request
 from tests.support.rejection import rejects
 
 pytestmark = [

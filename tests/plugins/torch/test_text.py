@@ -12,7 +12,8 @@ from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.text_generation import GeneratedText
-from tests.plugins.torch.asking import FolderOf, Served, answers, request, text_input
+from tests.plugins.torch.asking import FolderOf, Served, answers
+from tests.support.data.requests import request, text_input
 from tests.support.models import tiny_language, tiny_models
 from tests.support.rejection import rejects
 
