@@ -15,16 +15,15 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.settings.model import ModelSettings, ModelSource
-from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.explanations import lane
 from app.plugins.explanations.pixels import Explanation
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
 from tests.support.data.images import encode_image, rectangle
+from tests.support.data.requests import file_input
 from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
 
@@ -87,8 +86,7 @@ def new_context(name: str = "abc", timeout: float | None = None, address: str = 
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
-    element = BinaryElement(encode_image(rectangle()))
-    tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters={"score_threshold": 0.5})
+    tensor = file_input(*[encode_image(rectangle())] * count, score_threshold=0.5)
     parameters = {"samples": 48} | parameters
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
 

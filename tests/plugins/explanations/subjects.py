@@ -45,18 +45,9 @@ def _unchanged_share(other: Pixels, pixels: Pixels, region: Region) -> float:
 
 def _detect_oriented(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:
     """Predict nothing where no pixel is bright, because the fake model fails there."""
-    return [
-        detect_oriented([item])[0]
-        if bright_mask(item.image).any()
-        else OrientedDetections(
-            labels=[],
-            scores=np.empty(0, np.float32),
-            boxes=np.empty((0, 5), np.float32),
-            width=item.image.width,
-            height=item.image.height,
-        )
-        for item in inputs
-    ]
+    scores, boxes = np.empty(0, np.float32), np.empty((0, 5), np.float32)
+    none = OrientedDetections(labels=[], scores=scores, boxes=boxes, width=1, height=1)
+    return [detect_oriented([item])[0] if bright_mask(item.image).any() else none for item in inputs]
 
 
 def noise(width: int, height: int) -> Pixels:
@@ -68,14 +59,12 @@ def noise(width: int, height: int) -> Pixels:
 def objects(task_name: str, pixels: Pixels) -> ExplanationTarget:
     """Return the predictions of a fake model: the bright part of a dark image."""
     image = Image(pixels)
+    item = DetectionInput(image, DetectionParameters(score_threshold=0.5))
     match task_name:
         case "detector":
-            return subject_of(
-                ObjectDetection(), detect, DetectionInput(image, DetectionParameters(score_threshold=0.5))
-            )
+            return subject_of(ObjectDetection(), detect, item)
         case "oriented":
-            parameters = DetectionParameters(score_threshold=0.5)
-            return subject_of(OrientedObjectDetection(), _detect_oriented, DetectionInput(image, parameters))
+            return subject_of(OrientedObjectDetection(), _detect_oriented, item)
         case _:
             parameters = SegmentationParameters(score_threshold=0.5)
             return subject_of(ImageSegmentation(), segment, SegmentationInput(image, parameters))

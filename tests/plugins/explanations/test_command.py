@@ -16,6 +16,7 @@ from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT
 
+SHAPE = IMAGES / "shape.jpg"
 STAR = (190, 70, 330, 240)
 """Left, top, right and bottom of the star in shape.jpg."""
 
@@ -91,7 +92,7 @@ def test_explanation_peaks_at_the_object_and_is_drawn(
 @pytest.mark.slow
 def test_explain_shows_the_region_that_an_answer_needs() -> None:
     completed = charioteer(
-        "explain", IMAGES / "shape.jpg", "--name", "vlm", "--prompt", "What color is the shape?", "--json",
+        "explain", SHAPE, "--name", "vlm", "--prompt", "What color is the shape?", "--json",
         "--method", "occlusion", "--grid", "4",
     )  # fmt: skip
     assert completed.returncode == 0, completed.stderr
@@ -126,7 +127,7 @@ def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
                 return [{"height": len(image)} for image in inputs]
     """
     model = write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
-    arguments = ("explain", IMAGES / "shape.jpg", "--model", model, "--allow-code")
+    arguments = ("explain", SHAPE, "--model", model, "--allow-code")
     completed = charioteer(*arguments)
     assert json.loads(completed.stdout) == {"height": 320}, completed.stderr
     refused = charioteer(*arguments, "--draw", tmp_path / "map.png")
@@ -139,14 +140,11 @@ def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
         ((IMAGES / "scene.jpg",), "--name"),
         (("--name", "classifier"), "explain takes an image file, or --text with a text"),
         (("--text", "hello", "--name", "classifier"), "Expected an image file"),
-        ((IMAGES / "shape.jpg", "--name", "ranker"), ":explain of KServe V1"),
-        ((IMAGES / "shape.jpg", "--name", "classifier", "--label", "dog"), "'dog'"),
-        ((IMAGES / "shape.jpg", "--name", "classifier", "--grid", "99"), "grid"),
-        (
-            (IMAGES / "shape.jpg", "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"),
-            "Cannot draw object 2",
-        ),
-        ((IMAGES / "shape.jpg", "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
+        ((SHAPE, "--name", "ranker"), ":explain of KServe V1"),
+        ((SHAPE, "--name", "classifier", "--label", "dog"), "'dog'"),
+        ((SHAPE, "--name", "classifier", "--grid", "99"), "grid"),
+        ((SHAPE, "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"), "Cannot draw object 2"),
+        ((SHAPE, "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
     ],
 )

@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tests.plugins.explanations.engines import SlowDetector, explain, explain_slowly, new_context, request, running
 from tests.support.models.scripted_model import EventRecorder, Gate
+from tests.support.rejection import rejects
 
 
 def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
@@ -28,32 +28,12 @@ def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference()
     ((first, second),) = explanations
     for image, (explanation,) in zip(records, (first, second), strict=True):
         assert explanation.record == image[0]
-        assert (explanation.label, explanation.score, explanation.samples, explanation.saliency.shape) == (
-            "red",
-            0.9,
-            48,
-            (48, 64),
-        )
+        assert (explanation.label, explanation.score, explanation.samples) == ("red", 0.9, 48)
+        assert explanation.saliency.shape == (48, 64)
     (event,) = observer.events
     assert (event.outcome, event.error, event.request_id) == (None, "", new_context().request_id)
     assert (event.explanation, event.batch_size, event.explanation_samples) == (True, 2, 96)
     assert 0 < event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters", "label"),
-    [
-        ("classifier", {}, "red"),
-        ("classifier", {"label": "blue"}, "blue"),
-        ("classifier", {"method": "occlusion"}, "red"),
-        ("segmenter", {}, "red"),
-    ],
-)
-def test_explanation_has_the_requested_label_and_method(model: str, parameters: dict[str, Any], label: str) -> None:
-    with running() as engine:
-        ((explanations,),) = explain(engine, lambda: request(model, **parameters))[1]
-    assert [explanation.label for explanation in explanations] == [label]
-    assert explanations[0].method == parameters.get("method", "rise")
 
 
 def unreadable() -> InferenceRequest:
@@ -68,8 +48,6 @@ def unreadable() -> InferenceRequest:
         (lambda: request("missing"), ErrorKind.MODEL_NOT_FOUND, "not known"),
         (lambda: request("teller"), ErrorKind.UNSUPPORTED, "IMAGE_TEXT_TO_TEXT"),
         (lambda: request("failing"), ErrorKind.MODEL_FAILED, "The model failed"),
-        (lambda: request("classifier", label="dog"), ErrorKind.INVALID_REQUEST, "parameters.label: .*'dog'"),
-        (lambda: request(method="magic"), ErrorKind.INVALID_REQUEST, "parameters.method"),
         (lambda: request(samples=0), ErrorKind.INVALID_REQUEST, "parameters.samples"),
         (lambda: request(samples="9"), ErrorKind.INVALID_REQUEST, "parameters.samples"),
         (lambda: request(grid=1), ErrorKind.INVALID_REQUEST, "parameters.grid"),
@@ -184,9 +162,8 @@ def test_closed_engine_rejects_explanations() -> None:
     observer = EventRecorder()
     with running(observer=observer) as engine:
         engine.close()
-        with pytest.raises(InferenceError, match="stopping") as caught:
+        with rejects("stopping", kind=ErrorKind.MODEL_NOT_READY):
             explain(engine, request)
-    assert caught.value.kind is ErrorKind.MODEL_NOT_READY
     assert [event.outcome for event in observer.events] == [ErrorKind.MODEL_NOT_READY]
 
 

@@ -113,10 +113,7 @@ def test_explanations_count_towards_the_limit_of_a_client() -> None:
     async def run(engine: Engine) -> None:
         first = asyncio.ensure_future(explain_slowly(engine, context=new_context(address="10.0.0.1")))
         await asyncio.to_thread(model.called.wait, 30)
-        for call in (
-            explain_slowly(engine, context=new_context(address="10.0.0.1")),
-            predict(engine, "10.0.0.1"),
-        ):
+        for call in (explain_slowly(engine, context=new_context(address="10.0.0.1")), predict(engine, "10.0.0.1")):
             with rejects("1 requests or streams of your address in flight", kind=ErrorKind.OVERLOADED):
                 await call
         other = asyncio.ensure_future(predict(engine, "10.0.0.2"))

@@ -26,7 +26,5 @@ def test_server_has_the_requested_explain_workers_and_limits() -> None:
 
 
 def test_view_gets_what_explains_each_model() -> None:
-    assert explainers(build_engine(("detector", "classifier")).registry) == {
-        "detector": "pixels",
-        "classifier": "pixels",
-    }
+    found = explainers(build_engine(("detector", "classifier")).registry)
+    assert found == {"detector": "pixels", "classifier": "pixels"}

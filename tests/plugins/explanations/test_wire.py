@@ -156,10 +156,8 @@ def test_texts_have_an_importance_for_each_word(client: Client) -> None:
 def test_rows_have_an_importance_for_each_number(client: Client) -> None:
     rows = [[1.0, 2.0, 5.0], [5.0, 6.0, 5.0]]
     answer = explain(client, "ranker", *rows).json()
-    assert (
-        answer["predictions"]
-        == client.post("/v1/models/ranker:predict", json={"instances": rows}).json()["predictions"]
-    )
+    predicted = client.post("/v1/models/ranker:predict", json={"instances": rows}).json()
+    assert answer["predictions"] == predicted["predictions"]
     for row, explanation in zip(answer["predictions"], answer["explanations"], strict=True):
         assert (explanation["method"], explanation["score"]) == ("shapley", pytest.approx(max(row)))
         assert len(explanation["importance_scores"]) == 3
@@ -169,15 +167,8 @@ def test_rows_have_an_importance_for_each_number(client: Client) -> None:
 
 def test_row_of_one_number_has_one_importance(client: Client) -> None:
     (explanation,) = explain(client, "half_plus_two", 6).json()["explanations"]
-    assert explanation == {
-        "importance_scores": [3.0],
-        "label": "",
-        "score": 5.0,
-        "baseline_score": 2.0,
-        "method": "shapley",
-        "samples": 0,
-        "seed": 0,
-    }
+    scores = {"score": 5.0, "baseline_score": 2.0, "importance_scores": [3.0]}
+    assert explanation == {**scores, "label": "", "method": "shapley", "samples": 0, "seed": 0}
 
 
 @pytest.mark.parametrize(
@@ -185,16 +176,13 @@ def test_row_of_one_number_has_one_importance(client: Client) -> None:
     [
         ("classifier", IMAGE, {"method": "lime"}, 400, "parameters.method: "),
         ("classifier", IMAGE, {"format": "jpeg"}, 400, "parameters.format: "),
-        ("classifier", IMAGE, {"format": 5}, 400, "parameters.format: "),
         ("classifier", IMAGE, {"label": 5}, 400, "parameters.label: "),
         ("classifier", IMAGE, {"label": "violet"}, 400, "parameters.label: "),
         ("classifier", IMAGE, {"samples": 10**9}, 413, "parameters.samples: "),
         ("sorter", "red", {"method": "rise"}, 400, "parameters.method: "),
-        ("sorter", "red", {"label": "violet"}, 400, "parameters.label: The model has no class 'violet'"),
         ("ranker", [1, 2, 5], {"method": "rise"}, 400, "parameters.method: "),
         ("ranker", [1, 2, 5], {"baseline": "median"}, 400, "parameters.baseline: "),
         ("ranker", [1, 2, 5], {"baseline": [1, 2]}, 400, "parameters.baseline: Expected 3 numbers"),
-        ("ranker", [1, 2, 5], {"label": "fox"}, 400, "parameters.label: "),
         ("ranker", [1, 2, 5], {"samples": 10**9}, 413, "parameters.samples: "),
     ],
 )
@@ -221,13 +209,6 @@ def test_errors_name_request_fields(client: Client) -> None:
     headers = {"content-type": "application/cloudevents+json"}
     response = client.post("/v1/models/detector:explain", json=event, headers=headers)
     assert response.json()["error"].startswith("data.parameters.format: ")
-
-
-def test_unknown_or_failing_model_returns_an_error(client: Client) -> None:
-    response = explain(client, "missing", IMAGE)
-    assert (response.status_code, response.json()) == (404, {"error": "Model with name missing does not exist."})
-    response = explain(client, "failing", IMAGE)
-    assert (response.status_code, list(response.json())) == (500, ["error"])
 
 
 def test_too_many_pixels_as_data_are_rejected(client: Client) -> None:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
-from app.core.wire.bytes_elements import StringElement
+from app.plugins.explanations import words
 from app.plugins.explanations.pixels import (
     ExplanationMethod,
     ExplanationParameters,
@@ -17,19 +17,11 @@ from app.plugins.explanations.pixels import (
     sample_count,
 )
 from app.plugins.explanations.request import explain_request
-from app.plugins.explanations.words import (
-    TextExplanationParameters,
-    WordImportance,
-    copy_count,
-    explain_words,
-    word_spans,
-)
+from app.plugins.explanations.words import TextExplanationParameters, WordImportance, explain_words
 from tasks.image_classification import Classification
 from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType
 from tasks.text.generation import Message, question
 from tasks.text.request import TextItem
@@ -39,6 +31,7 @@ from tasks.token_classification import TaggedText, TokenClassification, TokenPar
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tests.plugins.explanations.subjects import noise, subject_of
+from tests.support.data.requests import request, text_input
 from tests.support.models.fake_models import stand_in_metadata, tag_colours
 
 
@@ -95,12 +88,13 @@ def test_only_the_words_of_an_entity_change_its_score() -> None:
 
 def test_scripts_without_spaces_are_split_into_characters() -> None:
     text = "東京 é x-1"
-    assert [text[start:end] for start, end in word_spans(text, 9)] == ["東", "京", "é", "x", "-", "1"]
+    assert [text[start:end] for start, end in words.word_spans(text, 9)] == ["東", "京", "é", "x", "-", "1"]
 
 
 def test_many_words_are_explained_in_groups() -> None:
     target = subject("one two three good five")
-    assert [copy_count(target, TextExplanationParameters(samples=samples), 400) for samples in (2, 3, 9)] == [2, 3, 5]
+    counts = [words.copy_count(target, TextExplanationParameters(samples=samples), 400) for samples in (2, 3, 9)]
+    assert counts == [2, 3, 5]
     (importance,) = explained(target, 2)
     assert by_word(importance) == {"one two three": 0, "good five": 0.9}
 
@@ -131,9 +125,8 @@ class Capital:
 
 def test_word_that_a_continuation_needs_is_the_important_one() -> None:
     servable = Servable(TextGeneration(), Capital(), stand_in_metadata(TaskType.TEXT_GENERATION), {})
-    text = BytesTensor(name="args", shape=(1,), elements=[StringElement("The capital of France is")])
-    request = InferenceRequest(id="1", model_name="m", inputs=(text,))
-    (((importance,),),) = explain_request(servable, request, Limits(), lambda: True).explanations
+    text = request(text_input("The capital of France is"))
+    (((importance,),),) = explain_request(servable, text, Limits(), lambda: True).explanations
     assert (importance.label, importance.record) == (" Paris", Generation(" Paris").records()[0])
     assert (importance.score, importance.importances.tolist()) == (-1, [0, 0, 0, 7, 0])
 
